@@ -1,4 +1,4 @@
-"""Options that all jobs on Spark share: where they run, and with what."""
+"""Options that all jobs on Spark share: the master, Java's memory, settings and archives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 
 def session_options(function: Decorated) -> Decorated:
-    """--master, --driver-memory, --conf, --archives: the command gets them as `session`."""
+    """Add --master, --driver-memory, --conf and --archives; the command receives them as `session`."""
 
     def with_session(*arguments: object, **options: Any) -> object:
         session = SessionSettings(
@@ -55,7 +55,7 @@ def _master(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
 def _memory(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
     del ctx, parameter
     if _MEMORY.fullmatch(text) is None:
-        raise click.BadParameter(f"{text!r} is no size as Java spells it: 512m, 4g")
+        raise click.BadParameter(f"{text!r} is not a size as Java writes it; write 512m or 4g")
     return text
 
 
@@ -77,20 +77,20 @@ _OPTIONS = (
         callback=_memory,
         show_default=True,
         metavar="SIZE",
-        help="Heap of the Java process beside this one, as Java spells it: 512m, 4g.",
+        help="Heap of Spark's Java process on this machine, as Java writes it: 512m, 4g.",
     ),
     click.option(
         "--conf",
         "confs",
         multiple=True,
         metavar="KEY=VALUE",
-        help="A setting of Spark's own, as spark.executor.memory=4g. Repeatable.",
+        help="A setting of Spark, such as spark.executor.memory=4g. Repeatable.",
     ),
     click.option(
         "--archives",
         multiple=True,
         metavar="FILE",
-        help="What `kafkalog spark pack` made, for executors that have no kafkalog installed. Repeatable.",
+        help="An archive of `kafkalog spark pack`, for executors where kafkalog is not installed. Repeatable.",
     ),
 )
 
@@ -98,10 +98,10 @@ _OPTIONS = (
 def _parsed(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.startswith("spark."):
-        raise click.BadParameter(f"{text!r} is no setting of Spark: spark.NAME=VALUE", param_hint="'--conf'")
+        raise click.BadParameter(f"{text!r} is not a setting of Spark; write spark.NAME=VALUE", param_hint="'--conf'")
     return key, value
 
 
 def new_run_id(now_ms: int) -> str:
-    """A name for a run that writes: the time, for who looks into the directory, and what no other run has."""
+    """Return a unique name for a run that writes: its time, for people who list the directory, and random digits."""
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now_ms // 1000))}-{os.urandom(4).hex()}"

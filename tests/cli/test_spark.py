@@ -81,9 +81,9 @@ def test_without_spark_a_job_says_what_to_install():
     [
         (("--master", "nonsense"), "'nonsense' is not a Spark master; name local[*], local[N], spark://HOST:7077, "),
         (("--master", "local[x]"), "'local[x]' is not a Spark master"),
-        (("--driver-memory", "lots"), "'lots' is no size as Java spells it: 512m, 4g"),
-        (("--conf", "executor.memory=1g"), "'executor.memory=1g' is no setting of Spark: spark.NAME=VALUE"),
-        (("--conf", "spark.executor.memory"), "'spark.executor.memory' is no setting of Spark"),
+        (("--driver-memory", "lots"), "'lots' is not a size as Java writes it; write 512m or 4g"),
+        (("--conf", "executor.memory=1g"), "'executor.memory=1g' is not a setting of Spark; write spark.NAME=VALUE"),
+        (("--conf", "spark.executor.memory"), "'spark.executor.memory' is not a setting of Spark"),
     ],
 )
 def test_options_are_checked_before_anything_is_started(arguments, sentence):

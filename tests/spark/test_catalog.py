@@ -341,7 +341,7 @@ def test_files_relative_paths_and_other_outputs_are_refused(tmp_path: Path, kafk
         request = CatalogRequest(targets=tuple(resolve([str(path)])), output=str(output), now_ms=NOW_MS)
         list(catalog(None, request, Report(), run_id="run"))
 
-    with pytest.raises(SelectionError, match="a file; a catalogue"):
+    with pytest.raises(SelectionError, match="log directories and partitions, not files"):
         run(kafka / "meta.properties")
     with pytest.raises(RefusedError):
         run(kafka, kafka / "catalog")

@@ -352,7 +352,7 @@ def test_directories_that_are_not_served(log: Path, out: Path) -> None:
 
 
 def test_a_file_by_itself(log: Path, out: Path) -> None:
-    with pytest.raises(SelectionError, match="a file by itself"):
+    with pytest.raises(SelectionError, match="not single files"):
         Run(out, log / f"{0:020}.log")
 
 

@@ -89,13 +89,13 @@ def test_a_commit_whose_run_died_is_finished_by_its_reader(spark: SparkSession, 
 
 
 def test_what_is_no_export(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="nothing has been committed"):
+    with pytest.raises(NotFoundError, match="it has no commits"):
         read_export(spark, str(tmp_path))
     from kafkalog_core.spark.commit.commit import Output  # noqa: PLC0415 -- for this alone
 
     with Output.open(str(tmp_path / "out"), "catalog") as output:
         output.begin("x").commit({}, now_ms=1)
-    with pytest.raises(RefusedError, match="of the kind catalog, not export"):
+    with pytest.raises(RefusedError, match="another job, catalog, not export"):
         read_export(spark, str(tmp_path / "out"))
 
 

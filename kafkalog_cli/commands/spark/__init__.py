@@ -1,4 +1,4 @@
-"""`kafkalog spark JOB`: the jobs of the data pipeline. PySpark is imported when a job runs, not before."""
+"""`kafkalog spark JOB`: the jobs of the data pipeline. PySpark is imported only when a job runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["JOBS", "spark_group"]
 JOBS: Final = {
     "catalog": (
         "kafkalog_cli.commands.spark.catalog:catalog_command",
-        "Make a catalogue of disks as Parquet, and bring it up to date.",
+        "Make or update a catalog of disks as Parquet.",
     ),
     "export": (
         "kafkalog_cli.commands.spark.export:export_command",
-        "Export records to Parquet, and go on where the last run has ended.",
+        "Export records to Parquet; each run continues after the last one.",
     ),
     "pack": (
         "kafkalog_cli.commands.spark.pack:pack_command",
@@ -25,7 +25,7 @@ JOBS: Final = {
     ),
     "replicas": (
         "kafkalog_cli.commands.spark.replicas:replicas_command",
-        "Compare the copies of partitions on several brokers' disks.",
+        "Compare the copies of each partition on several brokers' disks.",
     ),
     "sql": (
         "kafkalog_cli.commands.spark.sql:sql_command",
@@ -37,17 +37,17 @@ JOBS: Final = {
     ),
     "retain": (
         "kafkalog_cli.commands.spark.retain:retain_command",
-        "Say what retention deletes on many disks, when, and why not.",
+        "Forecast what retention deletes on many disks, when, and why.",
     ),
     "compact": (
         "kafkalog_cli.commands.spark.compact:compact_command",
-        "Forecast what cleaners do on many disks, or write cleaned logs.",
+        "Forecast what the log cleaner does on many disks, or write cleaned logs.",
     ),
 }
 
 
 EXAMPLES = (
-    Example("kafkalog spark verify --master 'local[4]' /data/*/kafka", "All disks of a broker, on four cores of it"),
+    Example("kafkalog spark verify --master 'local[4]' /data/*/kafka", "All disks of a broker, on four of its cores"),
     Example("kafkalog spark verify --master spark://host:7077 /mnt/*/kafka", "All disks of a cluster, on a cluster"),
 )
 
@@ -62,8 +62,8 @@ EXAMPLES = (
 def spark_group() -> None:
     """Work on the disks of a whole cluster, through Apache Spark.
 
-    Runs on this machine's cores with nothing to start (--master 'local[*]', the default), or on a Spark cluster whose
-    machines see all paths under the same names. Needs pip install 'kafkalog[spark]' and Java 17 or newer, which
-    pip install 'kafkalog[spark,jre]' brings along. Small inputs are done sooner by the command of the same name without
-    `spark`: Spark takes about 10 seconds to start.
+    A job runs on this machine's cores (--master 'local[*]', the default) or on a Spark cluster whose machines see all
+    paths under the same names. It needs pip install 'kafkalog[spark]' and Java 17 or newer, which
+    pip install 'kafkalog[spark,jre]' includes. For small inputs the command of the same name without `spark` is faster:
+    Spark takes about 10 seconds to start.
     """

@@ -1,4 +1,4 @@
-"""`kafkalog spark catalog`: a census of many disks as Parquet, brought up to date by each run."""
+"""`kafkalog spark catalog`: a catalog of many disks as Parquet, updated by each run."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 __all__ = ["catalog_command"]
 
 EXAMPLES = (
-    Example("kafkalog spark catalog --to /data/catalog /mnt/broker-*/kafka", "All disks; later what has changed"),
+    Example("kafkalog spark catalog --to /data/catalog /mnt/broker-*/kafka", "All disks; later only what has changed"),
     Example(
         "kafkalog spark sql --catalog /data/catalog "
         '"select topic, sum(size_bytes) bytes from segments group by topic order by bytes desc"',
-        "What takes the room, by what the catalogue says",
+        "Which topics take the most space?",
     ),
 )
 
@@ -46,7 +46,7 @@ EXAMPLES = (
     metavar="DIR",
     required=True,
     type=click.Path(readable=False),
-    help="The directory to write: new, empty, or a catalogue, which is brought up to date.",
+    help="The directory to write: new, empty, or a catalog, which is updated.",
 )
 @common.level_option
 @common.selection_options
@@ -54,14 +54,14 @@ EXAMPLES = (
 @common.output_option
 @session_options
 def catalog_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
-    """Make a catalogue of disks: segments, batches, partitions and findings as Parquet in DIR.
+    """Make a catalog of disks: segments, batches, partitions and findings as Parquet in DIR.
 
-    PATH is a log directory, a partition directory or a glob of them: name all that the catalogue is to hold, as what
-    is not named leaves it. Each segment is read once, and checked as kafkalog verify does. The next run into the same
-    DIR reads only segments that are new or have changed: size, time of change, inode, and 64 KiB at both ends of their
-    files. All of a run appears in one step; a run that is killed leaves the catalogue as it was. Behind damage is
-    searched for what is whole, as dump --resync does. Shown are the partitions, and what is gone since the last run;
-    all findings are in DIR, and one of severity error makes the exit status 4.
+    PATH is a log directory, a partition directory or a glob of them. Name all that the catalog should hold: a partition
+    that is not named is removed from it. Each segment is read once and checked as kafkalog verify does. The next run
+    into the same DIR reads only segments that are new or have changed: it compares size, modification time, inode, and
+    64 KiB at both ends of their files. A run is committed in one step; a killed run leaves the catalog as it was.
+    After damage the run searches for whole batches, as dump --resync does. It shows the partitions and what is gone
+    since the last run; all findings are in DIR, and a finding of severity error makes the exit status 4.
     """
     report = Report()
     (to,) = local_paths([given["to"]])

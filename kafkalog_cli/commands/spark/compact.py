@@ -1,4 +1,4 @@
-"""`kafkalog spark compact`: what the cleaner does to the logs of many disks, or cleaned logs in a new directory."""
+"""`kafkalog spark compact`: what the log cleaner does on many disks, or cleaned logs in a new directory."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["compact_command"]
 
 EXAMPLES = (
-    Example("kafkalog spark compact /mnt/broker-*/kafka", "What would cleaning save on all disks, and what is stuck?"),
+    Example("kafkalog spark compact /mnt/broker-*/kafka", "What does cleaning save, and which logs cannot be cleaned?"),
     Example(
         "kafkalog spark compact --set min.cleanable.dirty.ratio=0.1 --set delete.retention.ms=0 /mnt/broker-*/kafka",
-        "And if it were done earlier, and tombstones were forgotten at once?",
+        "And if logs were cleaned earlier, and tombstones removed at once?",
     ),
     Example(
         "kafkalog spark compact --force --to /mnt/spare/cleaned --topic customers /mnt/broker-1/kafka",
-        "Write the cleaned logs elsewhere, and leave the patient as it is",
+        "Write the cleaned logs elsewhere, and leave the disk as it is",
     ),
 )
 
@@ -50,8 +50,8 @@ EXAMPLES = (
     metavar="DIR",
     type=click.Path(readable=False),
     help=(
-        "Write the cleaned logs as a new log directory here, whole or not at all, and change nothing else. Of one log "
-        "directory. Every machine must see DIR under the same name."
+        "Write the cleaned logs of one log directory into a new log directory, as a whole or not at all, and change "
+        "nothing else. Every machine must see DIR under the same name."
     ),
 )
 @click.option(
@@ -61,8 +61,8 @@ EXAMPLES = (
     default=str(DEFAULT_GIANT_BYTES),
     metavar="SIZE",
     help=(
-        "Several tasks find the latest offsets of the keys of a partition with so much log, and more of it than a "
-        "core's share.  [default: 4 GiB]"
+        "Let several tasks build the offset map of a partition whose log has at least this size and is more than one "
+        "core's share of all logs.  [default: 4 GiB]"
     ),
 )
 @now_option
@@ -79,11 +79,11 @@ def compact_command(
     now_ms: int,
     **given: Any,
 ) -> int:
-    """Forecast what brokers' cleaners do on many disks: kafkalog compact, with its rows, on Spark.
+    """Forecast what brokers' log cleaners do on many disks: kafkalog compact, with the same rows, on Spark.
 
-    PATH is a log directory or a partition directory, of any number of brokers; every machine of the cluster sees them
-    under the same names. Partitions are simulated side by side. Nothing is changed; with --to the cleaned logs of one
-    log directory are written into a new one.
+    PATH is a log directory or a partition directory, of any number of brokers; every machine of the cluster must see
+    them under the same names. Partitions are simulated in parallel. Nothing is changed; --to writes the cleaned logs of
+    one log directory into a new one.
     """
     check_memory(given["memory_bytes"])
     warn_of_interpreted()

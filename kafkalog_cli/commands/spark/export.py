@@ -1,4 +1,4 @@
-"""`kafkalog spark export`: records as Parquet, by topic and partition; each run adds what is new."""
+"""`kafkalog spark export`: records as Parquet, by topic and partition; each run adds the new records."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 __all__ = ["export_command"]
 
 EXAMPLES = (
-    Example("kafkalog spark export --to /data/records /mnt/broker-1/kafka", "All records of a disk; later what is new"),
+    Example("kafkalog spark export --to /data/records /mnt/broker-1/kafka", "All records of a disk; later new ones"),
     Example(
         "kafkalog spark export --topic 'orders*' --from-time 2025-03-01 --to /data/orders /mnt/broker-1/kafka",
-        "Some topics, from the first record of a day on",
+        "Some topics, from the first record of a day",
     ),
     Example(
         "kafkalog spark export --topic orders --partition 3 --reload --from-offset 120000 --to /data/orders "
         "/mnt/broker-1/kafka",
-        "Export a partition again from an offset on, in the place of what is there",
+        "Export a partition again from an offset, and replace what was exported",
     ),
 )
 
@@ -48,27 +48,27 @@ EXAMPLES = (
     metavar="DIR",
     required=True,
     type=click.Path(readable=False),
-    help="The directory to write: new, empty, or one of an earlier run, which is gone on with.",
+    help="The directory to write: new, empty, or that of an earlier run, which is continued.",
 )
 @click.option(
     "--from-offset",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Begin there, in partitions that were not exported before or are reloaded.  [default: the log's start]",
+    help="Begin at this offset in partitions that are new to the export or reloaded.  [default: the log start offset]",
 )
 @click.option(
     "--from-time",
     "from_time_ms",
     type=common.parse_time_ms,
     metavar="TIME",
-    help="The same, at the first record that is not older: milliseconds since 1970, or ISO 8601.",
+    help="Begin at the first record that is not older than this: milliseconds since 1970, or ISO 8601.",
 )
 @click.option(
     "--reload",
     is_flag=True,
     help=(
-        "Export again what was exported before, from --from-offset or --from-time on, and take the old rows away in "
-        "the same step."
+        "Export records again that were exported before, from --from-offset or --from-time, and remove the old rows in "
+        "the same commit."
     ),
 )
 @click.option(
@@ -77,9 +77,9 @@ EXAMPLES = (
     default="stop",
     show_default=True,
     help=(
-        "What to do with a log that is not the one that was exported: it was truncated, written anew, or is of another "
-        "topic. stop: leave the partition as it is, with a finding. reload: export it anew. continue: keep what is "
-        "there and go on at the same offset, or at the log's end where that is lower."
+        "What to do with a log that is not the one that was exported: it was truncated or rewritten, or belongs to "
+        "another topic. stop: leave the partition as it is, and report a finding. reload: export it again. continue: "
+        "keep the exported records and go on at the same offset, or at the log end offset if that is lower."
     ),
 )
 @click.option(
@@ -87,7 +87,7 @@ EXAMPLES = (
     type=click.Choice(("snappy", "zstd", "none")),
     default="snappy",
     show_default=True,
-    help="Of the Parquet files.",
+    help="Compression of the Parquet files.",
 )
 @click.option(
     "--file-bytes",
@@ -95,14 +95,14 @@ EXAMPLES = (
     type=common.parse_size,
     default=str(TASK_BYTES),
     metavar="SIZE",
-    help="Bytes of log that one task reads and one file holds, about.  [default: 128MiB]",
+    help="Approximate bytes of log that one task reads and one file holds.  [default: 128MiB]",
 )
 @click.option(
     "--commit-bytes",
     type=common.parse_size,
     default=str(COMMIT_BYTES),
     metavar="SIZE",
-    help="Bytes of log after which is committed what is done: what a killed run has to do again.  [default: 16GiB]",
+    help="Commit after this many bytes of log; a killed run repeats the work since its last commit.  [default: 16GiB]",
 )
 @click.option(
     "--sync/--no-sync",
@@ -110,8 +110,8 @@ EXAMPLES = (
     default=True,
     show_default=True,
     help=(
-        "Bring every file to the disk before it is committed, so that a loss of power loses nothing. Without it the "
-        "export need not wait for the disk."
+        "Fsync every file before it is committed, so that a power failure loses nothing. With --no-sync the export "
+        "does not wait for the disk."
     ),
 )
 @common.selection_options
@@ -121,15 +121,15 @@ EXAMPLES = (
 def export_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Export records to Parquet: DIR/topic=T/partition=N/*.parquet.
 
-    PATH is a log directory, a partition directory or a glob of them. The next run into the same DIR goes on behind what
-    was exported. How far each partition is, is committed in one step with its files: a run that is killed, and a task
-    that is done twice, neither lose nor double a record; Ctrl-C keeps what is committed by then. Damaged places are
-    findings, shown and kept in DIR/_kafkalog/findings, and what is whole around them is exported; then the exit status
-    is 4. A partition that is on several of the disks is refused: name the copy that counts, see kafkalog spark
-    replicas. Offsets that retention took before they were exported are told.
+    PATH is a log directory, a partition directory or a glob of them. The next run into the same DIR continues after the
+    last exported record of each partition. Files and positions are committed in one step, so a killed run or a repeated
+    task neither loses nor doubles a record; Ctrl-C keeps what was committed. Damaged places are reported as findings,
+    which are also stored in DIR/_kafkalog/findings, and the whole records around them are exported; the exit status is
+    then 4. A partition that is on several of the disks is refused: name the copy to export, see kafkalog spark
+    replicas. A finding reports offsets that retention deleted before they were exported.
     """
     if given["from_offset"] is not None and given["from_time_ms"] is not None:
-        raise click.UsageError("--from-offset and --from-time both say where to begin: give one of them")
+        raise click.UsageError("--from-offset and --from-time both set where to begin; give only one of them")
     report = Report()
     (to,) = local_paths([given["to"]])
     request = ExportRequest(
@@ -153,7 +153,7 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
 
 
 def _show(request: ExportRequest, report: Report, session: SessionSettings, output: str) -> int:
-    """Write all rows and the summary; where the export ends early, that is said after what is committed."""
+    """Write all rows and the summary; if the export ends early, the rows that are committed come first."""
     writer = open_results(EXPORTS, output, request.output, lambda: (commit_numbers(request.output) or [0])[-1])
     now_ms = clock_ms()
     run_id = new_run_id(now_ms)

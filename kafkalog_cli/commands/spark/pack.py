@@ -1,4 +1,4 @@
-"""`kafkalog spark pack`: kafkalog as one file, for executors that have none."""
+"""`kafkalog spark pack`: kafkalog as one file, for executors where it is not installed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["pack_command"]
 
 EXAMPLES = (
-    Example("kafkalog spark pack kafkalog.tar.gz", "For machines that have Spark, and nothing of ours"),
+    Example("kafkalog spark pack kafkalog.tar.gz", "For machines that have Spark but not kafkalog"),
     Example(
         "kafkalog spark verify --master spark://host:7077 --archives kafkalog.tar.gz /mnt/kafka",
-        "Use it",
+        "Send it to the executors of a job",
     ),
-    Example("kafkalog spark pack --without-pyarrow small.tar.gz", "For machines that have pyarrow too"),
+    Example("kafkalog spark pack --without-pyarrow small.tar.gz", "For machines that also have pyarrow"),
 )
 _GZIP = b"\x1f\x8b"
 
@@ -37,13 +37,13 @@ _GZIP = b"\x1f\x8b"
 @click.option(
     "--without-pyarrow",
     is_flag=True,
-    help="Leave pyarrow out, most of the archive's size: where the executors' Python has it.",
+    help="Leave out pyarrow, which is most of the archive, if the executors' Python has it.",
 )
 def pack_command(file: str, without_pyarrow: bool) -> None:
     """Pack kafkalog for the executors of a cluster.
 
-    FILE.tar.gz gets kafkalog with its compiled kernels and the libraries that it needs. --archives FILE.tar.gz of every
-    job sends it to the executors, where nothing needs to be installed then but Spark and a Python of the same release.
+    FILE.tar.gz contains kafkalog with its compiled kernels and the libraries that it needs. The option --archives
+    FILE.tar.gz of every job sends it to the executors, which then need only Spark and a Python of the same release.
     """
     packed: list[Packed] = []
     out = OutFile(file, is_ours=lambda start: start.startswith(_GZIP))

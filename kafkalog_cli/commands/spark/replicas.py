@@ -1,4 +1,4 @@
-"""`kafkalog spark replicas`: the copies of each partition on several brokers' disks, and which one to keep."""
+"""`kafkalog spark replicas`: compare the copies of each partition on several brokers' disks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["replicas_command"]
 EXAMPLES = (
     Example(
         "kafkalog spark replicas /mnt/broker-1/kafka /mnt/broker-2/kafka /mnt/broker-3/kafka",
-        "Which copy of each partition is the true one, and what do the others lack?",
+        "Which copy of each partition should be kept, and what do the others lack?",
     ),
     Example(
         "kafkalog spark replicas --topic orders --output ndjson /mnt/broker-*/kafka",
@@ -51,14 +51,14 @@ def replicas_command(
     max_batch_bytes: int,
     output: str | None,
 ) -> int:
-    """Compare the copies of each partition on several brokers' disks, and say which one to keep.
+    """Compare the copies of each partition on several brokers' disks, and report which one to keep.
 
-    Name the log directories of the brokers, or copies of them. The copies of a partition are read side by side and
-    compared by offset, leader epoch and checksum, batches that differ record by record: identical, behind, missing
-    (records are gone that no compaction took), damaged, compacted or trimmed to different points, divergent since which
-    offset. The true history is the one of the latest leader epoch, as a broker takes it (KIP-101, KIP-279); where a
-    broker would cut a copy, and which records would be lost by that, is said before it happens. Nothing is changed.
-    The exit status is 4 where copies diverge, or one has lost records.
+    Name the log directories of the brokers, or copies of them. The copies of a partition are compared by offset, leader
+    epoch and checksum; batches that differ are compared record by record. A copy is identical, behind, missing records
+    that no compaction removed, damaged, compacted or trimmed to another offset, or divergent from an offset on. The
+    history to keep is that of the latest leader epoch, as brokers decide it (KIP-101, KIP-279). The report shows where
+    a broker would truncate a copy and which records would be lost. Nothing is changed. The exit status is 4 if copies
+    diverge or a copy has lost records.
     """
     report = Report()
     targets = resolve_readable(local_paths(paths), selection, report)

@@ -30,11 +30,11 @@ __all__ = ["retain_command"]
 EXAMPLES = (
     Example(
         "kafkalog spark retain --output ndjson /mnt/broker-*/kafka > retention.ndjson",
-        "What would be deleted on all disks now, what later, and why not",
+        "What is deleted on all disks now and later, and what keeps the rest",
     ),
     Example(
         "kafkalog spark retain --what-if retention.ms=86400000 --what-if log.retention.hours=72 /mnt/broker-*/kafka",
-        "How much room would other settings make in the whole cluster?",
+        "How much space would other settings free in the whole cluster?",
     ),
 )
 
@@ -56,11 +56,11 @@ def retain_command(
     session: SessionSettings,
     **given: Any,
 ) -> int:
-    """Say what retention would delete on many disks: kafkalog retain, with its rows, on Spark.
+    """Forecast what retention deletes on many disks: kafkalog retain, with the same rows, on Spark.
 
-    PATH is a log directory or a partition directory, of any number of brokers; every machine of the cluster sees them
-    under the same names. Each log directory goes by its own release, settings and checkpoints. Nothing is changed;
-    kafkalog retain --apply deletes.
+    PATH is a log directory or a partition directory, of any number of brokers; every machine of the cluster must see
+    them under the same names. The release, settings and checkpoints of each log directory apply to it. Nothing is
+    changed; kafkalog retain --apply deletes.
     """
     find_policies(given["policies"])
     check_until(given["until"], now_ms)

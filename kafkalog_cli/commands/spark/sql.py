@@ -31,8 +31,8 @@ EXAMPLES = (
     ),
     Example(
         'kafkalog spark sql "SELECT producer_id, count(*), timestamp_millis(max(max_timestamp_ms)) FROM batches '
-        "WHERE topic = 'orders' GROUP BY producer_id\" --catalog /data/catalogue",
-        "Who wrote a topic, and until when; from a catalogue that kafkalog spark catalog made",
+        "WHERE topic = 'orders' GROUP BY producer_id\" --catalog /data/catalog",
+        "Which producers wrote a topic, and until when? From a catalog of kafkalog spark catalog",
     ),
     Example(
         "kafkalog spark sql \"SELECT file, code, message FROM findings WHERE severity = 'error'\" "
@@ -54,13 +54,13 @@ EXAMPLES = (
     "--catalog",
     metavar="DIR",
     type=click.Path(readable=False),
-    help="Take batches, segments, findings and partitions from this catalogue: nothing of the disks is read.",
+    help="Take batches, segments, findings and partitions from this catalog, without reading the disks.",
 )
 @click.option(
     "--export",
     metavar="DIR",
     type=click.Path(readable=False),
-    help="Take records from this export: nothing of the disks is read.",
+    help="Take records from this export, without reading the disks.",
 )
 @click.option(
     "--option",
@@ -68,8 +68,8 @@ EXAMPLES = (
     metavar="NAME=VALUE",
     multiple=True,
     help=(
-        "Read less of the disks, by an option of the data source: topics=orders-*, partitions=0-3, minOffset=100, "
-        "since=2026-01-31, level=checksums, ... Repeatable. A WHERE reads all of them."
+        "Read less from the disks, by an option of the data source: topics=orders-*, partitions=0-3, minOffset=100, "
+        "since=2026-01-31, level=checksums, ... Repeatable. A WHERE clause reads everything."
     ),
 )
 @common.output_options
@@ -86,13 +86,13 @@ def sql_command(
 ) -> int:
     """Query records, batches, segments and findings with SQL.
 
-    The tables are read from the PATHs, log directories of any number of brokers, or from a catalogue and an export,
-    which is much sooner done when there are many questions. Their columns are those of kafkalog dump and verify
-    (DESCRIBE batches lists them); times are integers of milliseconds, timestamp_millis(timestamp_ms) makes moments of
-    them. Spark's SQL is taken as it is, but nothing that would change anything.
+    The tables are read from the PATHs, log directories of any number of brokers, or from a catalog and an export, which
+    is much faster for several queries. Their columns are those of kafkalog dump and verify (DESCRIBE batches lists
+    them). Times are integers of milliseconds; timestamp_millis(timestamp_ms) converts them to timestamps. QUERY is
+    Spark SQL; statements that would change something are refused.
     """
     if not paths and catalog is None and export is None:
-        raise click.UsageError("nothing to query: name log directories (PATH), --catalog DIR or --export DIR")
+        raise click.UsageError("there is nothing to query; name log directories (PATH), --catalog DIR or --export DIR")
     sources = Sources(
         paths=local_paths(paths),
         options=dict(map(_parsed, pairs)),
@@ -100,7 +100,7 @@ def sql_command(
         export=None if export is None else local_paths([export])[0],
     )
     check_options(sources.options)
-    resolve(sources.paths)  # a path that is none is told before Spark has started
+    resolve(sources.paths)  # an error in a path is reported before Spark starts
     report = Report()
     with spark_session(replace(session, is_light=False)) as spark:  # here the JVM computes
         frame = query(spark, statement, sources)
@@ -119,5 +119,5 @@ def sql_command(
 def _parsed(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise click.BadParameter(f"{text!r} is no NAME=VALUE", param_hint="'--option'")
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--option'")
     return name, value

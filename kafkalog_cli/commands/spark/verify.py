@@ -49,12 +49,12 @@ EXAMPLES = (
 @common.output_option
 @session_options
 def verify_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
-    """Check everything on many disks: kafkalog verify, with its findings, on Spark.
+    """Check everything on many disks: kafkalog verify, with the same findings, on Spark.
 
-    PATH is a log directory, a partition directory, a file or a glob of them; give all log directories together, so that
-    they are compared. Every machine of the cluster sees them under the same names. Partitions are checked side by side,
-    and the segments of large ones too. Nothing is changed. The exit status is 4 where something is damaged, and 3 where
-    one of several PATHs could not be read; the others are checked all the same.
+    PATH is a log directory, a partition directory, a file or a glob of them; name all log directories together, so that
+    they are compared. Every machine of the cluster must see them under the same names. Partitions, and the segments of
+    large partitions, are checked in parallel. Nothing is changed. The exit status is 4 if something is damaged, and 3
+    if one of several PATHs cannot be read; the others are checked nevertheless.
     """
     report = Report(fail_on=given["fail_on"])
     request = VerifyRequest(
@@ -71,7 +71,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, session: Sessio
 def _verdicts(
     request: VerifyRequest, output: str, session: SessionSettings
 ) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
-    """The verdicts as they come, up to Ctrl-C. Raises Stopped."""
+    """Yield the verdicts until Ctrl-C. Raises Stopped."""
     is_shared = output == "quiet" or (sys.stdout.isatty() and output != "table")
     with (
         spark_session(session) as spark,

@@ -405,7 +405,7 @@ def roll_forward(path: str, kind: str | None = None) -> Manifest:
     manifest = read_manifest(path)
     if kind is not None and manifest.kind != kind:
         raise RefusedError(
-            f"this directory holds the output of another job: {manifest.kind}, not {kind}; name another directory",
+            f"this directory holds the output of another job, {manifest.kind}, not {kind}; name another one",
             path=path,
         )
     if settled_number(path) != manifest.number:
