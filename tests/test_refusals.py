@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KINDS: Final = frozenset({"RefusedError", "LockedError"})
 ADVICE: Final = re.compile(
     r"kafkalog [a-z]+ |--[a-z]|run the same command again|name the log directory itself"
-    r"|_ANEW|replan_advice|undo_command|_give_up|_finish_instead|_undo_first|obstacles|\.cure|cp -p",
+    r"|_WRITE_AGAIN|replan_advice|undo_command|_give_up|_finish_instead|_undo_first|obstacles|\.cure|cp -p",
     re.IGNORECASE,
 )
 """Commands, options and sentences that say what to do, and the names of what puts them into a text."""

@@ -255,7 +255,7 @@ class Output:
                 raise AccessError(f"cannot be locked: {(error.strerror or str(error)).lower()}", path=path) from error
             who = holder or "a process that this system does not show, perhaps on another machine"
             raise LockedError(
-                f"another run is writing into this directory: {who}; wait until it ends, and run the command again",
+                f"another run is writing into this directory: {who}; wait for its end and run the same command again",
                 path=self.path,
             ) from error
         self._lock = number
@@ -405,7 +405,7 @@ def roll_forward(path: str, kind: str | None = None) -> Manifest:
     manifest = read_manifest(path)
     if kind is not None and manifest.kind != kind:
         raise RefusedError(
-            f"this directory holds the output of another job, {manifest.kind}, not {kind}; name another one",
+            f"this directory holds the output of another job, {manifest.kind}, not {kind}; name another --to",
             path=path,
         )
     if settled_number(path) != manifest.number:
