@@ -101,7 +101,7 @@ def parse_pattern(text: str) -> str:
     try:
         re.compile(command_line_bytes(text))
     except (re.error, OverflowError, RecursionError) as error:
-        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from None
+        raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from None
     return text
 
 

@@ -119,7 +119,7 @@ REPLICAS: Final = {
         "From offset {offset} on this copy differs from the one to keep, and its leader epochs do not show it. "
         "{records} records are in no other copy.",
         "Does not notice: it goes on from the end of its log, and consumers read other records when it leads.",
-        "Save the records that it alone has (kafkalog dump), then delete the directory: its broker fetches it anew.",
+        "Save the records that it alone has (kafkalog dump), then delete the directory: its broker fetches it again.",
         "The leader epochs of both agree over offsets whose records differ: logs of before 0.11, or a log that was "
         "repaired or damaged in a way that its checksums do not show.",
     ),

@@ -198,7 +198,7 @@ RECOVERY: Final = (
         "A batch header is damaged (the base offset is not covered by the checksum), or the file has a wrong name.",
         "Does not start, now or later.",
         "Copy the partition from a healthy replica. Where one is in sync and leads, the partition directory may be "
-        "moved out of the log directory instead: the broker fetches it anew.",
+        "moved out of the log directory instead: the broker fetches it again.",
         ("offset-order",),
         ("kafkalog dump {path}", "kafkalog verify {place}"),
     ),

@@ -87,7 +87,7 @@ RUNNING: Final = (
         "away, or two logs were joined. At run time: a client's fault.",
         "While loading: does not start. At run time: refuses the append.",
         "While loading: copy the partition from a healthy replica. Where one is in sync and leads, the directory may "
-        "be moved out of the log directory instead: the broker fetches it anew.",
+        "be moved out of the log directory instead: the broker fetches it again.",
         ("txn.open",),
         ("kafkalog dump --batches --producer-id {producer} {place}", "kafkalog verify {place}"),
     ),

@@ -1,7 +1,7 @@
 """What a code means, and what a line of a broker's log means: the catalogues, searched for a person.
 
 A whole log is read line by line in bounded memory: each message once, with how often and from which line to which it
-stands, and lines of level WARN or worse that no message fits are counted and named too.
+is, and lines of level WARN or worse that no message fits are counted and named too.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Entry(NamedTuple):
     cure: str
 
     def row(self) -> dict[str, object]:
-        """The `explanation` row."""
+        """Return the `explanation` row."""
         return self._asdict()
 
 
 @dataclass(slots=True)
 class Heading:
-    """One message of a broker's log: how often it stands there, and what it names the first time."""
+    """One message of a broker's log: how often it is there, and what it names the first time."""
 
     message: BrokerMessage
     first_line: int
@@ -86,7 +86,7 @@ class Heading:
                 self.has_more_places = True
 
     def row(self) -> dict[str, object]:
-        """The `broker_message` row."""
+        """Return the `broker_message` row."""
         texts = texts_of(self.message, self.values)
         return {
             "name": self.message.name,
@@ -119,7 +119,7 @@ class Digest:
         return self
 
     def headings(self) -> list[Heading]:
-        """The most severe first; of one severity in the order of the log."""
+        """Return the most severe first; of one severity in the order of the log."""
         return sorted(
             self._headings.values(),
             key=lambda heading: (SEVERITIES.index(heading.message.severity), heading.first_line),
@@ -172,7 +172,7 @@ def entries() -> dict[str, Entry]:
 
 
 def explained(word: str) -> list[Entry]:
-    """The entry of a code; all entries of a subject, which is what stands before a code's dot; else none."""
+    """Return the entry of a code; all entries of a subject, which is what is before a code's dot; else none."""
     known = entries()
     if word in known:
         return [known[word]]
@@ -180,12 +180,12 @@ def explained(word: str) -> list[Entry]:
 
 
 def near(word: str) -> list[str]:
-    """Codes that are spelled nearly like the word, the nearest first."""
+    """Return codes that are spelled nearly like the word, the nearest first."""
     return get_close_matches(word, entries(), n=_NEAR, cutoff=0.5)
 
 
 def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
-    """The message's texts about one line: what it names is filled in, in commands as a shell wants it."""
+    """Return the message's texts about one line: what it names is filled in, in commands as a shell wants it."""
     filled = defaultdict(lambda: "?", _NOT_NAMED | values)
     quoted = {name: shell_word(value) for name, value in (values | _places(values)).items()}
     in_commands = defaultdict(

@@ -55,10 +55,10 @@ class Workers(Protocol):
 
     @property
     def scratch(self) -> str | None:
-        """A directory for temporary files that all of them see; null: there is none, results carry everything."""
+        """A directory for temporary files that all of them see; None: there is none, results carry everything."""
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
-        """The results of `work_of(*piece, advance)` in the order of `pieces`, which are taken as there is room.
+        """Return the results of `work_of(*piece, advance)` in the order of `pieces`, which are taken as there is room.
 
         Several maps may be at work at the same time. Raises WorkerLostError, and what `work_of` raises of ours.
         """
@@ -165,7 +165,9 @@ def run_all(
 
 
 def _lost() -> WorkerLostError:
-    return WorkerLostError("a process was killed, perhaps for want of memory; --jobs 1 needs least of it")
+    return WorkerLostError(
+        "a worker process was killed, perhaps by the out-of-memory killer; --jobs 1 needs the least memory"
+    )
 
 
 def _start_server(context: multiprocessing.context.BaseContext) -> None:

@@ -128,7 +128,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
     ("arguments", "status", "sentence"),
     [
         (("--memory", "40"), 2, "not even two keys of 24 bytes fit into that"),
-        (("--memory", "-1"), 2, "is no size"),
+        (("--memory", "-1"), 2, "is not a size"),
         (("--memory", "2GiB"), 2, "an offset map of Kafka's has 2147483647 bytes at most"),
         (("--max-passes", "0"), 2, "x>=1"),
         (("--biggest", "-1"), 2, "0<=x<=250"),
@@ -153,7 +153,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
         (("--set", "cleanup.policy=compact", "--set", "segment.bytes=-4"), 3, "takes nothing below"),
         (("--set", "cleanup.policy=compact", "--set", "log.cleaner.io.buffer.size=-1"), 3, "takes nothing below 0"),
         (("--set", "cleanup.policy=compact", "--now", "1999-01-01"), 3, "lies before all of the data"),
-        (("--now", "12345"), 2, "no clear time"),
+        (("--now", "12345"), 2, "is ambiguous"),
     ],
 )
 def test_nonsense_is_said_in_a_sentence(

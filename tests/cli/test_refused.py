@@ -107,7 +107,7 @@ def test_a_new_directory_of_what_a_broker_deletes(log_dir: Path, tmp_path: Path)
     gone = log_dir / "orders-0.a9f45940341c42a096a96079d1d9b497-delete"
     (log_dir / "orders-0").rename(gone)
     said = refused("compact", "--apply", "--to", tmp_path / "new", gone, status=REFUSED)
-    assert "there is no partition to be written" in said
+    assert "there is no partition to write" in said
     assert not (tmp_path / "new").exists()
 
 

@@ -432,7 +432,7 @@ def test_prune(interrupted: Path) -> None:
     assert run("undo", interrupted, "--list", output="table").lines[0].startswith("UNDO: list: no journal in ")
     said = run("undo", interrupted)
     assert said.status == 3
-    assert "there is no run of kafkalog here that could be taken back" in said.err
+    assert "there is no kafkalog run here to take back" in said.err
 
 
 def test_only_the_chosen_run_is_locked(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,7 +181,7 @@ def test_the_first_line_says_what_and_when(log_dir: Path) -> None:
     assert "the next one falls due at 2023-11-14T22:13:20.001Z (in 1 ms)." in " ".join(line.strip() for line in out[:2])
     nothing = run("--retention-hours", -1, "--output", "table", log_dir).stdout.splitlines()
     assert " ".join(line.strip() for line in nothing[:2]).startswith(
-        "Nothing would be deleted now (2023-11-14T22:13:20.000Z); no time is known at which anything would be."
+        "Nothing would be deleted now (2023-11-14T22:13:20.000Z); it is unknown when anything would be deleted."
     )
 
 
@@ -277,7 +277,7 @@ def test_a_policy_of_ones_own(log_dir: Path, tmp_path: Path, monkeypatch: pytest
         ("1 / 0\n", "cannot be imported: ZeroDivisionError"),
         ("import nosuchmodule\n", "cannot be imported: No module named 'nosuchmodule'"),
         ("raise SystemExit(7)\n", "cannot be imported: SystemExit: 7"),
-        ("f = 5\n", "is no function"),
+        ("f = 5\n", "is not a function"),
     ],
 )
 @pytest.mark.parametrize("apply", [(), ("--apply", "--kafka", "4.3.1")])
@@ -331,7 +331,7 @@ def test_findings_do_not_stop_the_others(log_dir: Path) -> None:
     codes = [row["code"] for row in rows_of(result) if row["type"] == "finding"]
     assert codes == ["retain.not-foreseen"]
     assert run("--output", "table", log_dir / "empty-0").stdout.startswith(
-        "there is no log here of which retention can be foreseen."
+        "there is no log here whose retention can be predicted."
     )
 
 

@@ -396,7 +396,9 @@ def test_a_process_that_is_killed_ends_it_with_1(large):
         os.kill(max(map(int, workers)), signal.SIGKILL)
         out, err = process.communicate()
     assert process.returncode == 1
-    sentence = "kafkalog: a process was killed, perhaps for want of memory; --jobs 1 needs least of it\n"
+    sentence = (
+        "kafkalog: a worker process was killed, perhaps by the out-of-memory killer; --jobs 1 needs the least memory\n"
+    )
     assert without_notice(err) == sentence
     assert not out or json.loads(out.splitlines()[-1])["exit_status"] == 1
     wait_for(lambda: not others_of(process))

@@ -118,7 +118,7 @@ def _take_back(root: Path) -> None:
     """Undo run after run, until there is none."""
     while (done := run("undo", root, "--apply")).status == 0:
         pass
-    assert "there is no run of kafkalog here that could be taken back" in done.errors
+    assert "there is no kafkalog run here to take back" in done.errors
 
 
 def _finish(patient: Patient, point: Point) -> None:

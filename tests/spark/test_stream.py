@@ -137,7 +137,7 @@ def test_what_a_stream_refuses(tmp_path: Path) -> None:
         (log, {"maxOffset": "3"}, "option maxOffset .* does not apply to a stream"),
         (log, {"failOnDataLoss": "yes"}, "option failOnDataLoss must be true or false, not 'yes'"),
         (log, {"startingOffsets": "now"}, "option startingOffsets must be earliest or latest"),
-        (log, {"maxBytesPerTrigger": "much"}, "option maxBytesPerTrigger: 'much' is no size"),
+        (log, {"maxBytesPerTrigger": "much"}, "option maxBytesPerTrigger: 'much' is not a size"),
     ):
         with pytest.raises((SelectionError, SettingError), match=sentence):
             stream_of(path, **options).prepareForTriggerAvailableNow()

@@ -171,7 +171,7 @@ def test_an_undo_says_how_much_room_it_lacks_before_it_changes_anything(disk: Fu
     new = snapshot(disk.root)
     plan = plan_undo(scope_of(rounds.root))
     (obstacle,) = plan.obstacles
-    assert "KiB on its file system, and 0 B are free; move something else away first" in obstacle
+    assert "KiB on its file system, and 0 B are free; move other files away first" in obstacle
     with pytest.raises(RefusedError, match="nothing has been changed"):
         apply_undo(plan, Disk())
     assert snapshot(disk.root) == new

@@ -45,7 +45,7 @@ Timer = Callable[[], float]
 
 
 def checksum(path: str, timer: Timer, limit_bytes: int | None = None) -> Pass:
-    """The floor: a bare CRC-32C over the file's bytes in memory; reading them is not counted."""
+    """Return the floor: a bare CRC-32C over the file's bytes in memory; reading them is not counted."""
     seconds, position = 0.0, 0
     with Source.open(path) as source:
         end = source.size_bytes if limit_bytes is None else min(limit_bytes, source.size_bytes)
@@ -69,7 +69,7 @@ def verify(path: str, timer: Timer, limit_bytes: int | None = None) -> Pass:
 
 
 def decode(path: str, timer: Timer, limit_bytes: int | None = None) -> Pass:
-    """Records to columns: reading, checksums and decompression included."""
+    """Return records to columns: reading, checksums and decompression included."""
     columns = RecordColumns()
     return _timed(path, timer, limit_bytes, lambda run: sum(piece.records.count for piece in _decoded(run, columns)))
 
@@ -117,7 +117,7 @@ def _decoded(run: Run, columns: RecordColumns) -> Iterator[RecordRun]:
 
 
 def _runs(source: Source, limit_bytes: int | None, *, check: bool = True) -> Iterator[Run]:
-    """Runs of whole batches; damaged places are passed over."""
+    """Yield runs of whole batches; damaged places are passed over."""
     end = None if limit_bytes is None else min(limit_bytes, source.size_bytes)
     is_v07 = source.path.endswith(V07_SUFFIX)
     for item in scan(source, base_offset=None, is_v07=is_v07, options=ScanOptions(check=check), end=end):
@@ -155,7 +155,7 @@ def _twin_walk(run: Run, twin: ModuleType, timer: Timer) -> Pass:
 
 
 def _twin_decode(piece: RecordRun, twin: ModuleType, timer: Timer) -> Pass:
-    """The records of a piece once more, from the first batch that it holds on."""
+    """Return the records of a piece once more, from the first batch that it holds on."""
     rows, again = piece.records.column("batch"), RecordColumns(piece.records.count)
     again.grow_headers(max(1, piece.records.headers.count))
     state = array("q", [0] * twin.STATE_SIZE)

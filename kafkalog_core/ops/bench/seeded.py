@@ -55,7 +55,7 @@ _ESCAPED: Final = '{"path": "C:\\\\in", "note": "one\ntwo\ttabbed", "said": "\\"
 
 
 class SeededRecord(NamedTuple):
-    """None is null. Formats without keys or headers leave them out."""
+    """None is None. Formats without keys or headers leave them out."""
 
     key: bytes | None
     value: bytes | None
@@ -83,7 +83,7 @@ class Recipe:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether records stand in batches or wrappers: an uncompressed message of the old formats stands alone."""
+        """Whether records stand in batches or wrappers: an uncompressed message of the old formats is alone."""
         return self.format == "v2" or self.codec != "none"
 
 
@@ -100,7 +100,7 @@ class SeededBlock:
     )  # what wrappers of magic 0 compress: offsets inside
 
     def moved(self, base_offset: int) -> SeededBlock:
-        """The same batches with the first record at `base_offset`. Timestamps stay, and 0.7 stores no offsets."""
+        """Return the batches with the first record at `base_offset`. Timestamps are kept, and 0.7 stores no offsets."""
         if self.recipe.format == "v07":
             return self
         if self.inner_sets:
@@ -115,7 +115,7 @@ class SeededBlock:
         return replace(self, data=data)
 
     def _rewrapped(self, base_offset: int) -> SeededBlock:
-        """Inner offsets of magic 0 are absolute, so each wrapper is compressed anew."""
+        """Inner offsets of magic 0 are absolute, so each wrapper is compressed again."""
         data, ends, envelope = bytearray(), array("q"), layout.ENVELOPE.struct
         first_record = 0
         for inner, record_end in zip(self.inner_sets, self.record_ends, strict=True):
@@ -160,7 +160,7 @@ def build_block(recipe: Recipe, batch_count: int = 0) -> SeededBlock:
 
 
 def seeded_log(recipe: Recipe, size_bytes: int) -> Iterator[SeededPiece]:
-    """A log of whole batches, of `size_bytes` at most but one batch at least, in pieces of some megabytes."""
+    """Yield a log of whole batches, of `size_bytes` at most but one batch at least, in pieces of some megabytes."""
     block = build_block(recipe)
     written = records = 0
     while True:
@@ -218,7 +218,7 @@ def _inner_record(recipe: Recipe, index: int, offset: int, record: SeededRecord)
 
 
 def _entry(recipe: Recipe, offset: int, count: int, inner: bytearray) -> bytes:
-    """A batch of magic 2, or a wrapper message of the older formats."""
+    """Return a batch of magic 2, or a wrapper message of the older formats."""
     payload = _compress(recipe, inner)
     if recipe.format != "v2":
         return _message(recipe, offset + count - 1, None, payload, recipe.codec_id)
@@ -231,7 +231,7 @@ def _entry(recipe: Recipe, offset: int, count: int, inner: bytearray) -> bytes:
 
 
 def _message(recipe: Recipe, offset: int, key: bytes | None, value: bytes | None, codec_id: int) -> bytes:
-    """One message of Kafka 0.7, magic 0 or magic 1; of 0.7 without key and offset, and null is empty there."""
+    """Return one message of Kafka 0.7, magic 0 or magic 1; of 0.7 without key and offset, and None is empty there."""
     if recipe.format == "v07":
         payload = value or b""
         shape = layout.MESSAGE_V07_1

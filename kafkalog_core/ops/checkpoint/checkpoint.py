@@ -133,7 +133,7 @@ class _Planner:
 
     # --- the files ----------------------------------------------------------------------------------------------------
     def _mends(self) -> list[FileRepair]:
-        """All files that are meant: those of the partitions, then those at the top."""
+        """Return all files that are meant: those of the partitions, then those at the top."""
         mends = [mend for place in self._target.partitions for mend in self._of_partition(place)]
         kinds = {*OFFSET_KINDS, FileKind.META_PROPERTIES} if self._target.is_whole else set()
         for file in self._target.files:
@@ -172,7 +172,7 @@ class _Planner:
             yield from () if mend is None else (mend,)
 
     def _at_their_ends(self, mends: Sequence[FileRepair]) -> list[FileRepair]:
-        """The same with the checkpoints as a clean stop leaves them, beside logs that have been verified."""
+        """Return the same with the checkpoints as a clean stop leaves them, beside logs that have been verified."""
         if self._broker_dir is None:
             return list(mends)
         measured = self._measured(self._broker_dir)
@@ -209,18 +209,18 @@ class _Planner:
         )
 
     def _places(self, log_dir: LogDir) -> list[PartitionPath]:
-        """All partitions of the log directory, by absolute paths."""
+        """Return all partitions of the log directory, by absolute paths."""
         return [replace(place, path=f"{self._target.root}/{place.name.raw}") for place in log_dir.partitions]
 
     def _topic_ids(self) -> TopicIds:
-        """Ids of topics by all that is at hand; read when the first file wants one."""
+        """Ids of topics by all that is available; read when the first file wants one."""
         if self._ids is None:
             log = self._metadata_log()
             self._ids = read_topic_ids(self._all_places(), read_cluster_topics(log) if log else {}, log or "")
         return self._ids
 
     def _beside(self) -> list[BrokerDir]:
-        """The broker's other log directories, read once."""
+        """Return the broker's other log directories, read once."""
         if self._others is None:
             paths = cast("Sequence[str]", self._request.options.get("beside") or ())
             self._others = [read_broker_dir(read_log_dir(path)) for path in paths if path != self._target.root]
@@ -231,7 +231,7 @@ class _Planner:
         return MetaSources(beside=self._beside(), server=server, registered_dirs=self._registered_dirs)
 
     def _registered_dirs(self, node_id: str | None) -> tuple[str, ...]:
-        """What a node registered with; of an unknown node what the only one did."""
+        """Return what a node registered with; of an unknown node what the only one did."""
         known = None if node_id is None else parse_int32(node_id)
         log = self._metadata_log()
         nodes = {} if log is None else read_log_levels(log, known).registered
@@ -247,7 +247,7 @@ class _Planner:
         return [place for log_dir in dirs for place in log_dir.partitions]
 
     def _like(self, mend: FileRepair) -> str:
-        """A file of the broker's own beside it, whose owner and mode a new one gets; else the directory."""
+        """Return a file of the broker's own beside it, whose owner and mode a new one gets; else the directory."""
         around = os.path.dirname(mend.path)
         partition = self._partitions.get(around)
         files = partition.files if partition is not None else () if self._log_dir is None else self._log_dir.files
@@ -258,7 +258,7 @@ class _Planner:
 
     # --- the mark -----------------------------------------------------------------------------------------------------
     def _obstacles(self, mends: Sequence[FileRepair]) -> Iterator[Finding]:
-        """Why the directory cannot be marked; empty: it can."""
+        """Yield why the directory cannot be marked; empty: it can."""
         if self._log_dir is None:
             raise RefusedError(
                 "does not look like a broker's log directory: --mark-clean takes the directory that holds the "
@@ -290,12 +290,12 @@ def _is_recent(release: Release) -> bool:
 
 
 def _asks_release(mends: Iterable[FileRepair]) -> bool:
-    """Whether what becomes of a file depends on the release."""
+    """Return whether what becomes of a file depends on the release."""
     return any(mend.kind is FileKind.HIGH_WATERMARK and mend.edits for mend in mends)
 
 
 def _sorted_out(mends: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Findings, those that are mended with that as their cure; and what is left as it is."""
+    """Return findings, those that are mended with that as their cure; and what is left as it is."""
     findings: list[Finding] = []
     refusals: list[Finding] = []
     for mend in mends:
@@ -314,7 +314,7 @@ def _sorted_out(mends: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tuple
 
 
 def _details(mends: Sequence[FileRepair]) -> Iterator[RowChunk]:
-    """The files, those first that want to be looked at, and the lines that change."""
+    """Yield the files, those first that want to be looked at, and the lines that change."""
     ordered = sorted(mends, key=lambda mend: (_ORDER.index(mend.verdict), mend.topic is not None, mend.path))
     yield RowChunk(TEXT_FILE, [_file_row(mend) for mend in ordered])
     lines = _LineRows(ordered)

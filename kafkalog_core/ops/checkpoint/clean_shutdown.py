@@ -57,7 +57,10 @@ _CUT: Final = (
     "Cut the log where the recovery of a broker would, or copy the partition from a healthy replica; then mark the "
     "directory."
 )
-_VERIFY: Final = "FileRepair it first: kafkalog verify says how. Without the mark a broker recovers by itself."
+_VERIFY: Final = (
+    "Repair it first: kafkalog verify names the command. Without the clean shutdown file a broker recovers the logs "
+    "itself."
+)
 _SWAP: Final = "Start the broker without the mark: it puts the file in its place, and a clean stop marks the directory."
 _JOURNAL: Final = "Move it out of the log directory, to where it came from; then mark the directory."
 _JOURNAL_LOADED: Final = "Takes {name} for a partition, as the name ends with a number: loads it, or sets it aside."
@@ -81,7 +84,7 @@ def unverified(
         request: of the plan: the time, and how many processes.
         release: the one that is to start.
         mended: findings, by file and code, that the plan does away with.
-        progress: told of the bytes that are read.
+        progress: shows the bytes that are read.
     """
     target = LogDirTarget(log_dir=replace(log_dir, is_clean=True), partitions=log_dir.partitions, is_whole=True)
     wanted = VerifyRequest(targets=(target,), now_ms=request.now_ms, jobs=request.jobs, kafka=release)
@@ -107,7 +110,7 @@ def in_order(obstacles: Iterable[Finding]) -> list[Finding]:
 
 
 def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
-    """A clean stop closes the last segment too: its time index then holds at least its largest timestamp."""
+    """Yield a clean stop closes the last segment too: its time index then holds at least its largest timestamp."""
     last = verdict.segments[-1] if verdict.segments else None
     if last is None or last.max_timestamp_ms is None or "v2" not in last.formats:
         return
@@ -134,12 +137,12 @@ def why_unmarked(root: str, obstacles: Sequence[Finding]) -> str:
 
 
 def _is_rebuilt(finding: Finding) -> bool:
-    """Whether a rebuild from the log does away with it."""
+    """Return whether a rebuild from the log does away with it."""
     return finding.code in _REBUILT_CODES or finding.code.startswith(_REBUILT)
 
 
 def unclean_parts(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
-    """What a clean stop would have left otherwise in a partition that a broker serves or fills."""
+    """Yield what a clean stop would have left otherwise in a partition that a broker serves or fills."""
     if journal_run(partition.name.raw) is not None:
         finding = found("dir.journal", partition.path, severity="error")
         loaded = _JOURNAL_LOADED.format(name=repr(partition.name.raw))
@@ -185,7 +188,7 @@ def _missing_snapshot(partition: Partition, extent: Extent | None, release: Rele
 
 
 def _zero_tail(file: FileInfo, layout: Layout) -> int:
-    """Bytes behind the last entry in use."""
+    """Return bytes after the last entry in use."""
     try:
         with Source.open(file.path) as source:
             data = source.read(0, source.size_bytes)

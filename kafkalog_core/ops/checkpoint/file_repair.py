@@ -54,11 +54,11 @@ class FileRepair:
     Args:
         path: where it is, or should be.
         kind: of the file.
-        topic: of the partition that it lies in; null at the top of a log directory.
+        topic: of the partition that it is in; None at the top of a log directory.
         partition: its number.
-        entries: how many a broker finds in it, or keys; null: there is no file.
+        entries: how many a broker finds in it, or keys; None: there is no file.
         verdict: in one word.
-        content: new content; null: it stays as it is.
+        content: new content; None: it is kept as it is.
         edits: lines that are other ones then.
         findings: about the file and its values as they are.
         mended: codes of the findings that the new content does away with.
@@ -79,9 +79,9 @@ class FileRepair:
 
 
 def read_text(path: str) -> bytes | None:
-    """All of a text file; null where there is none, where the disk cannot read it, and where it is too large for one.
+    """Return all of a text file; None if it is missing, unreadable or too large.
 
-    Whoever checks the file says why.
+    The check of the file reports which.
     """
     try:
         with Source.open(path) as source:
@@ -91,7 +91,7 @@ def read_text(path: str) -> bytes | None:
 
 
 def why(edits: Sequence[LineEdit]) -> str:
-    """One sentence about the lines that change: the first ones, and how many more."""
+    """Return one sentence about the lines that change: the first ones, and how many more."""
     return first_of(edits, _of, joint="; ")
 
 
@@ -99,7 +99,7 @@ def _of(edit: LineEdit) -> str:
     if edit.old is None:
         return f"new line {edit.new!r}: {edit.problem}"
     line = f"line {edit.number} {_short(edit.old)}"
-    return f"{line} goes: {edit.problem}" if edit.new is None else f"{line} becomes {edit.new!r}: {edit.problem}"
+    return f"{line} is removed: {edit.problem}" if edit.new is None else f"{line} becomes {edit.new!r}: {edit.problem}"
 
 
 def _short(text: str) -> str:
@@ -133,7 +133,7 @@ class MetaSources:
 def repair_meta(
     broker_dir: BrokerDir, findings: tuple[Finding, ...], sources: Callable[[], MetaSources]
 ) -> FileRepair | None:
-    """What becomes of the file; null: there is none, and none is missed.
+    """Return what becomes of the file; None: there is none, and none is missed.
 
     Args:
         broker_dir: the log directory.
@@ -195,7 +195,7 @@ class _Meta:
         return replace(mend, verdict=verdict, content=content if edits else None, edits=edits, refusals=refusals)
 
     def _version(self) -> str:
-        """1 where a KRaft node says so, else 0, by the keys and by what lies in the directory."""
+        """1 where a KRaft node says so, else 0, by the keys and by what is in the directory."""
         text = self._file.get("version")
         if text in _VERSIONS:
             return text
@@ -215,7 +215,7 @@ class _Meta:
             self._new[key] = value, source
 
     def _known(self, keys: Sequence[str]) -> tuple[str | None, str]:
-        """A value of another place of the same broker, and which place that is."""
+        """Return a value of another place of the same broker, and which place that is."""
         for other in self._others:
             contents = PropertyFile() if other.meta is None else other.meta.contents
             value = next((text for key in keys if (text := contents.get(key)) is not None), None)
@@ -225,7 +225,7 @@ class _Meta:
         return value, "as in server.properties"
 
     def _keep_or_find_directory_id(self, node_id: str | None) -> bool:
-        """Whether the id of the directory is known: by the file, else as the one registered that no other one has."""
+        """Return whether the directory id is known: from the file, else as the only registered id left over."""
         bad = [item for item in self._file.properties if item.key == _DIRECTORY_ID and _is_refused_id(item.value or "")]
         self._bad |= {item.line: "no id of a directory" for item in bad}
         if not bad and self._file.get(_DIRECTORY_ID) is not None:
@@ -258,7 +258,7 @@ _TOPIC_IDS_CODES: Final = frozenset(
 
 
 def repair_topic_id(place: PartitionPath, ids: Callable[[], TopicIds], *, is_expected: bool) -> FileRepair | None:
-    """What becomes of the file; null: there is none, and none is missed.
+    """Return what becomes of the file; None: there is none, and none is missed.
 
     `is_expected`: the broker is one that does not know a partition without the file for its own. `ids` is asked where
     the file wants one.

@@ -3,9 +3,9 @@
 What is put in the place of a lost or impossible offset never makes a broker lose more:
 
 - recovery point: beyond the end, the end of the log, as a broker lowers it. Lost, after an unclean stop the base of the
-  last segment: with a lower one a broker checks older segments, and cuts at the first bad batch all that is behind it.
+  last segment: with a lower one a broker checks older segments, and cuts at the first bad batch all that is after it.
   Lost after a clean stop, the end of the log.
-- high watermark: beyond the end, the end of the log, as a broker lowers it. Lost, none: brokers agree on it anew. Lost
+- high watermark: beyond the end, the end of the log, as a broker lowers it. Lost, none: brokers agree on it again. Lost
   before 0.11, the end of the log, as followers of those releases cut their logs off at it.
 - log start: beyond the end, none, as a broker would delete the whole partition. Lost, none: what had been deleted by
   request may come back.
@@ -87,7 +87,7 @@ _NOT_AT_END: Final = "recovery-point.not-at-end"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExtents:
-    """The partitions of a log directory, and the extents of those that a broker serves or fills; null: unknown.
+    """The partitions of a log directory, and the extents of those that a broker serves or fills; None: unknown.
 
     `cuts_at_watermark`: followers of this release do.
     """
@@ -99,12 +99,12 @@ class PartitionExtents:
     cuts_at_watermark: bool = False
 
     def rebuilds(self, kind: FileKind) -> bool:
-        """Whether entries that were lost are put in again."""
+        """Return whether entries that were lost are put in again."""
         return kind is FileKind.RECOVERY_POINT or (kind is FileKind.HIGH_WATERMARK and self.cuts_at_watermark)
 
 
 def offset_findings(measured: PartitionExtents) -> Iterator[Finding]:
-    """What the checkpoints say against the extents of the partitions."""
+    """Yield what the checkpoints say against the extents of the partitions."""
     for key, place in measured.places.items():
         extent = measured.extents[key]
         if extent is not None and place.name.state is DirectoryState.CURRENT:
@@ -114,7 +114,7 @@ def offset_findings(measured: PartitionExtents) -> Iterator[Finding]:
 def repair_offsets(
     measured: PartitionExtents, kind: FileKind, findings: tuple[Finding, ...], *, to_end: bool
 ) -> FileRepair | None:
-    """What becomes of one checkpoint; null: there is none, and none is missed.
+    """Return what becomes of one checkpoint; None: there is none, and none is missed.
 
     Args:
         measured: the log directory.
@@ -190,10 +190,10 @@ class _OffsetRepair:
             if entry.offset != extent.end:
                 self._put(line, key, extent.end, f"the log ends at {extent.end}")
         elif self._kind is FileKind.CLEANER_OFFSET and key not in self._measured.named:
-            self._text.drop(line, "there is no such partition here")
+            self._text.drop(line, "this log directory has no such partition")
 
     def _judge_none(self, line: _Line) -> None:
-        """A line that is no entry, and may still say which partition it was of."""
+        """Return a line that is no entry, and may still say which partition it was of."""
         words = line.text.split()
         number = parse_int32(words[1]) if len(words) > 1 else None
         if number is None or self._text.is_written(line):
@@ -210,7 +210,7 @@ class _OffsetRepair:
             self._text.replace(line, _line(key, offset), problem)
 
     def _lost_offset(self, key: Key) -> int | None:
-        """What stands for an offset that nobody knows; null: no entry."""
+        """Return what is for an offset that nobody knows; None: no entry."""
         extent = self._measured.extents.get(key)
         if extent is None or not self._measured.rebuilds(self._kind):
             return None
@@ -229,7 +229,7 @@ def _line(key: Key, offset: int) -> str:
 
 
 class EpochRun(NamedTuple):
-    """Batches of one leader epoch: the first offset, and the one behind the last."""
+    """Batches of one leader epoch: the first offset, and the one after the last."""
 
     epoch: int
     first: int
@@ -258,7 +258,7 @@ _FRAMES: Final = ScanOptions(check=False)
 def repair_epochs(
     partition: Partition, extent: Extent | None, progress: Progress, *, is_compacted: bool = False
 ) -> FileRepair | None:
-    """What becomes of the file; null: there is none, and none is missed.
+    """Return what becomes of the file; None: there is none, and none is missed.
 
     The log is read only where the file is bad. `is_compacted`: its batches may have another leader epoch than they were
     written with, as the cleaner joins them.
@@ -301,7 +301,7 @@ def repair_epochs(
 
 
 def log_epochs(partition: Partition, progress: Progress) -> list[EpochRun] | None:
-    """The leader epochs of the batches; null: damage hides some, or they do not rise."""
+    """Return the leader epochs of the batches; None: damage hides some, or they do not rise."""
     runs: list[EpochRun] = []
     logs = [segment.log for segment in partition.segments if segment.log is not None]
     progress.expect(sum(log.size_bytes for log in logs))
@@ -335,7 +335,7 @@ def _add_runs(runs: list[EpochRun], batches: BatchColumns) -> None:
 
 
 def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) -> tuple[Finding, ...]:
-    """What is wrong with the file by itself, and against the end of the log."""
+    """Return what is wrong with the file by itself, and against the end of the log."""
     has_epochs = extent is not None and extent.is_v2
     if text is None:
         if not has_epochs or os.path.lexists(file.path):
@@ -355,7 +355,7 @@ def _is_beyond(entry: EpochEntry, extent: Extent) -> bool:
 
 
 def _rebuilt(mend: FileRepair, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> FileRepair:
-    """Put together what of the file may be true and what the batches say; `runs` null: the file alone."""
+    """Put together what of the file may be true and what the batches say; `runs` None: the file alone."""
     text: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
     of_log = {run.epoch: run.first for run in runs or ()}
     log, kept = _Log(runs or [], extent), _Kept(of_log)
@@ -399,7 +399,7 @@ class _Log:
         self._first = list(accumulate(reversed(runs), _starts_first))[::-1]
 
     def problem_of(self, entry: EpochEntry) -> str | None:
-        """Why an entry cannot be true next to the log; None: it may be."""
+        """Return why an entry cannot be true next to the log; None: it may be."""
         epoch, offset = entry.leader_epoch, entry.start_offset
         if min(epoch, offset) < 0:
             return "neither epochs nor offsets are negative"
@@ -448,7 +448,7 @@ class _Kept:
         self._largest_first = max(self._largest_first, first)
 
     def problem_of(self, entry: EpochEntry) -> str | None:
-        """Why an entry cannot follow the lines that are kept; None: it can."""
+        """Return why an entry cannot follow the lines that are kept; None: it can."""
         follows = entry.leader_epoch > self._largest_epoch and entry.start_offset > self._largest_first
         return None if follows else "it does not come after the lines before it"
 

@@ -40,13 +40,13 @@ _DRAFTS_A_PIECE: Final = 32
 def compact(
     request: CompactRequest, report: Report, progress: Progress = NO_PROGRESS, *, workers: Workers | None = None
 ) -> Generator[CompactForecast, None, None]:
-    """The forecast of each partition, in the order of the targets.
+    """Yield the forecast of each partition, in the order of the targets.
 
     Args:
         request: what to simulate.
         report: counts what was read and every row.
-        progress: told the bytes that are read; where there are workers, they tell theirs.
-        workers: who reads; null: this process, and as many others as the request has jobs.
+        progress: shows the bytes that are read; where there are workers, they tell theirs.
+        workers: who reads; None: this process, and as many others as the request has jobs.
 
     Raises SelectionError for a file by itself, or a topic with settings that is not there, SettingError for settings
     that no broker takes.
@@ -70,9 +70,9 @@ def compact(
 
 
 def tasks_of(target: TargetDir, request: CompactRequest, workers: Workers | None = None) -> Iterable[CompactTask]:
-    """The partitions of a site; of a request its targets do not count. Raises SelectionError and SettingError.
+    """Return the partitions of a site; of a request its targets do not count. Raises SelectionError and SettingError.
 
-    `workers`: who looks at the files; null: this process.
+    `workers`: who looks at the files; None: this process.
     """
     return _read_all(list(_drafts_of(target, request)), workers)
 
@@ -122,7 +122,7 @@ def _read_all(drafts: list[CompactTask], workers: Workers | None) -> Iterator[Co
 def read_some(
     drafts: tuple[CompactTask, ...], advance: Callable[[int], None]
 ) -> list[tuple[PartitionView | None, int]]:
-    """The work of others: what the files of some partitions say of their segments, and the bytes of their logs."""
+    """Return the segments and the log bytes of some partitions: the work of another process."""
     advance(0)
     return [_read(draft) for draft in drafts]
 

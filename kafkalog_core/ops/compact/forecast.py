@@ -53,14 +53,14 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactForecast:
-    """Rows of one partition by the tables in `compact_tables`; columns that a row lacks are null.
+    """Rows of one partition by the tables in `compact_tables`; columns that a row lacks are None.
 
     Args:
         partition: the `compaction` row.
         passes: a `cleaning_pass` row for each clean.
         segments: a `cleaned_segment` row for each segment of the log as it is.
         keys: `big_key` rows, the biggest first.
-        findings: what stands in the way of a clean, and what was wrong with what was read.
+        findings: what is in the way of a clean, and what was wrong with what was read.
         assumptions: assumed values because of which records would be dropped.
     """
 
@@ -72,7 +72,7 @@ class CompactForecast:
     assumptions: tuple[Assumption, ...] = ()
 
     def chunks(self) -> Iterator[RowChunk]:
-        """All rows, that of the partition first."""
+        """Yield all rows, that of the partition first."""
         yield RowChunk(forecasts.COMPACTION, [self.partition])
         for table, rows in (
             (forecasts.CLEANING_PASS, self.passes),
@@ -88,7 +88,7 @@ _BROKER_SETTINGS: Final = ("log.cleaner.dedupe.buffer.size", "log.cleaner.thread
 
 
 def head_row(task: CompactTask, state: str, reason: str) -> Row:
-    """The columns that are known of any partition."""
+    """Return the columns that are known of any partition."""
     return task.place() | {
         "path": task.path,
         "state": state,
@@ -169,7 +169,7 @@ class ForecastRows:
         self._done.append(clean)
 
     def forecast(self, first: Cleanability) -> CompactForecast:
-        """All rows; `first` is what the cleaner says of the log as it is."""
+        """Return all rows; `first` is what the cleaner says of the log as it is."""
         sources, groups = self._by_source(), self._groups()
         return CompactForecast(
             partition=self._partition(first, sources),
@@ -183,13 +183,13 @@ class ForecastRows:
         )
 
     def stop(self, code: str, error: StorageError) -> None:
-        """No clean is simulated behind the one that is added next."""
+        """Note that no clean is simulated after the one that is added next."""
         path = error.path or self._task.path
         finding = found(code, path, topic=self._task.topic, partition=self._task.partition, problem=error.message)
         self._stopped.append(finding)
 
     def _findings(self) -> Iterator[Finding]:
-        """Why no further clean is simulated, and whether the last one leaves a rest that none comes to the end of."""
+        """Yield why no further clean is simulated, and whether no clean will ever reach the end of the dirty part."""
         yield from self._stopped
         if self._done:
             yield from watermark_findings(self._task, self._view)
@@ -231,7 +231,7 @@ class ForecastRows:
         return row | self._totals(sources) if done else row
 
     def _assumptions(self) -> Iterator[Assumption]:
-        """The assumed values on which the cleans depend."""
+        """Yield the assumed values on which the cleans depend."""
         if self._done:
             yield from assumptions_of(self._task, self._view)
 
@@ -256,7 +256,7 @@ class ForecastRows:
         }
 
     def _taken(self) -> int:
-        """Segments of the log that any of the cleans has read."""
+        """Return segments of the log that any of the cleans has read."""
         end = self._done[-1].end_offset
         return sum(segment.base_offset < end for segment in self._log.segments)
 

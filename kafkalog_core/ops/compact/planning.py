@@ -87,7 +87,7 @@ class NewSegment:
         return self._group.mtime_ns // _NS_PER_MS * _NS_PER_MS
 
     def log(self) -> Iterator[memoryview]:
-        """The log, each piece valid until the next. Raises CleanError and StorageError."""
+        """Yield the log, each piece valid until the next. Raises CleanError and StorageError."""
         for chunk in self._group.chunks():
             yield chunk.data
 
@@ -99,7 +99,7 @@ class NewSegment:
             yield FileKind.TIME_INDEX, time_index
 
     def txn_index(self) -> bytes:
-        """The transaction index; empty: there is none."""
+        """Return the transaction index; empty: there is none."""
         return b"".join(
             encode_txn_entry(txn.producer_id, txn.first_offset, txn.last_offset, txn.last_stable_offset)
             for txn in self._group.aborted
@@ -110,13 +110,13 @@ def stage_clean(work: CleanPass, partition: Partition, cleaning: Cleaning, stage
     """Stage all changes in the directory of a partition. Raises CleanError and StorageError."""
     for file in partition.files:
         if file.name.state is FileState.CLEANED:
-            stage.remove(file.path, why="a clean that was never finished has left it")
+            stage.remove(file.path, why="an unfinished clean left it")
     for group, sources in groups_of(work, partition):
         _stage_group(NewSegment(group), sources, cleaning, stage)
 
 
 def groups_of(work: CleanPass, partition: Partition) -> Iterator[tuple[Group, Sequence[Segment]]]:
-    """The segments that a clean makes, one after another, each with those of the log whose place it takes.
+    """Yield the segments that a clean makes, one after another, each with those of the log whose place it takes.
 
     Where other cleans went before, its own sources are what these have made.
     """
@@ -129,7 +129,7 @@ def groups_of(work: CleanPass, partition: Partition) -> Iterator[tuple[Group, Se
 
 
 def replaced_files(sources: Sequence[Segment], cleaning: Cleaning) -> Iterator[str]:
-    """The files whose place a new segment takes: since 2.8 snapshots go with their segments, but for the first."""
+    """Yield the files that a new segment replaces: from 2.8 on, with the snapshots of all segments but the first."""
     takes_snapshots = rules_of(cleaning.rules.release).removes_stray_snapshots
     for source in sources:
         for file in source.files:
@@ -138,7 +138,7 @@ def replaced_files(sources: Sequence[Segment], cleaning: Cleaning) -> Iterator[s
 
 
 def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning, stage: Stage) -> None:
-    """One segment in the place of others; the first of them has its name."""
+    """Return one segment in the place of others; the first of them has its name."""
     base = sources[0].base_offset
     like = sources[0].files[0].path
     directory = like.rpartition("/")[0]
@@ -154,11 +154,11 @@ def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning
     if txn_index:
         stage.write(path, [txn_index], why=what, like=like, swap=base)
     else:
-        stage.remove(path, why="no transaction that was aborted has anything left here", swap=base)
+        stage.remove(path, why="no aborted transaction has records left here", swap=base)
     own = {file.path for file in sources[0].files}
     for path in replaced_files(sources, cleaning):
         if path not in own:
-            stage.remove(path, why=f"its records are in segment {base}, as far as they stay", swap=base)
+            stage.remove(path, why=f"the records of it that are kept are in segment {base}", swap=base)
 
 
 def _base_offset(segment: Segment) -> int:
@@ -166,7 +166,7 @@ def _base_offset(segment: Segment) -> int:
 
 
 def stage_checkpoint(broker_dir: BrokerDir, cleaned: Mapping[Key, int], stage: Stage) -> None:
-    """Say how far each log was cleaned; what stands there of partitions that are not here goes."""
+    """Say how far each log was cleaned; what is there of partitions that are not here goes."""
     known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
     entries = {key: offset for key, offset in known.items() if key in broker_dir.served} | dict(cleaned)
     path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
@@ -187,9 +187,9 @@ _READS: Final = 2
 
 
 def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """The planner of `kafkalog compact --apply`.
+    """Return the planner of `kafkalog compact --apply`.
 
-    Options: `kafka` (of a SettingsRequest), `memory_bytes`, `max_passes`, `max_batch_bytes` (each may be null) and
+    Options: `kafka` (of a SettingsRequest), `memory_bytes`, `max_passes`, `max_batch_bytes` (each may be None) and
     `force`. Logs that a broker would not clean now are left alone, and named in the note.
 
     Raises:
@@ -201,7 +201,7 @@ def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> Plan
 
 
 def compacted_bytes(request: PlanRequest) -> int:
-    """Bytes of the logs that are compacted at all."""
+    """Return bytes of the logs that are compacted at all."""
     return sum(task.size_bytes for task in _tasks(request) if task.view is not None)
 
 
@@ -232,7 +232,7 @@ class _Planner:
         self._assumptions: dict[Assumption, None] = {}
 
     def plan(self) -> PlanReport:
-        """One log after another, and what the checkpoint says of them in the end."""
+        """Clean one log after another, then stage the cleaner's checkpoint."""
         tasks = _tasks(self._request)
         check_now([task.view for task in tasks if task.view is not None], self._request.now_ms)
         self._progress.expect(_READS * sum(task.size_bytes for task in tasks if task.view is not None))
@@ -279,7 +279,7 @@ class _Planner:
                     self._note_end(task, before.first_dirty)
         except CleanError as error:
             raise RefusedError(
-                f"a clean of {name} fails here: {error.message}; nothing has been changed. Leave it out with --exclude "
+                f"a clean of {name} fails here: {error.message}; nothing has been changed. Exclude it with --exclude "
                 "to clean the others",
                 path=error.path or task.path,
             ) from error
@@ -301,7 +301,7 @@ class _Planner:
 
 
 def cleaning_of(task: CompactTask, progress: Progress, known: KnownMap | None = None) -> Cleaning:
-    """How a partition is cleaned; `known`: its first map. Raises SettingError for what no setting can be."""
+    """Return how a partition is cleaned; `known`: its first map. Raises SettingError for what no setting can be."""
     return Cleaning(
         config=task.config(),
         rules=cleaning_rules(task.context.release),
@@ -316,14 +316,14 @@ def cleaning_of(task: CompactTask, progress: Progress, known: KnownMap | None = 
 
 
 def key_of(broker_dir: BrokerDir | None, view: PartitionView) -> Key | None:
-    """The entry of a partition in the checkpoints; null: they have none, or that of another directory of its name."""
+    """Return the checkpoints' key for a partition; None: they have none, or it is another directory's."""
     if broker_dir is None or view.topic is None or view.number is None:
         return None
     return (view.topic, view.number) if broker_dir.is_served(view.partition.name) else None
 
 
 def replacement_finding(view: PartitionView) -> Finding | None:
-    """That a finished replacement of segments waits, which a clean beside it would mix with; null: none does."""
+    """That a finished replacement of segments waits, which a clean beside it would mix with; None: none does."""
     file = waiting_replacement(view.partition)
     if file is None:
         return None
@@ -339,12 +339,12 @@ def retention_findings(task: CompactTask) -> tuple[Finding, ...]:
 
 
 def is_certain(guess: ReleaseGuess) -> bool:
-    """Whether it is known, or makes no difference, which release cleans."""
+    """Return whether it is known, or makes no difference, which release cleans."""
     return guess.agree(_rules)
 
 
 def _rules(release: Release) -> object:
-    """What matters of a release: its cleaner, indexes and snapshots, and how long it remembers producers by default."""
+    """Return the rules of a release on which a clean depends: cleaner, indexes, snapshots, producer expiration."""
     return (
         replace(cleaning_rules(release), release=LATEST),
         append_rules(release).bits,

@@ -84,8 +84,8 @@ class TemporaryLog:
         free = free_bytes(place)
         if needed_bytes > free:
             raise RefusedError(
-                f"a clean that another one follows takes up to {size(needed_bytes)} of temporary files, and there are "
-                f"{size(free)} left; TMPDIR names another place, more --memory makes fewer cleans",
+                f"a clean that another one follows needs up to {size(needed_bytes)} of temporary files, and there are "
+                f"{size(free)} free; set TMPDIR to another directory, or raise --memory, which needs fewer cleans",
                 path=os.path.dirname(place),
             )
 
@@ -133,11 +133,11 @@ _OUR_LIMIT: Final = "over-limit"
 
 
 def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap | None = None) -> CompactForecast:
-    """The forecast of one partition.
+    """Return the forecast of one partition.
 
     Args:
         task: what is to be simulated.
-        advance: told the bytes that were read.
+        advance: called with the bytes that are read.
         known: what the first clean fills its map with, where others have found that out.
     """
     if task.never is not None:
@@ -190,7 +190,7 @@ def _code_of(error: StorageError) -> str:
 
 
 class _Simulation:
-    """The cleans of one partition: until the bound is reached, or so many were asked for."""
+    """The cleans of one partition: until the bound is reached, or that many were asked for."""
 
     def __init__(
         self, task: CompactTask, view: PartitionView, advance: Callable[[int], None], known: KnownMap | None
@@ -251,7 +251,7 @@ class _Simulation:
         return True
 
     def _goes_on(self, last: Cleanability) -> bool:
-        """Whether another clean follows: the map was full, and a cleaner would take the log, or is made to."""
+        """Return whether another clean follows: the map was full, and a cleaner would take the log, or is made to."""
         if self._task.options.max_passes is not None and self._rows.cleans >= self._task.options.max_passes:
             return False
         return self._is_full and (last.would_run or self._task.options.force)
@@ -266,10 +266,10 @@ class Cleaning:
         rules: of the release.
         now_ms: the time of every clean.
         force: even where a broker would not do it now.
-        max_passes: at most so many cleans; null: until a broker would not do another one.
+        max_passes: at most that many cleans; None: until a broker would not do another one.
         max_batch_bytes: the largest batch that is read.
         biggest: how many of the biggest keys the first clean looks for.
-        progress: told the bytes that are read.
+        progress: shows the bytes that are read.
         known: what the first clean fills its map with, where others have found that out.
     """
 
@@ -284,7 +284,7 @@ class Cleaning:
     known: KnownMap | None = None
 
     def next_of(self, log: CleanLog, *, is_first: bool = False) -> tuple[Cleanability, CleanPass | None]:
-        """What the cleaner says of a log, and the clean of it with its map filled; null: none is done."""
+        """Return what the cleaner says of a log, and the clean of it with its map filled; None: none is done."""
         bounds, work = next_pass(
             log,
             self.config,
@@ -304,7 +304,7 @@ class Cleaning:
 def last_clean(
     log: CleanLog, cleaning: Cleaning, see: Callable[[Cleanability, CleanPass], None] | None = None
 ) -> Iterator[tuple[Cleanability, CleanPass | None]]:
-    """What the cleaner says of a log as it is, and the last clean, which is to be carried out.
+    """Yield what the cleaner says of a log as it is, and the last clean, which is to be carried out.
 
     While entered the files are there that it reads. `see` is told each clean when it
     has been carried out, and what was known before it. Raises CleanError and StorageError.
@@ -346,7 +346,7 @@ class MapPart:
         first_dirty: offset that the clean begins at.
         bound: offset that it ends before.
         start: first segment, counted from the first dirty one.
-        stop: segment behind the last one.
+        stop: segment after the last one.
         number: of the part, from 0 on.
         parts: how many there are.
         max_batch_bytes: the largest batch that is read, inflated too.
@@ -366,7 +366,7 @@ class MapPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHead:
-    """What goes before the packed entries of a part; `latest_offset` null: it cannot be used."""
+    """What goes before the packed entries of a part; `latest_offset` None: it cannot be used."""
 
     number: int
     parts: int
@@ -378,11 +378,11 @@ class PartHead:
 
 
 def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, forced: bool) -> tuple[MapPart, ...]:
-    """The parts of the first clean's map; empty: there are no two of them, or the release's rules allow none.
+    """Return the parts of the first clean's map; empty: there are no two of them, or the release's rules allow none.
 
     Args:
         task: of the log.
-        most: so many parts at most.
+        most: that many parts at most.
         advance: told that the log was looked at.
         forced: whether the clean is one that a broker would not do now.
     """
@@ -419,7 +419,7 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
 
 
 def _cuts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Where a row of segments is cut so that the parts have about as many bytes each."""
+    """Return where a row of segments is cut so that the parts have about as many bytes each."""
     total = sum(sizes) or 1
     cuts: list[tuple[int, int]] = []
     start = 0
@@ -431,7 +431,7 @@ def _cuts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
 
 
 def packed_part(part: MapPart, advance: Callable[[int], None]) -> Iterator[PartHead | bytes]:
-    """The map of a part: what it rests on, then the entries in pieces."""
+    """Yield the map of a part: what it rests on, then the entries in pieces."""
     head = PartHead(number=part.number, parts=part.parts, first_dirty=part.first_dirty, bound=part.bound)
     try:
         filler = MapFiller(part.log, part.config, part.rules, Advance(advance), part.max_batch_bytes)
@@ -448,7 +448,7 @@ def packed_part(part: MapPart, advance: Callable[[int], None]) -> Iterator[PartH
 
 
 def merged_map(config: CleanConfig, pieces: Iterable[PartHead | bytes]) -> KnownMap | None:
-    """The map of the whole, from those of all parts in their order; null: the clean must fill its own."""
+    """Return the map of the whole, from those of all parts in their order; None: the clean must fill its own."""
     try:
         offsets = OffsetMap(config.memory_bytes, config.load_factor)
         last = _merge(offsets, pieces)
@@ -461,7 +461,7 @@ def merged_map(config: CleanConfig, pieces: Iterable[PartHead | bytes]) -> Known
 
 
 def _merge(offsets: OffsetMap, pieces: Iterable[PartHead | bytes]) -> PartHead | None:
-    """The last part; null: one cannot be used, or does not follow from the one before it. Raises LimitError."""
+    """Return the last part; None: one cannot be used, or does not follow from the one before it. Raises LimitError."""
     known: PartHead | None = None
     for piece in pieces:
         if isinstance(piece, bytes):

@@ -75,9 +75,9 @@ def compact_to(
         request: what to clean.
         to: the directory.
         report: counts what was read and every row.
-        progress: told the bytes that are read; where there are workers, they tell theirs.
+        progress: shows the bytes that are read; where there are workers, they tell theirs.
         disk: the door through which this process writes.
-        workers: who cleans, each one partition after another, into places of its own; null: this process.
+        workers: who cleans, each one partition after another, into places of its own; None: this process.
 
     Raises:
         SelectionError: files by themselves were named, or parts of several log directories.
@@ -106,10 +106,10 @@ class _Writing:
         check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:
-        """Those of all partitions; the directory is there."""
+        """Return those of all partitions; the directory is there."""
         check_not_running(self._target.log_dir)
         if not self._tasks:
-            raise SelectionError("there is no partition to be written", path=self._target.root)
+            raise SelectionError("there is no partition to write", path=self._target.root)
         progress.expect(sum(task.expected_bytes for task in self._tasks))
         partitions = [read_partition(task.path) for task in self._tasks]
         needs_bytes = sum(map(_least_bytes, self._tasks, partitions))
@@ -146,8 +146,8 @@ class WrittenPartition:
     Args:
         forecast: what there is to say of it.
         home: the directory that its own was made in.
-        end: of its log; null: no checkpoint speaks of it.
-        cleaned: up to where it was cleaned; null: it was not, or no checkpoint speaks of it.
+        end: of its log; None: no checkpoint speaks of it.
+        cleaned: up to where it was cleaned; None: it was not, or no checkpoint speaks of it.
     """
 
     forecast: CompactForecast
@@ -179,7 +179,7 @@ def write_partition(
         new: where the directory of the partition goes.
         task: what is to be done.
         partition: its files.
-        progress: told the bytes that are read.
+        progress: shows the bytes that are read.
         known: what the first clean fills its map with, where others have found that out.
     """
     new.directory(partition.name.raw)
@@ -206,7 +206,7 @@ def _clean(
 ) -> tuple[CompactForecast | None, int | None, set[str]]:
     """Write what a clean makes of a log.
 
-    What there is to say of it, where it ended, and the files that it takes the place of; null: nothing was cleaned.
+    What there is to say of it, where it ended, and the files that it takes the place of; None: nothing was cleaned.
     """
     finding = replacement_finding(view)
     if finding is not None:
@@ -233,7 +233,7 @@ def _clean(
             end = work.end_offset
     except CleanError as error:
         raise RefusedError(
-            f"a clean fails here: {error.message}; nothing is left of the copy. Leave this partition out with "
+            f"a clean fails here: {error.message}; the unfinished copy has been removed. Exclude this partition with "
             "--exclude to write the others",
             path=error.path or task.path,
         ) from error
@@ -242,9 +242,11 @@ def _clean(
 
 
 def _least_bytes(task: CompactTask, partition: Partition) -> int:
-    """What a partition takes at least: of one that may be cleaned the active segment, as nobody knows what else stays.
+    """Return the least space that a partition needs, in bytes.
 
-    Where more stays than there is room for, the writing ends, and takes everything away.
+    Of a partition that may be cleaned, only the active segment is sure to be kept.
+
+    If more is kept than fits, the writing stops and removes everything.
     """
     may_shrink = task.view is not None and task.never is None and partition.segments
     files = partition.segments[-1].files if may_shrink else partition.files

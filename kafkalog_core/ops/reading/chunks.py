@@ -63,12 +63,12 @@ class RowOrigin(NamedTuple):
         return found
 
     def table(self, table: tables.Table) -> tables.Table:
-        """The row type as it is for rows from here."""
+        """Return the row type as it is for rows from here."""
         return table if self.path is None else tables.with_path(table)
 
 
 def rows_at(place: RowOrigin, table: tables.Table, rows: Sequence[Mapping[str, object]]) -> RowChunk:
-    """Rows of a place, without its columns, as a chunk."""
+    """Return rows of a place, without its columns, as a chunk."""
     return RowChunk(place.table(table), [{**place.columns, **row} for row in rows])
 
 
@@ -82,7 +82,7 @@ class Lines:
         self._csv_templates: dict[tuple[object, ...], CsvTemplate] = {}
 
     def template(self, *, is_record: bool, resynced: bool, bytes_mode: str) -> Template:
-        """The template of record or batch lines."""
+        """Return the template of record or batch lines."""
         key = (is_record, resynced, bytes_mode)
         if key not in self._templates:
             self._templates[key] = (
@@ -93,7 +93,7 @@ class Lines:
         return self._templates[key]
 
     def csv_template(self, header: tuple[str, ...], *, is_record: bool, resynced: bool, bytes_mode: str) -> CsvTemplate:
-        """The same of CSV lines under these columns."""
+        """Return the same of CSV lines under these columns."""
         key = (header, is_record, resynced, bytes_mode)
         if key not in self._csv_templates:
             self._csv_templates[key] = CsvTemplate(
@@ -110,7 +110,7 @@ class Lines:
         template: Template | CsvTemplate,
         most: int,
     ) -> Iterator[memoryview | int]:
-        """All lines of a chunk, as many as the buffer holds at a time: they are valid until the next ones.
+        """Yield all lines of a chunk, as many as the buffer holds at a time: they are valid until the next ones.
 
         Of a row whose line may take more than `most` bytes the number comes in its place.
         """
@@ -167,17 +167,17 @@ class _ColumnChunk:
         self.count = total if selection is None else selection.count(1)
 
     def columns(self) -> ChunkColumns:
-        """The columns that its rows come from."""
+        """Return the columns that its rows come from."""
         return ChunkColumns(
             self._memory, self._batches, self._records, self._selection, self._resynced, self._lines.place
         )
 
     def ndjson(self, bytes_mode: BytesMode) -> bytes:
-        r"""All rows as JSON lines, each ending in `\n`."""
+        r"""Return all rows as JSON lines, each ending in `\n`."""
         return b"".join([bytes(part) for part in self.parts(bytes_mode)])
 
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
-        """The same piece by piece, each valid until the next one."""
+        """Yield the same piece by piece, each valid until the next one."""
         for part in self._written(self._template(bytes_mode), LONG_BYTES):
             if isinstance(part, int):
                 yield from long_line(self.table, self._row(part, self._template("auto")), bytes_mode)
@@ -185,7 +185,7 @@ class _ColumnChunk:
                 yield part
 
     def csv(self, header: tuple[str, ...], bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
-        r"""All rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
+        r"""Yield all rows as CSV lines under these columns, each ending in `\r\n`, piece by piece as in `parts`."""
         if not fits_header(header):
             for row in self.rows():
                 yield csv_row(self.table, row, header, bytes_mode)
@@ -203,12 +203,12 @@ class _ColumnChunk:
         return self._lines.write(self._memory, self._batches, self._records, self._selection, template, most)
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """Rows as dicts by column name."""
+        """Yield rows as dicts by column name."""
         for row in self.row_views():
             yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
 
     def row_views(self) -> Iterator[dict[str, object]]:
-        """The same; key and value refer to memory."""
+        """Yield the same; key and value refer to memory."""
         columns = self._batches if self._records is None else self._records
         template = self._template("auto")
         for index in range(columns.count):
@@ -216,14 +216,14 @@ class _ColumnChunk:
                 yield self._row(index, template)
 
     def row_view(self, index: int) -> dict[str, object]:
-        """The row of this number, counting those that are left out."""
+        """Return the row of this number, counting those that are left out."""
         return self._row(index, self._template("auto"))
 
     def _template(self, bytes_mode: str) -> Template:
         return self._lines.template(is_record=self.is_record, resynced=self._resynced, bytes_mode=bytes_mode)
 
     def _row(self, index: int, template: Template) -> dict[str, object]:
-        """One row; key and value refer to memory."""
+        """Return one row; key and value refer to memory."""
         row = self._records.row(index) if self._records is not None else {}
         batch = self._batches.row(row["batch"] if row else index)
         values: dict[str, object] = {"type": self.table.name, **self._lines.place.columns}
@@ -237,7 +237,7 @@ class _ColumnChunk:
         return self._lines.place.table(tables.BATCH)
 
     def _value(self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]) -> object:
-        """One column of one row: what the kernel does for a line."""
+        """Return one column of one row: what the kernel does for a line."""
         if kind == "text":
             start, size = row[RECORD_FIELDS[a]], row[RECORD_FIELDS[a + 1]]
             return None if size < 0 else self._memory[start : start + size]
@@ -330,7 +330,7 @@ def record_sequence(base_sequence: int, offset_delta: int) -> int:
 
 
 def control_type_name(key: bytes | None) -> str:
-    """Name of a control record's type by its key; `unknown` for what no release of Kafka writes."""
+    """Return name of a control record's type by its key; `unknown` for what no release of Kafka writes."""
     if key is None or len(key) < CONTROL_KEY.size:
         return "unknown"
     version, kind = CONTROL_KEY.struct.unpack_from(key)
@@ -342,7 +342,7 @@ _PIECE_BYTES: Final = 3 * 256 * 1024  # a multiple of what becomes four letters 
 
 
 def long_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> Iterator[bytes]:
-    r"""What `json_line` makes of the row, in pieces; its bytes are memoryviews."""
+    r"""Yield what `json_line` makes of the row, in pieces; its bytes are memoryviews."""
     spans = {name: value for name, value in row.items() if isinstance(value, memoryview)}
     nulls = json_object(table, {**row, **dict.fromkeys(spans)}, bytes_mode)
     opening = "{"
@@ -358,7 +358,7 @@ def long_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) ->
 def long_csv_row(
     table: Table, row: Mapping[str, object], header: Sequence[str], bytes_mode: BytesMode
 ) -> Iterator[bytes]:
-    r"""What `csv_row` makes of the row, in pieces; its bytes are memoryviews."""
+    r"""Yield what `csv_row` makes of the row, in pieces; its bytes are memoryviews."""
     spans = {name: value for name, value in row.items() if isinstance(value, memoryview)}
     fields = csv_fields(table, {**row, **dict.fromkeys(spans)}, bytes_mode)
     of_column = {}
@@ -378,7 +378,7 @@ def long_csv_row(
 
 
 def _field(span: memoryview, mode: BytesMode) -> Iterator[bytes]:
-    """A key or value as a field."""
+    """Yield a key or value as a field."""
     if mode != "auto":
         yield from _encoded(span, mode) if len(span) else (b'""',)
         return
@@ -409,7 +409,7 @@ def _encoded(span: memoryview, mode: BytesMode) -> Iterator[bytes]:
 
 
 def _texts(span: memoryview) -> Iterator[str]:
-    """The text of bytes, which are UTF-8. Raises UnicodeDecodeError where they are not."""
+    """Yield the text of bytes, which are UTF-8. Raises UnicodeDecodeError where they are not."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for piece in _pieces(span):
         yield decoder.decode(piece)
@@ -426,7 +426,7 @@ def _is_utf8(span: memoryview) -> bool:
 
 
 def _is_clean_text(span: memoryview) -> bool:
-    """Whether bytes are a text that a terminal does not obey, see `csv_form`."""
+    """Return whether bytes are a text that a terminal does not obey, see `csv_form`."""
     try:
         return not any(has_controls(text) for text in _texts(span))
     except UnicodeDecodeError:

@@ -5,7 +5,7 @@ P is aborted when the next marker of P after it is ABORT; the last stable offset
 transaction that is open at the end (ProducerStateManager, UnifiedLog). Where something of the log is missing between
 data and marker, `producer_outcomes` decides, or nobody can: such data is not shown as committed, and said to be so.
 
-Of a segment named by itself the segments behind it are read too, as far as it takes to end its transactions. What was
+Of a segment named by itself the segments after it are read too, as far as it takes to end its transactions. What was
 open before it is not looked for: its own data is what is asked about. Memory follows the number of producers, and of
 aborted transactions, not that of records.
 """
@@ -56,8 +56,8 @@ class _Gap(NamedTuple):
 class CommittedView:
     """Where a read_committed consumer starts and stops, and what it does not get in between.
 
-    `open_transactions` hold it back; of `unfinished` ones the end stands in files that are not here: their data is not
-    shown, what lies behind it is. Both are spans from the first offset on. `undecided` ones are not shown either. Of
+    `open_transactions` hold it back; of `unfinished` ones the end is in files that are not here: their data is not
+    shown, what is after it is. Both are spans from the first offset on. `undecided` ones are not shown either. Of
     `gaps` in transactions it is not known whether something was lost there: they are shown as if it was not.
     """
 
@@ -85,7 +85,7 @@ class CommittedView:
             self._lasts.setdefault(producer_id, []).append(last)
 
     def is_hidden(self, producer_id: int, offset: int) -> bool:
-        """Whether transactional data of a producer at an offset was aborted, or is not known to be committed."""
+        """Return whether transactional data of a producer at an offset was aborted, or is not known to be committed."""
         lasts = self._lasts.get(producer_id)
         if lasts is None:
             return False
@@ -93,11 +93,11 @@ class CommittedView:
         return at < len(lasts) and self._firsts[producer_id][at] <= offset
 
     def is_readable(self, offset: int) -> bool:
-        """Whether an offset lies between the log start offset and the end."""
+        """Return whether an offset is between the log start offset and the end."""
         return offset >= self.start_offset and (self.end_offset is None or offset < self.end_offset)
 
     def batch_filter(self, batches: BatchColumns) -> Callable[[int], bool]:
-        """A test by row: data that is committed and lies between start and end, in part at least."""
+        """Return a test by row: data that is committed and is between start and end, in part at least."""
         formats, attributes = batches.column("format"), batches.column("attributes")
         producers, bases = batches.column("producer_id"), batches.column("base_offset")
         lasts = batches.column("last_offset")
@@ -132,7 +132,7 @@ def read_committed_view(
         start_offset: the log start offset.
         compaction: asked where offsets are missing between two files, or in a transaction between two batches: else
             they were lost there.
-        following: the segments behind them, read as far as their transactions take.
+        following: the segments after them, read as far as their transactions take.
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
             here.
     """
@@ -151,7 +151,7 @@ def read_committed_view(
 def _view_of(
     reader: _Reader, high_watermark: int | None, start_offset: int, end: int, *, is_whole: bool
 ) -> CommittedView:
-    """`end`: transactions that began there or behind it are of no interest."""
+    """`end`: transactions that began there or after it are of no interest."""
     outcomes = reader.outcomes
     open_spans = []
     for txn in reader.states.open_transactions():
@@ -178,7 +178,7 @@ def _view_of(
 
 
 def segments_behind(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
-    """The live segments behind a log file in its directory, and whether the log is known to end with them.
+    """Return the live segments after a log file in its directory, and whether the log is known to end with them.
 
     It is known where the directory is a partition's and the file is one of its segments.
     """
@@ -194,7 +194,7 @@ def segments_behind(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
 
 
 def committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
-    """What stands in the way of a read_committed consumer, and what of it nobody knows."""
+    """Return what is in the way of a read_committed consumer, and what of it nobody knows."""
     found_of = partial(found, topic=unit.topic, partition=unit.partition)
     findings = [
         found_of(
@@ -247,12 +247,12 @@ class _Reader:
         self._lost: tuple[LogFile, Damage | None] | None = None
 
     def is_open_before(self, offset: int) -> bool:
-        """Whether a transaction is open that began before an offset."""
+        """Return whether a transaction is open that began before an offset."""
         first = self.states.first_unstable_offset
         return first is not None and first < offset
 
     def read(self, file: LogFile) -> None:
-        """Replay one file. One that cannot be read is a hole, and whoever asks for its rows will be told."""
+        """Replay one file. One that cannot be read is a hole, and the caller that asks for its rows will be told."""
         if file.is_v07:
             return
         self._begin(file)
@@ -275,7 +275,7 @@ class _Reader:
                 self._hole(*self._lost, None)
 
     def _begin(self, file: LogFile) -> None:
-        """What is missing before a file: the end of the one before it, or all of a segment."""
+        """Return what is missing before a file: the end of the one before it, or all of a segment."""
         base = file.base_offset
         if self._lost is not None:
             self._found(base)
@@ -314,7 +314,7 @@ class _Reader:
                 self.outcomes.cut(event)
 
     def _gap_rows(self, batches: BatchColumns, expected: int) -> list[tuple[int, int]]:
-        """Rows before which offsets are missing, and the first of those.
+        """Return rows before which offsets are missing, and the first of those.
 
         None where no transaction can be open, or compaction explains them.
         """
@@ -331,7 +331,7 @@ class _Reader:
         return [] if rows and self._compaction.explains_gaps else rows
 
     def _gap(self, file: LogFile, batches: BatchColumns, row: int, first_offset: int) -> None:
-        """Offsets are missing before a row: where they were lost, a marker may have been among them."""
+        """Return offsets are missing before a row: where they were lost, a marker may have been among them."""
         if self.states.first_unstable_offset is None:
             return
         position, base = batches.column("position")[row], batches.column("base_offset")[row]
@@ -342,7 +342,7 @@ class _Reader:
             self.gaps.append(_Gap(file.path, position, first_offset, base - 1))
 
     def _found(self, offset: int | None) -> None:
-        """What was lost ends at an offset: it is a hole, unless no offset is missing."""
+        """End the lost range at an offset; it is a hole unless no offset is missing."""
         if self._lost is not None and (offset is None or self.next_offset is None or offset > self.next_offset):
             self._hole(*self._lost, offset)
         self._lost = None

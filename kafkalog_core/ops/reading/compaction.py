@@ -47,15 +47,15 @@ class LogPart(NamedTuple):
 
 
 def is_compacted(topic: str | None, *, is_cleaned: bool | None) -> bool:
-    """Whether a log is known to be compacted; `is_cleaned`: whether a broker has done so here, null: not known."""
+    """Return whether a log is known to be compacted. `is_cleaned`: whether a broker has cleaned it; None: unknown."""
     return topic in _COMPACTED_TOPICS or bool(is_cleaned)
 
 
 def shows_no_compaction(before: Iterable[LogPart], options: ScanOptions) -> bool:
-    """Whether the records before a gap tell that no compaction made it.
+    """Return whether the records before a gap tell that no compaction made it.
 
     Args:
-        before: what stands before the gap, the nearest log first; 16 MiB of it are read, of each log the first ones.
+        before: what is before the gap, the nearest log first; 16 MiB of it are read, of each log the first ones.
         options: how logs are scanned.
     """
     keys: set[int] = set()
@@ -83,7 +83,7 @@ class Compaction:
 
     @cached_property
     def explains_lost_segments(self) -> bool:
-        """Whether offsets that are in no segment were compacted away: some are missing inside of segments too."""
+        """Whether offsets that are in no segment were compacted away: some are missing in segments too."""
         return self._is_known or self._gaps_inside > 0
 
     @cached_property
@@ -92,7 +92,7 @@ class Compaction:
         return self._is_known or self._gaps_inside > FEW_GAPS
 
     def is_loss(self, file: LogFile, position: int) -> bool:
-        """Whether the offsets before the batch at `position` of a file were lost for certain."""
+        """Return whether the offsets before the batch at `position` of a file were lost for certain."""
         if self._checkpoints.is_cleaned(self._unit) is None or self.explains_gaps:
             return False
         paths = [other.path for other in self._unit.files]
@@ -106,7 +106,7 @@ class Compaction:
 
     @cached_property
     def _gaps_inside(self) -> int:
-        """Places inside of segments where offsets are missing, up to two of them."""
+        """Places in segments where offsets are missing, up to two of them."""
         count = 0
         for file in self._unit.files:
             count += _gaps_in(file.path, file.base_offset, self._options)[0]
@@ -166,9 +166,9 @@ def _gaps_in(path: str, base_offset: int | None, options: ScanOptions) -> tuple[
 
 
 def _spans_of(run: Run, options: ScanOptions) -> list[tuple[int, int, int]]:
-    """First offset, last offset and number of records of each batch; of all of them together where some are wrapped.
+    """Return first offset, last offset and record count of each batch, or of the whole run if it has wrapper messages.
 
-    None where what is wrapped cannot be read.
+    The list is empty if a wrapper cannot be read.
     """
     counts = run.batches.column("record_count")
     if min(counts) >= 0:
@@ -184,7 +184,7 @@ def _spans_of(run: Run, options: ScanOptions) -> list[tuple[int, int, int]]:
 
 
 def _keys(part: LogPart, most_bytes: int, options: ScanOptions) -> Iterator[int | None]:
-    """A number for the key of each record of data in order; null where it has none."""
+    """Yield a number for the key of each record of data in order; None where it has none."""
     max_bytes, columns = options.max_batch_bytes, RecordColumns()
     try:
         with Source.open(part.path) as source:
@@ -202,7 +202,7 @@ def _keys(part: LogPart, most_bytes: int, options: ScanOptions) -> Iterator[int 
 
 
 def _data_rows(batches: BatchColumns) -> Callable[[int], bool]:
-    """A test by row: whether it is no control batch."""
+    """Return a test by row: whether it is no control batch."""
     rows = zip(batches.column("format"), batches.column("attributes"), strict=True)
     is_data = bytearray(magic != MAGIC_V2 or not attributes & CONTROL_BIT for magic, attributes in rows)
     return cast("Callable[[int], bool]", is_data.__getitem__)

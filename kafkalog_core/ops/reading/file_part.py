@@ -1,6 +1,6 @@
 """A part of one log file, read by itself and yet exactly as a scan of the whole file would have read it.
 
-A part owns the entries that start in it. Where its first entry stands follows from all lengths before it, so the
+A part owns the entries that start in it. Where its first entry is follows from all lengths before it, so the
 lengths are walked from the file's start: headers alone, a small share of the bytes of large batches. That walk trusts
 every length, which a scan does not: so the scan begins at the last batch before the part whose checksum is right. A
 chain of lengths that leads to a good batch is one that a scan follows too, whatever else is wrong on the way; where it
@@ -50,10 +50,10 @@ _LOOKED_AT: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The entries of a file that start in bytes `start` to `end` (exclusive; null: to the file's end).
+    """The entries of a file that start in bytes `start` to `end` (exclusive; None: to the file's end).
 
     `begin` is where the walk to the start begins: where an entry starts that a scan has come to before. `next_offset`
-    is the offset expected there; null: not known.
+    is the offset expected there; None: not known.
     """
 
     start: int = 0
@@ -73,7 +73,7 @@ WHOLE: Final = FilePart()
 def part_items(
     source: Source, part: FilePart, *, base_offset: int | None, options: ScanOptions
 ) -> Iterator[Run | Damage]:
-    """What a scan of a `.log` file, without `resync`, gives out of a part of it.
+    """Yield what a scan of a `.log` file, without `resync`, gives out of a part of it.
 
     Damage belongs to the part that it starts in, and a word about a whole batch to the part of that batch.
     """
@@ -92,7 +92,7 @@ def part_items(
 
 
 def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
-    """What of an item is in a part."""
+    """Return what of an item is in a part."""
     if isinstance(item, Damage):
         return item if item.position >= part.start else None
     positions = item.batches.column("position")
@@ -110,7 +110,7 @@ def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
 
 
 def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | None:
-    """Where a scan has to begin so that it comes to the part as one from the file's start would; None: none comes."""
+    """Return where a scan must begin to reach the part as a scan of the whole file does; None: no scan reaches it."""
     if part.start <= part.begin:
         return part.begin
     walk = _last_walk.to(source, part)
@@ -124,7 +124,7 @@ class Walk(NamedTuple):
     """Where a walk over lengths has come to.
 
     `before` are the last entries that it has passed, as (position, size); `is_broken`: no entry, or not a whole one,
-    stands at `position`, which lies before the place that was asked for.
+    is at `position`, which is before the place that was asked for.
     """
 
     position: int
@@ -133,7 +133,7 @@ class Walk(NamedTuple):
 
 
 class _LastWalk:
-    """How far the file that was walked last was walked: whoever reads its parts one by one walks it once."""
+    """How far the file that was walked last was walked: the caller that reads its parts one by one walks it once."""
 
     def __init__(self) -> None:
         self._version: tuple[int, ...] = ()
@@ -141,7 +141,7 @@ class _LastWalk:
         self._walk = Walk(0, deque())
 
     def to(self, source: Source, part: FilePart) -> Walk:
-        """The walk to a part's start, going on from the last one of the same, unchanged file."""
+        """Return the walk to a part's start, going on from the last one of the same, unchanged file."""
         is_known = (self._version, self._begin) == (source.version, part.begin) and self._walk.position <= part.start
         before = self._walk if is_known else Walk(part.begin, deque())
         walk = walk_lengths(source, before.position, part.start, before.before)
@@ -154,7 +154,7 @@ _last_walk: Final = _LastWalk()
 
 
 def walk_lengths(source: Source, position: int, end: int, passed_before: Iterable[tuple[int, int]] = ()) -> Walk:
-    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or behind it.
+    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or after it.
 
     `passed_before` are entries that an earlier walk has passed.
     """
@@ -185,7 +185,7 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
 def last_good(
     source: Source, places: Iterable[tuple[int, int]], max_batch_bytes: int
 ) -> tuple[int, BatchColumns] | None:
-    """The last of some entries whose checksum is right: its position, and its row."""
+    """Return the last of some entries whose checksum is right: its position, and its row."""
     framing, probe = LogFraming(0), BatchColumns(2)
     for position, size in reversed([*places]):
         if size > max_batch_bytes:
@@ -201,7 +201,7 @@ def last_good(
 
 
 def _walk_window(source: Source, framing: LogFraming, position: int, end: int, columns: BatchColumns) -> int:
-    """Bytes of small entries passed over at a position; 0 where the first of them is not as it should be."""
+    """Return bytes of small entries passed over at a position; 0 where the first of them is not as it should be."""
     try:
         window = source.window(position, min(_DENSE_BYTES, end - position))
     except UnreadableError:
@@ -234,11 +234,11 @@ class BatchMark(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The byte behind it."""
+        """The byte after it."""
         return self.position + self.size_bytes
 
     def stands_in(self, source: Source) -> bool:
-        """Whether a file still has the batch."""
+        """Return whether a file still has the batch."""
         if source.size_bytes < self.end:
             return False
         return source.read(self.position, len(self.header)) == self.header
@@ -251,7 +251,7 @@ class ReadHistory:
         self._marks: list[BatchMark] = []
 
     def add(self, file: LogFile, run: Run) -> None:
-        """One more run of a file was read; it is still in memory, from its first batch on."""
+        """Return one more run of a file was read; it is still in memory, from its first batch on."""
         count = run.batches.count
         recent = max(0, count - _RECENT)
         self._marks += (mark_of(file, run, row) for row in (*range(0, recent, _STEP), *range(recent, count)))
@@ -259,12 +259,12 @@ class ReadHistory:
             self._marks = [*self._marks[:-_RECENT:2], *self._marks[-_RECENT:]]
 
     def is_kept(self, source: Source, identity: Identity) -> bool:
-        """Whether a file still has the batch that was read last, if that was one of its own."""
+        """Return whether a file still has the batch that was read last, if that was one of its own."""
         last = self._marks[-1] if self._marks else None
         return last is None or last.identity != identity or last.stands_in(source)
 
     def back_to(self, source: Source, identity: Identity) -> BatchMark | None:
-        """The last batch that a file still has; what came behind it is forgotten. Null: it has none of them."""
+        """Return the last batch that a file still has; what came after it is forgotten. None: it has none of them."""
         while self._marks and self._marks[-1].identity == identity:
             if self._marks[-1].stands_in(source):
                 return self._marks[-1]
@@ -272,7 +272,7 @@ class ReadHistory:
         return None
 
     def back_into(self, identities: Collection[Identity]) -> Identity | None:
-        """The file of which the last batch was read among those that are left; what came behind it is forgotten."""
+        """Return the remaining file whose batch was read last; batches read after it are forgotten."""
         while self._marks:
             if self._marks[-1].identity in identities:
                 return self._marks[-1].identity
@@ -281,7 +281,7 @@ class ReadHistory:
 
 
 def mark_of(file: LogFile, run: Run, row: int) -> BatchMark:
-    """One batch of a run that is still in memory, from its first batch on; -1: the last one."""
+    """Return one batch of a run that is still in memory, from its first batch on; -1: the last one."""
     position, size = run.batches.column("position")[row], run.batches.column("size_bytes")[row]
     start = run.start_of(row)
     header = bytes(run.memory[start : start + min(size, _HEADER_BYTES)])

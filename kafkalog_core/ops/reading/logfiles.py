@@ -81,12 +81,12 @@ class Unit:
 
 
 def place_of(file: FileInfo, topic: str | None, partition: int | None, *, with_path: bool) -> RowOrigin:
-    """Where the rows of a file come from."""
+    """Return where the rows of a file come from."""
     return RowOrigin(topic, partition, file.name.raw, file.path if with_path else None)
 
 
 def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: bool = False) -> Unit:
-    """The live segments of a partition; `with_path`: rows of its files name them."""
+    """Return the live segments of a partition; `with_path`: rows of its files name them."""
     last = len(partition.segments) - 1
     return Unit(
         topic=partition.topic,
@@ -108,7 +108,7 @@ def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: b
 
 
 def unit_of_file(target: FileTarget, *, with_path: bool = False) -> Unit:
-    """A file by itself: what stands beside it is not looked at; `with_path`: rows of it name it."""
+    """Return a single file as a unit; other files are not read. `with_path`: its rows have its path."""
     place = place_of(target.file, target.topic, target.partition, with_path=with_path)
     is_log = target.kind in LOG_KINDS
     log = LogFile(
@@ -149,7 +149,7 @@ class OffsetSpan:
     damage_end: int = 0
 
     def add(self, item: Run | Damage) -> None:
-        """What the scan gave out: of batches the last two, as offsets ascend but where the last one goes back."""
+        """Take an item of the scan. The last two batches of a run count: only the last one may go back."""
         if isinstance(item, Damage):
             if item.size_bytes:
                 self.damage_end = max(self.damage_end, item.position + item.size_bytes)
@@ -162,12 +162,12 @@ class OffsetSpan:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last one, the base offset where there is none."""
+        """The offset after the last one, the base offset where there is none."""
         return self.base_offset if self.last_offset is None else max(self.base_offset, self.last_offset + 1)
 
     @property
     def ends_in_damage(self) -> bool:
-        """Whether what could not be read stands behind its last batch."""
+        """Whether what could not be read is after its last batch."""
         return self.damage_end > self.batches_end
 
 
@@ -178,7 +178,7 @@ def chain_findings(
     topic: str | None = None,
     partition: int | None = None,
 ) -> Iterator[Finding]:
-    """What is missing between the segments of a partition, and what is there twice.
+    """Yield what is missing between the segments of a partition, and what is there twice.
 
     Args:
         spans: Its live segments in the order of their base offsets; None for one that was not read to its end.
@@ -221,7 +221,7 @@ class Checkpoints:
         return self._offset(unit, FileKind.HIGH_WATERMARK)
 
     def is_cleaned(self, unit: Unit) -> bool | None:
-        """Whether a broker has compacted the partition before; null where there is no checkpoint that says so."""
+        """Return whether a broker has cleaned the partition before; None if no checkpoint shows that."""
         try:
             offset = self._offset(unit, FileKind.CLEANER_OFFSET)
             file = self._file(unit, FileKind.CLEANER_OFFSET)

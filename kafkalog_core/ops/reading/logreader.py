@@ -43,7 +43,7 @@ _ANY_OFFSET: Final = -MAX_INT64
 
 
 class _Span(NamedTuple):
-    """Where a run lies, and whether it was found by a search."""
+    """Where a run is, and whether it was found by a search."""
 
     start: int
     end: int
@@ -58,7 +58,7 @@ def runs_backwards(
     base_offset: int | None,
     options: ScanOptions,
 ) -> Iterator[Run | Damage]:
-    """The items of a scan in reverse; runs are read a second time."""
+    """Yield the items of a scan in reverse; runs are read a second time."""
     noted: list[_Span | Damage] = []
     for item in items:
         if isinstance(item, Damage):
@@ -108,23 +108,23 @@ class LogReader:
         return self._request.scan_options
 
     def take(self, count: int) -> int:
-        """How many of `count` more rows may still be given out."""
+        """Return how many of `count` more rows may still be given out."""
         return self._runs.take(count)
 
     def take_spans(self) -> dict[str, OffsetSpan]:
-        """The offsets of each file that was read to its end since the last call, by path."""
+        """Return the offsets of each file that was read to its end since the last call, by path."""
         spans, self._spans = self._spans, {}
         return spans
 
     @property
     def last_batch(self) -> BatchMark | None:
-        """The batch that stands furthest behind in what `rows` has read last; null: it has not come to an end."""
+        """The batch at the highest position that `rows` has read last; None: it has not finished."""
         return self._last
 
     def rows(self, file: LogFile, unit: Unit, view: CommittedView | None, part: FilePart = WHOLE) -> Iterator[Chunk]:
-        """Rows of the request's level of one file, or of a part of it. Raises StorageError where it cannot be opened.
+        """Yield rows of the request's level of a file or a part of it. Raises StorageError if it cannot be opened.
 
-        Parts are read forwards, of files that are not of 0.7, without a search behind damage.
+        Parts are read forwards, of files that are not of 0.7, without a search after damage.
         """
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
@@ -155,7 +155,7 @@ class LogReader:
             yield from self._changes(source, file, last, part)
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
-        """Figures of one file into `stats`; rows of its damage alone. Raises StorageError where it cannot be opened."""
+        """Add the figures of a file to `stats`, and yield rows of its damage. Raises StorageError if it cannot be opened."""
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
         last: BatchMark | None = None
@@ -175,15 +175,15 @@ class LogReader:
             yield from self._changes(source, file, last)
 
     def run(self, run: Run, lines: Lines) -> Iterator[Chunk]:
-        """Rows of the request's level of one run."""
+        """Return rows of the request's level of one run."""
         return self._runs.rows(run, lines, None)
 
     def damage(self, damage: Damage, file: LogFile, severity: Severity) -> RowChunk:
-        """The `damage` row."""
+        """Return the `damage` row."""
         return self.damages([(damage, severity)], file)
 
     def damages(self, damages: Sequence[tuple[Damage, Severity]], file: LogFile) -> RowChunk:
-        """The `damage` rows."""
+        """Return the `damage` rows."""
         for damage, severity in damages:
             self._report.add_damage(damage.reason, damage.size_bytes, severity)
         size_bytes = sum(damage.size_bytes for damage, _ in damages)
@@ -203,7 +203,7 @@ class LogReader:
         return rows_at(file.place, tables.DAMAGE, rows)
 
     def changed(self, change: FileChange, file: LogFile) -> RowChunk:
-        """The `finding` row that says what has happened to a file while it was read."""
+        """Return the `finding` row that says what has happened to a file while it was read."""
         return self._finding(CHANGE_CODES[change], file)
 
     def _finding(self, code: str, file: LogFile) -> RowChunk:
@@ -241,7 +241,7 @@ class LogReader:
 
 
 def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
-    """What is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
+    """Return what is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
     if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
         return "error"
     if damage.reason == "torn-tail" and source.refresh() is FileChange.GREW:
@@ -256,7 +256,7 @@ def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -
 
 
 def _last_of(before: BatchMark | None, item: Run | Damage, file: LogFile) -> BatchMark | None:
-    """The batch that stands furthest behind in a file, of those that were read up to this item."""
+    """Return the batch at the highest position among those that were read up to this item."""
     if isinstance(item, Damage):
         return before
     mark = mark_of(file, item, -1)

@@ -84,7 +84,7 @@ class Report:
         return DAMAGED if is_bad else CLEAN
 
     def summary_row(self) -> dict[str, object]:
-        """The `summary` row."""
+        """Return the `summary` row."""
         return {
             "files": self.files,
             "files_total": max(self.files, self.expected_files),

@@ -1,6 +1,6 @@
-"""Rows of one run of batches: filter, decode, and what is wrong inside of batches that are whole.
+"""Rows of one run of batches: filter, decode, and what is wrong in batches that are whole.
 
-Forwards what is wrong with a header stands before the rows of its run, and what is wrong with records behind those that
+Forwards what is wrong with a header is before the rows of its run, and what is wrong with records after those that
 could be read; backwards all of it in reverse. Damage does not count against a limit.
 """
 
@@ -62,7 +62,7 @@ class RunReader:
         return self._left is not None and self._left <= 0
 
     def take(self, count: int) -> int:
-        """How many of `count` more rows may still be given out."""
+        """Return how many of `count` more rows may still be given out."""
         if self._left is None:
             return count
         taken = min(count, max(0, self._left))
@@ -70,7 +70,7 @@ class RunReader:
         return taken
 
     def rows(self, run: Run, lines: Lines, view: CommittedView | None) -> Iterator[Chunk]:
-        """Rows of the request's level of one run, in the request's order."""
+        """Yield rows of the request's level of one run, in the request's order."""
         self._count(run)
         selection = self._selection(run, view)
         parts: list[Iterator[Chunk]] = [self._contradictions(run, lines)]
@@ -90,7 +90,7 @@ class RunReader:
             yield from reversed(rows)
 
     def measure(self, run: Run, lines: Lines, stats: LogStats) -> Iterator[Chunk]:
-        """Figures of a run into `stats`; rows of its damage alone."""
+        """Yield figures of a run into `stats`; rows of its damage alone."""
         self._count(run)
         self._report.records += _known_records(run, None)
         stats.add_run(run.batches)
@@ -126,7 +126,7 @@ class RunReader:
     def _undecided(self, run: Run, lines: Lines, selection: bytearray | None) -> Iterator[RowChunk]:
         """Open the batches whose headers do not tell if they hold a time in range, and drop those that do not.
 
-        One that cannot be opened stays, and is told.
+        One that cannot be opened is kept, and is told.
         """
         bounds = self._request.filters.times_ms
         if selection is None:
@@ -195,7 +195,7 @@ class RunReader:
         return decode_run(run.memory, run.batches, max_bytes=max_bytes, wanted=_asked(selection), records=self._records)
 
     def _chosen(self, run: RecordRun, lines: Lines, view: CommittedView | None, *, resynced: bool) -> Iterator[Chunk]:
-        """Those of decoded records that are wanted."""
+        """Yield those of decoded records that are wanted."""
         selection = self._limited(self._record_selection(run, view), run.records.count)
         chunk = RecordChunk(lines, run, resynced=resynced, selection=selection)
         self._report.records += chunk.count
@@ -204,7 +204,7 @@ class RunReader:
 
     # --- what is wanted -----------------------------------------------------------------------------------------------
     def _selection(self, run: Run, view: CommittedView | None) -> bytearray | None:
-        """A byte a batch, 0 for those that are left out; None: all are wanted."""
+        """Return a byte a batch, 0 for those that are left out; None: all are wanted."""
         count = run.batches.count
         by_filters = batch_filter(self._request.filters, run.batches)
         selection = None if by_filters is None else bytearray(map(by_filters, range(count)))
@@ -227,7 +227,7 @@ class RunReader:
         return selection
 
     def _limited(self, selection: bytearray | None, count: int) -> bytearray | None:
-        """The selection without what passes the limit."""
+        """Return the selection without what passes the limit."""
         if self._left is None:
             return selection
         chosen = selection if selection is not None else bytearray(b"\x01") * count
@@ -248,7 +248,7 @@ class RunReader:
         self._progress.advance(size_bytes)
 
     def _opened(self, selection: bytearray | None, first: int, last: int) -> None:
-        """The wanted ones of rows `first` to `last` (exclusive) were opened."""
+        """Return the wanted ones of rows `first` to `last` (exclusive) were opened."""
         opened = last - first if selection is None else selection[first:last].count(1)
         self._report.unopened_batches -= max(0, opened)
 
@@ -259,7 +259,7 @@ class RunReader:
             yield self._batch_damage(wrong.reason, wrong.detail, positions[wrong.batch], lines, firsts[wrong.batch])
 
     def _wrong_records(self, run: RecordRun, lines: Lines) -> Iterator[RowChunk]:
-        """Records that were read, but are not what their batch or their checksum says."""
+        """Yield records that were read, but are not what their batch or their checksum says."""
         positions, rows = run.batches.column("position"), run.records.column("batch")
         for wrong in records_outside(run.batches, run.records):
             place = (lines, positions[wrong.batch])
@@ -281,7 +281,7 @@ class RunReader:
     def _batch_damage(
         self, reason: str, detail: str, position: int, lines: Lines, next_offset: int | None = None
     ) -> RowChunk:
-        """Damage inside of a batch that is whole: its bytes are counted with the batch."""
+        """Damage in a batch that is whole: its bytes are counted with the batch."""
         self._report.add_damage(reason, 0)
         row = {
             "position": position,
@@ -299,7 +299,7 @@ def _asked(selection: bytearray | None) -> Callable[[int], bool] | None:
 
 
 def _rows_of(item: RecordRun | PayloadDamage) -> memoryview | tuple[int]:
-    """Batches that it is of, in order."""
+    """Return batches that it is of, in order."""
     return (item.batch,) if isinstance(item, PayloadDamage) else item.records.column("batch")
 
 
@@ -315,7 +315,7 @@ def _known_records(run: Run, selection: bytearray | None) -> int:
 
 
 def _unknown_records(run: Run, selection: bytearray | None) -> int:
-    """How many batches of a run hold records that only their content counts."""
+    """Return how many batches of a run hold records that only their content counts."""
     if min(run.batches.column("record_count"), default=0) >= 0:
         return 0
     return sum(_is_wrapper(run, row) for row in range(run.batches.count) if selection is None or selection[row])
@@ -338,8 +338,8 @@ class DumpRequest:
         filters: which batches and records.
         committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
         newest_first: highest offsets first.
-        limit: stop after so many rows of the level, entries of files included.
-        resync: search behind damage.
+        limit: stop after that many rows of the level, entries of files included.
+        resync: search after damage.
         max_batch_bytes: the largest batch that is read, inflated too.
         stats: a row of figures a partition instead of its rows.
         path: rows have a column with the path of their file.

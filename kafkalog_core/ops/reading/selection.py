@@ -68,7 +68,7 @@ class Selection:
         return not (self.topics or self.topic_regex is not None or self.excludes or self.partitions)
 
     def takes(self, topic: str | None, partition: int | None) -> bool:
-        """Whether a partition is meant. Raises SelectionError for a pattern that is no regular expression."""
+        """Return whether a partition is meant. Raises SelectionError for a pattern that is not a regular expression."""
         if self.partitions and partition not in self.partitions:
             return False
         if topic is None:
@@ -85,7 +85,7 @@ class Selection:
         try:
             return re.fullmatch(self.topic_regex, topic) is not None
         except re.error as error:
-            raise SelectionError(f"topic pattern {self.topic_regex!r} is no regular expression: {error}") from error
+            raise SelectionError(f"topic pattern {self.topic_regex!r} is not a regular expression: {error}") from error
 
     def __str__(self) -> str:
         parts = [f"topic {topic!r}" for topic in self.topics]
@@ -96,7 +96,7 @@ class Selection:
 
 
 def describe_topics(partitions: Iterable[tuple[str | None, int | None]]) -> str:
-    """One clause that names the topics there are, with the numbers of their partitions: `there are orders (0-3, 7)`."""
+    """Return a clause with the topics and their partition numbers: `there are orders (0-3, 7)`."""
     topics: dict[str, set[int]] = {}
     for topic, partition in partitions:
         if topic is not None and partition is not None:
@@ -157,21 +157,21 @@ class Filters:
 
     @cached_property
     def patterns(self) -> tuple[tuple[str, re.Pattern[bytes]], ...]:
-        """Column and compiled pattern. Raises SelectionError for a pattern that is no regular expression."""
+        """Column and compiled pattern. Raises SelectionError for a pattern that is not a regular expression."""
         found = []
         for column, pattern in (("key", self.key_regex), ("value", self.value_regex)):
             if pattern is not None:
                 try:
                     found.append((column, re.compile(pattern.encode("utf-8", "surrogateescape"))))
                 except re.error as error:
-                    raise SelectionError(f"{pattern!r} is no regular expression: {error}") from error
+                    raise SelectionError(f"{pattern!r} is not a regular expression: {error}") from error
         return tuple(found)
 
     def check(self) -> None:
         """Raise SelectionError for what cannot be looked for."""
         _ = self.patterns
         if self.codec is not None and self.codec not in CODEC_NAMES:
-            raise SelectionError(f"{self.codec!r} is no codec of Kafka: {', '.join(CODEC_NAMES)}")
+            raise SelectionError(f"{self.codec!r} is not a codec of Kafka: {', '.join(CODEC_NAMES)}")
 
     @property
     def looks_at_batches(self) -> bool:
@@ -193,7 +193,7 @@ def _inside(value: int, bounds: Range) -> bool:
 
 
 def batch_filter(filters: Filters, batches: BatchColumns) -> Callable[[int], bool] | None:
-    """A test by row of the batch columns; None where every batch is wanted."""
+    """Return a test by row of the batch columns; None where every batch is wanted."""
     if not filters.looks_at_batches:
         return None
     codec = None if filters.codec is None else CODEC_NAMES.index(filters.codec)
@@ -229,7 +229,7 @@ def _overlaps_offsets(bounds: Range, batches: BatchColumns, row: int) -> bool:
 
 
 def _overlaps_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
-    """Whether the header lets a batch hold a record in the range."""
+    """Return whether the header lets a batch hold a record in the range."""
     if bounds == ANY:
         return True
     low, high = bounds
@@ -247,7 +247,7 @@ def _overlaps_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
 
 
 def _first_time(batches: BatchColumns, row: int) -> int | None:
-    """Timestamp of the first record of a batch of magic 2; None where the delete horizon stands in its place."""
+    """Timestamp of the first record of a batch of magic 2; None where the delete horizon is in its place."""
     horizon = batches.column("attributes")[row] & DELETE_HORIZON_BIT
     first: int = batches.column("base_timestamp_ms")[row]
     return None if horizon else first
@@ -262,7 +262,7 @@ def undecided_by_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
     """Of a batch that `batch_filter` lets pass: whether only its records tell if one of them is in the range.
 
     The header tells the first timestamp and the largest. Where neither is in the range, one between them may be, and
-    one older than the first: what stands first in a batch need not be its oldest.
+    one older than the first: what is first in a batch need not be its oldest.
     """
     if bounds == ANY or _inside(batches.column("max_timestamp_ms")[row], bounds):
         return False
@@ -270,13 +270,13 @@ def undecided_by_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
 
 
 def has_time_in_range(bounds: Range, records: RecordColumns) -> set[int]:
-    """Rows of the batches that hold a record in the range."""
+    """Return rows of the batches that hold a record in the range."""
     batches, times = records.column("batch"), records.column("timestamp_ms")
     return {batch for batch, time in zip(batches, times, strict=True) if time >= 0 and _inside(time, bounds)}
 
 
 def record_selection(filters: Filters, run: RecordRun) -> bytearray | None:
-    """A byte a record, 0 for those that are left out; None where all are wanted."""
+    """Return a byte a record, 0 for those that are left out; None where all are wanted."""
     if not filters.looks_at_records:
         return None
     records = run.records
@@ -344,7 +344,7 @@ def parse_size(text: str) -> int:
     """`4096`, `64k`, `64KiB`, `64kB`: letters alone and with iB are powers of 1024, with B powers of 1000."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise SelectionError(f"{text!r} is no size; write bytes as 1048576, 1m or 1MiB (1024^2), or 1MB (1000^2)")
+        raise SelectionError(f"{text!r} is not a size; write bytes as 1048576, 1m or 1MiB (1024^2), or 1MB (1000^2)")
     power = "kmgt".find(match[2].lower()) + 1 if match[2] else 0
     base = 1000 if (match[3] or "").lower() == "b" else 1024
     size_bytes: int = int(match[1]) * base**power
@@ -364,7 +364,7 @@ def parse_times(text: str) -> Range:
 
 
 def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
-    """All digits: milliseconds since 1970, 1973-03-03 or later. Else ISO 8601, in UTC where it names no zone.
+    """Return all digits: milliseconds since 1970, 1973-03-03 or later. Else ISO 8601, in UTC where it names no zone.
 
     Fewer digits are refused, as they are rather a date without dashes, or seconds.
     """
@@ -378,7 +378,7 @@ def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
         moment = datetime.fromisoformat(stripped)
     except ValueError:
         raise SelectionError(
-            f"{text!r} is no time; write 2024-05-01, 2024-05-01T12:00:00.500, 2024-05-01T12:00+02:00, "
+            f"{text!r} is not a time; write 2024-05-01, 2024-05-01T12:00:00.500, 2024-05-01T12:00+02:00, "
             "or milliseconds since 1970"
         ) from None
     if moment.tzinfo is None:
@@ -389,7 +389,7 @@ def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
 
 
 def _two_readings(text: str, time_ms: int) -> str:
-    """Why a small number is refused: the times that it may be meant for, each as it is to be written."""
+    """Return why a small number is refused: the times that it may be meant for, each as it is to be written."""
     as_ms = (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds")
     readings = [f"{as_ms} ({text} milliseconds after the start of 1970)"]
     date = "-".join(part for part in (text[:4], text[4:6], text[6:]) if part)
@@ -399,7 +399,7 @@ def _two_readings(text: str, time_ms: int) -> str:
     elif time_ms >= _MIN_SECONDS:
         as_seconds = (_EPOCH + timedelta(seconds=time_ms)).replace(tzinfo=None).isoformat()
         readings.insert(0, f"{as_seconds} (if seconds were meant)")
-    return f"{text!r} is no clear time; write {' or '.join(readings)}"
+    return f"{text!r} is ambiguous; write {' or '.join(readings)}"
 
 
 def _is_day(text: str) -> bool:
@@ -417,9 +417,9 @@ def _range(text: str, first_of: Callable[[str], int], last_of: Callable[[str], i
     first = first_of(first_text) if first_text else None
     last = last_of(last_text) if last_text else None
     if first is None and last is None:
-        raise SelectionError(f"{text!r} is no range; write A..B, A.. or ..B, both ends included")
+        raise SelectionError(f"{text!r} is not a range; write A..B, A.. or ..B, both ends included")
     if first is not None and last is not None and first > last:
-        raise SelectionError(f"{text!r} is empty: its end lies before its start")
+        raise SelectionError(f"{text!r} is empty: its end is before its start")
     return first, last
 
 
@@ -427,5 +427,5 @@ def whole_number(text: str) -> int:
     """0 to 2^63-1; `_` may stand between the digits. Raises SelectionError, as all of these do."""
     digits = text.strip().replace("_", "")
     if not (digits.isascii() and digits.isdigit()) or int(digits) > _MAX_INT64:
-        raise SelectionError(f"{text!r} is no whole number from 0 to 2^63-1; a range is written A..B, A.. or ..B")
+        raise SelectionError(f"{text!r} is not a whole number from 0 to 2^63-1; a range is written A..B, A.. or ..B")
     return int(digits)

@@ -58,7 +58,7 @@ __all__ = [
 
 
 def segment_files(partition: Partition, unit: Unit, *, with_path: bool) -> list[tuple[LogFile, Segment]]:
-    """The log files of a partition with their segments: those of the unit first, then those that no broker reads."""
+    """Return the log files of a partition with their segments: live ones first, then those that no broker reads."""
     by_path = {file.path: file for file in unit.files}
     files = []
     for segment in (*partition.segments, *partition.other_segments):
@@ -76,7 +76,7 @@ def segment_files(partition: Partition, unit: Unit, *, with_path: bool) -> list[
 
 
 def segment_row(reader: LogReader, file: LogFile, unit: Unit, segment: Segment | None) -> Iterator[Chunk]:
-    """The `segment` row of a file, behind rows of its damage; `segment`: null for a file that was named itself.
+    """Yield the `segment` row of a file, after rows of its damage; `segment`: None for a file that was named itself.
 
     Raises StorageError where it cannot be opened.
     """
@@ -87,7 +87,7 @@ def segment_row(reader: LogReader, file: LogFile, unit: Unit, segment: Segment |
 
 
 def census_row(file: LogFile, segment: Segment | None, figures: Mapping[str, object]) -> dict[str, object]:
-    """The `segment` row of a file without its place; `figures`: of its log, `LogStats.segment_row`."""
+    """Return the `segment` row of a file without its place; `figures`: of its log, `LogStats.segment_row`."""
     row: dict[str, object] = {
         "base_offset": file.base_offset,
         "state": file.state,
@@ -107,7 +107,7 @@ SPLIT_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSplit:
-    """One piece: a part of one log file. `log_dir`: of a broker, null where there is none around it.
+    """One piece: a part of one log file. `log_dir`: of a broker, None where there is none around it.
 
     `segment` is there for rows of segments: the files that stand beside the log.
     """
@@ -183,7 +183,7 @@ def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPl
 
 
 def cut(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
-    """A piece in smaller ones of about `split_bytes`, as even as can be."""
+    """Yield a piece in smaller ones of about `split_bytes`, as even as can be."""
     part, size_bytes = split.part, split.size_bytes
     count = -(-size_bytes // max(1, split_bytes))
     if count < 2 or split.file.is_v07:
@@ -195,14 +195,14 @@ def cut(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
 
 
 def task_request(request: DumpRequest) -> DumpRequest:
-    """The request as a piece of work needs it, without the targets."""
+    """Return the request as a piece of work needs it, without the targets."""
     return replace(request, targets=())
 
 
 def read_split(
     split: LogSplit, request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS
 ) -> Iterator[Chunk]:
-    """Rows of the request's level of one piece, with its damage; counts go to `report`.
+    """Yield rows of the request's level of one piece, with its damage; counts go to `report`.
 
     A file that went away, that the system refuses, or that is another one by now, is a `finding` row.
     """
@@ -298,16 +298,16 @@ def go_on(
     until: Position | None = None,
     on_loss: Callable[[UnreadRecords], None],
 ) -> Position | None:
-    """How far a partition can be read from a position on; null: it has no segment.
+    """Return how far a partition can be read from a position on; None: it has no segment.
 
     An end that is not whole yet is left for later, and so is a last batch whose checksum is wrong.
 
     Args:
         unit: the partition as it is now.
-        start: where the last time ended; null: at the log's start.
+        start: where the last time ended; None: at the log's start.
         max_bytes: so much at most, but a whole batch at least.
-        until: not behind this one.
-        on_loss: told of records that are gone, or that stand behind damage in the last segment.
+        until: not after this one.
+        on_loss: told of records that are gone, or that stand after damage in the last segment.
 
     Raises StorageError where a segment cannot be opened.
     """
@@ -334,17 +334,19 @@ def go_on(
 
 
 def end_of(unit: Unit, on_loss: Callable[[UnreadRecords], None]) -> Position | None:
-    """The end of a partition; null: it has no segment. Raises StorageError where the last one cannot be opened."""
+    """Return the end of a partition; None: it has no segment. Raises StorageError if the last one cannot be opened."""
     return go_on(unit, _start_of(unit.files[-1]), on_loss=on_loss) if unit.files else None
 
 
 def parts_between(
     unit: Unit, start: Position | None, end: Position, on_loss: Callable[[UnreadRecords], None]
 ) -> Iterator[LogSplit]:
-    """What is to be read from one position to another, which `go_on` has found. Raises StorageError."""
+    """Yield what is to be read from one position to another, which `go_on` has found. Raises StorageError."""
     files = [file for file in unit.files if _base(file) <= end.segment]
     if not files or _base(files[-1]) != end.segment:
-        on_loss(UnreadRecords(f"records below offset {end.offset} went away before all of them were read", unit.path))
+        on_loss(
+            UnreadRecords(f"records below offset {end.offset} were deleted before all of them were read", unit.path)
+        )
     if not files:
         return
     here = _found_again(unit, start, on_loss)
@@ -368,7 +370,7 @@ def _start_of(file: LogFile) -> Position:
 
 # --- where it ended the last time -------------------------------------------------------------------------------------
 def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[UnreadRecords], None]) -> Position:
-    """Where to go on: the same place, or the same offset in the files that are there now."""
+    """Return where to go on: the same place, or the same offset in the files that are there now."""
     first = _start_of(unit.files[0])
     if start is None:
         return first
@@ -386,7 +388,7 @@ def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[UnreadRe
 
 
 def _is_unchanged(source: Source, start: Position) -> bool:
-    """Whether what was read of a file is still there."""
+    """Return whether what was read of a file is still there."""
     if source.size_bytes < start.byte:
         return False
     return start.mark_byte < 0 or _mark(source, start.mark_byte, start.byte) == start.mark
@@ -400,7 +402,7 @@ def _mark(source: Source, position: int, end: int) -> int:
 
 
 def _by_offset(unit: Unit, start: Position, on_loss: Callable[[UnreadRecords], None]) -> Position:
-    """The place of an offset, where its segment was cleaned, or was cut and perhaps written anew.
+    """Return the place of an offset, where its segment was cleaned, or was cut and perhaps written again.
 
     The last segment of a log is never cleaned; of others the offsets are what counts.
     """
@@ -426,7 +428,7 @@ def _by_offset(unit: Unit, start: Position, on_loss: Callable[[UnreadRecords], N
 
 # --- how far it goes now ----------------------------------------------------------------------------------------------
 def _end_in_closed(file: LogFile, here: Position, bound: int | None, max_bytes: int | None) -> Position | None:
-    """Where to stop in a segment that others follow; null: all of it is to be read, damage included."""
+    """Return where to stop in a segment that others follow; None: all of it is to be read, damage included."""
     rest = file.file.size_bytes - here.byte
     if bound is None and (max_bytes is None or rest <= max_bytes):
         return None
@@ -440,11 +442,11 @@ def _end_in_closed(file: LogFile, here: Position, bound: int | None, max_bytes: 
 def _end_in_last(
     file: LogFile, here: Position, bound: int | None, max_bytes: int | None, on_loss: Callable[[UnreadRecords], None]
 ) -> Position:
-    """Where to stop in the segment that grows."""
+    """Return where to stop in the segment that grows."""
     with Source.open(file.path) as source:
         walk = _walk(source, here, bound, max_bytes)
         if walk.is_broken and _is_damaged(source, walk.position):
-            said = f"no batch stands at byte {walk.position}, but something else: nothing behind it is read"
+            said = f"byte {walk.position} does not start a batch: nothing after it is read"
             on_loss(UnreadRecords(said, file.path))
         if walk.before and walk.position >= source.size_bytes and _is_wrong(source, walk.before[-1]):
             walk = walk._replace(position=walk.before.pop()[0])  # perhaps it is being written just now
@@ -463,13 +465,13 @@ def _is_wrong(source: Source, place: tuple[int, int]) -> bool:
 
 
 def _is_damaged(source: Source, position: int) -> bool:
-    """Whether what stands at the end of the whole batches is no append that is going on."""
+    """Return whether what is at the end of the whole batches is no append that is going on."""
     item = next(scan(source, base_offset=None, start=position), None)
     return isinstance(item, Damage) and not may_be_unfinished(source, item)
 
 
 def _behind(source: Source, here: Position, walk: Walk) -> Position:
-    """The position behind what a walk has passed."""
+    """Return the position after what a walk has passed."""
     if not walk.before:
         return here
     last = walk.before[-1][0]
@@ -486,7 +488,7 @@ _HELD_BACK = frozenset({"torn-tail", "zero-filled"})
 
 
 def may_be_unfinished(source: Source, damage: Damage) -> bool:
-    """Whether it may be an append going on, in a file that grows or in one that was filled with zeros beforehand."""
+    """Return whether damage may be an append in progress, in a growing or in a preallocated file."""
     if damage.reason in _HELD_BACK:
         return True
     behind = damage.position + damage.size_bytes

@@ -42,12 +42,12 @@ class LogStats:
         self.damage_bytes = 0
 
     def add_damage(self, size_bytes: int) -> None:
-        """One damaged place."""
+        """Return one damaged place."""
         self.damage_count += 1
         self.damage_bytes += size_bytes
 
     def add_run(self, batches: BatchColumns) -> None:
-        """All batches of a run; the records of wrappers, which their headers do not count, come by `add_wrapped`."""
+        """Add the batches of a run; `add_wrapped` adds the records in wrappers, whose headers do not count them."""
         sizes = batches.column("size_bytes")
         codecs = batches.column("codec")
         self.batches += batches.count
@@ -68,7 +68,7 @@ class LogStats:
             self._add_producers(batches)
 
     def add_wrapped(self, records: RecordColumns) -> None:
-        """Records inside wrappers, whose offsets, times and number their headers do not tell."""
+        """Return records inside wrappers, whose offsets, times and number their headers do not tell."""
         self.records += records.count
         first_offset = min(records.column("offset"))
         self._widen_offsets(first_offset, first_offset)
@@ -115,7 +115,7 @@ class LogStats:
                 self.producers[producer] += count
 
     def row(self, topic: str | None, partition: int | None) -> dict[str, object]:
-        """The `stats` row; of a partition of which nothing could be read it has no figures."""
+        """Return the `stats` row; of a partition of which nothing could be read it has no figures."""
         known: dict[str, object] = {"topic": topic, "partition": partition}
         known |= {"segments": self.segments, "unread_segments": self.unread_segments}
         if 0 < self.segments == self.unread_segments:
@@ -146,7 +146,7 @@ class LogStats:
         }
 
     def segment_row(self) -> dict[str, object]:
-        """What the log itself says of a segment."""
+        """Return what the log itself says of a segment."""
         return {
             "first_offset": self.first_offset,
             "last_offset": self.last_offset,

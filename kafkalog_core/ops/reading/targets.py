@@ -88,7 +88,7 @@ class FileTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTarget:
-    """One partition directory; `log_dir` is the path of the broker's log directory around it, null: none."""
+    """One partition directory; `log_dir` is the path of the broker's log directory around it, None: none."""
 
     place: PartitionPath
     log_dir: str | None
@@ -150,14 +150,14 @@ def resolve(
     *,
     on_refusal: Callable[[KafkalogError], None] | None = None,
 ) -> list[Target]:
-    """What the paths name, by topic, partition and file name; each file and directory once.
+    """Return what the paths name, by topic, partition and file name; each file and directory once.
 
     A path that does not exist and has one of `*?[` in it is expanded as a glob.
 
     Args:
         paths: as the user gave them.
-        selection: which partitions are meant; null: all.
-        on_refusal: takes the errors of paths that name nothing that can be read, where others do; null: the first of
+        selection: which partitions are meant; None: all.
+        on_refusal: takes the errors of paths that name nothing that can be read, where others do; None: the first of
             them is raised.
 
     Raises NotFoundError, AccessError, UnknownFileError (neither file of Kafka, partition nor log directory),
@@ -184,7 +184,7 @@ def resolve(
 
 
 def _log_dirs(targets: Iterable[Target]) -> NamedDirs:
-    """The log directories that targets are, or are in."""
+    """Return the log directories that targets are, or are in."""
     paths = (
         target.path if isinstance(target, LogDirTarget) else target.log_dir
         for target in targets
@@ -224,7 +224,7 @@ def _file_target(file: FileInfo) -> FileTarget:
 
 
 def _kind_of(file: FileInfo) -> FileKind:
-    """The kind by the name; by the content where the name tells none, or a log without an offset."""
+    """Return the kind by the name; by the content where the name tells none, or a log without an offset."""
     kind = file.name.kind
     if kind is FileKind.REDPANDA:
         raise UnsupportedError(f"a file of {_REDPANDA}", path=file.path)
@@ -241,7 +241,7 @@ def _kind_of(file: FileInfo) -> FileKind:
 
 
 def _log_kind(file: FileInfo) -> FileKind:
-    """A log whatever is in it, as damage looks like anything; without an offset in its name not something else."""
+    """Return the kind of a log file: damaged content looks like anything, so it counts only if the name has no offset."""
     try:
         content = _content_of(file)
     except UnreadableError:  # its first block: the rest may be read
@@ -261,7 +261,7 @@ def _content_of(file: FileInfo) -> Content:
 
 # --- directories ------------------------------------------------------------------------------------------------------
 def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
-    """What is inside decides before the name does: `kafka-1` may well be a log directory."""
+    """Return what is inside decides before the name does: `kafka-1` may well be a log directory."""
     name = partition_name(listing.path)
     kinds = {file.name.kind for file in listing.files}
     has_log = any(file.name.kind in LOG_KINDS and file.name.canonical for file in listing.files)
@@ -323,7 +323,7 @@ def _what_it_is(listing: Listing) -> str:
 
 
 def _is_target_inside(path: str) -> bool:
-    """Whether a directory is a partition or a log directory by its own right: looked at, to name it to the user."""
+    """Return whether a directory is itself a partition or a log directory, so that an error can name it."""
     if holds_segments(path) or is_broker_dir(path):
         return True
     try:
@@ -345,7 +345,7 @@ def _identities(target: Target) -> list[_Identity]:
 
 
 def _without_repeats(targets: Iterable[Target]) -> list[Target]:
-    """Each partition and file once, however many paths lead to it; a log file not beside its whole partition."""
+    """Return each partition and file once, however many paths lead to it; a log file not beside its whole partition."""
     seen: set[_Identity] = set()
     result: list[Target] = []
     ranked = sorted(targets, key=_breadth)
@@ -385,7 +385,7 @@ def _select(target: Target, selection: Selection) -> Target | None:
 
 
 def _concerns(finding: Finding, selection: Selection) -> bool:
-    """Whether a finding about a log directory matters to whoever reads some of its partitions.
+    """Return whether a finding about a log directory matters to the caller that reads some of its partitions.
 
     It names one of them, or is about a file of the broker's own, which counts for all of them.
     """
@@ -431,7 +431,7 @@ def check_topics(topics: Iterable[str], targets: Iterable[Target]) -> None:
 
 
 def same_partitions(targets: Iterable[Target]) -> list[str]:
-    """Partitions with more than one directory: `orders-0`; rows of them differ only in the path."""
+    """Return partitions with more than one directory: `orders-0`; rows of them differ only in the path."""
     places: dict[tuple[object, ...], set[str]] = {}
     for target in targets:
         if isinstance(target, LogDirTarget):

@@ -1,7 +1,8 @@
 """The offset and the time index of a segment, old against new: which of them is to be written, and why.
 
-An index that a running broker has written may differ from the one that its recovery writes and be right all the same:
-it began to count anew where the broker was started, or took several batches as one. It stays, unless all are asked for.
+An index that a running broker wrote may differ from the one that its recovery writes and still be correct: the broker
+started to count bytes again after a restart, or appended several batches at once. Such an index is kept, unless all
+indexes are to be written.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ _KINDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Old:
-    """An index that is there: entries before the zeros at its end, and bytes of zeros behind them."""
+    """An index that is there: entries before the zeros at its end, and bytes of zeros after them."""
 
     entries: int
     zero_bytes: int
@@ -83,7 +84,7 @@ class _Old:
 class SegmentIndexes:
     """Listens to the recovery of a segment, and compares when that has ended.
 
-    `disorder` is the first place where offsets go back; null: they do not. `kept` counts indexes that differ and stay.
+    `disorder` is the first place where offsets go back; None: they do not. `kept` counts indexes that differ and stay.
 
     Args:
         task: the segment.
@@ -99,7 +100,7 @@ class SegmentIndexes:
         self.disorder: Damage | None = None
 
     def listen(self, item: Run | Damage) -> None:
-        """What the recovery reads."""
+        """Return what the recovery reads."""
         if isinstance(item, Damage) and not item.size_bytes and self.disorder is None:
             self.disorder = item
         for check in self._checks:
@@ -114,7 +115,7 @@ class SegmentIndexes:
         return self._sink.findings
 
     def steps(self, recovery: SegmentRecovery, *, writes_all: bool) -> Iterator[Step]:
-        """The indexes that are to be written. Raises StorageError."""
+        """Yield the indexes that are to be written. Raises StorageError."""
         for check in self._checks:
             check.finish(recovery.size_bytes)
         for each, new in zip(_KINDS, (recovery.offset_index, recovery.time_index), strict=True):
@@ -137,7 +138,7 @@ class SegmentIndexes:
         old = _measure(file.path, each)
         why = what_is_wrong(self.findings, file.path)
         if why is None and old.zero_bytes and not self._may_have_room:
-            why = f"{old.zero_bytes} bytes of zeros stand behind its entries"
+            why = f"{old.zero_bytes} bytes of zeros follow its entries"
         if why is None:
             if not writes_all:
                 self.kept += 1
@@ -148,7 +149,7 @@ class SegmentIndexes:
 
 
 def is_same(path: str, content: bytes) -> bool:
-    """Whether a file has this content. Raises StorageError."""
+    """Return whether a file has this content. Raises StorageError."""
     with Source.open(path) as source:
         if source.size_bytes != len(content):
             return False
@@ -162,7 +163,7 @@ def is_same(path: str, content: bytes) -> bool:
 
 
 def what_is_wrong(findings: Iterable[Finding], path: str) -> str | None:
-    """The codes of what is wrong with a file, in a few words; null: nothing worse than a word in passing."""
+    """Return the codes of what is wrong with a file, in a few words; None: nothing worse than a word in passing."""
     counts: Counter[str] = Counter()
     for finding in findings:
         if finding.path == path and finding.severity != "info":
@@ -211,10 +212,10 @@ def epochs_step(
     *,
     writes_all: bool,
 ) -> Step | None:
-    """The file, where it is to be written. Raises StorageError.
+    """Return the file, where it is to be written. Raises StorageError.
 
-    What a broker read of it stays and epochs that it does not know are added, as a recovery does; where it contradicts
-    the batches, these count.
+    The epochs that a broker reads from the file are kept, and those that it lacks are added, as a recovery does. Where
+    the file contradicts the batches, the batches count.
 
     Args:
         partition: has a segment.
@@ -222,7 +223,7 @@ def epochs_step(
         extent: from where to where epochs are told.
         release: whose rules.
         sink: takes what is wrong with it.
-        writes_all: whether it is written anew where it is right and differs.
+        writes_all: whether it is written again where it is right and differs.
     """
     path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     text = _read(path, partition)
@@ -257,7 +258,7 @@ def epochs_step(
 
 
 def _starts(log_epochs: Sequence[EpochStart], known_from: int, *, has_legacy: bool) -> list[verdict.EpochStart]:
-    """What the file must know: nothing of what a broker forgot when it went back to an older format."""
+    """Return what the file must know: nothing of what a broker forgot when it went back to an older format."""
     if has_legacy:
         return []
     return [
@@ -286,7 +287,7 @@ def _epochs_entries(text: EpochText) -> list[EpochStart]:
 
 
 def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> list[EpochStart]:
-    """The epochs of the log, and those between them that had no batches where they can have stood."""
+    """Return the epochs of the log, and those between them that had no batches where they can have stood."""
     epochs = [each.epoch for each in log_epochs]
     agreeing = list(log_epochs)
     for each in old:
@@ -301,7 +302,7 @@ def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> li
 
 
 def recovered_from(task: ReindexTask, segments: Sequence[Segment]) -> int:
-    """The base offset from which on a broker recovers all segments at its next start, as far as that is known."""
+    """Return the base offset from which a broker recovers all segments at its next start, as far as known."""
     if not segments or task.facts.context.is_clean is not False:
         return MAX_INT64
     bases = [segment.base_offset for segment in segments]
@@ -333,13 +334,13 @@ def leaving(
 
 
 def next_base(segments: Sequence[Segment], segment: Segment) -> int:
-    """Base offset of the segment behind one; the largest offset where it is the last."""
+    """Base offset of the segment after one; the largest offset where it is the last."""
     at = bisect_right(segments, segment.base_offset, key=lambda each: each.base_offset)
     return segments[at].base_offset if at < len(segments) else MAX_INT64
 
 
 def rising(epochs: Sequence[EpochStart]) -> list[EpochStart]:
-    """Those that are higher than all before them."""
+    """Return those that are higher than all before them."""
     found: list[EpochStart] = []
     for each in epochs:
         if not found or each.epoch > found[-1].epoch:
@@ -355,7 +356,7 @@ def log_bounds_of(task: ReindexTask, first_base: int) -> LogBounds:
 
 
 def epoch_extent(task: ReindexTask, first_base: int, end_offset: int, *, has_legacy: bool) -> EpochExtent:
-    """What part of the log its leader epochs are told of."""
+    """Return what part of the log its leader epochs are told of."""
     checkpoint = task.facts.context.log_start_offset
     return EpochExtent(
         first_offset=first_base if checkpoint is None else min(first_base, checkpoint),

@@ -1,7 +1,7 @@
-"""One partition, reindexed: its logs are read once, in their order, and what stands beside them is compared on the way.
+"""One partition, reindexed: its logs are read once, in their order, and the files next to them are compared on the way.
 
 Indexes depend on their log alone. Producer snapshots and transaction indexes depend on all that producers did before;
-behind a segment that cannot be read to its end that is not known, until a snapshot says it.
+after a segment that cannot be read to its end that is not known, until a snapshot says it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PartitionReindex:
 
     Args:
         task: the partition.
-        advance: is told of bytes of log as they are read.
+        advance: called with the bytes of log that are read.
     """
 
     def __init__(self, task: ReindexTask, advance: Callable[[int], None]) -> None:
@@ -101,7 +101,7 @@ class PartitionReindex:
 
     @property
     def said(self) -> ReindexReport:
-        """To be asked for behind the last step."""
+        """To be asked for after the last step."""
         findings = self._sink.findings
         if self._task.bases is None:
             findings = (*(each for each in self._partition.findings if each.code in _SHOWN), *findings)
@@ -110,7 +110,7 @@ class PartitionReindex:
         return ReindexReport(findings=findings, refusals=self._refusals.findings, losses=tuple(self._losses))
 
     def steps(self) -> Iterator[Step]:
-        """What is to be done, in its order."""
+        """Yield what is to be done, in its order."""
         if self._partition.format == "v07":
             self._sink.add("reindex.no-index", self._partition.path)
             return
@@ -179,7 +179,7 @@ class PartitionReindex:
                 yield from self._cut(path, recovery)
 
     def _writes_all(self, segment: Segment) -> bool:
-        """Whether indexes that are right are written too: those that the next start of a broker builds anew anyway."""
+        """Return whether correct indexes are written too: those that a broker rebuilds at its next start anyway."""
         return self._task.writes_all or segment.base_offset >= self._recovered_from
 
     def _recover(
@@ -199,14 +199,14 @@ class PartitionReindex:
         )
 
     def _pass(self, recovery: SegmentRecovery) -> None:
-        """The log goes on behind it."""
+        """Continue the log after a recovered segment."""
         self._end_offset = recovery.end_offset
         self._has_legacy = self._has_legacy or recovery.has_legacy
         if self._epochs is not None:
             self._epochs += [EpochStart(*each) for each in recovery.epochs]
 
     def _is_tail(self, recovery: SegmentRecovery, *, is_last: bool) -> bool:
-        """Whether the log is cut where an append was cut short, so that no batch is lost."""
+        """Return whether the log is cut where an append was cut short, so that no batch is lost."""
         return is_last and recovery.stop in _TAIL
 
     def _segment_task(self, segment: Segment, *, is_last: bool) -> SegmentTask:
@@ -222,7 +222,7 @@ class PartitionReindex:
         )
 
     def _cut(self, path: str, recovery: SegmentRecovery) -> Iterator[Step]:
-        """The log, when its indexes are shorter: they never say more than it holds."""
+        """Yield the log, when its indexes are shorter: they never say more than it holds."""
         spans = [(path, recovery.valid_bytes)]
         loss = measure_loss(self._partition, spans, self._task.facts.high_watermark)
         if loss is not None:
@@ -316,7 +316,7 @@ class PartitionReindex:
         )
 
     def _forget(self, segment: Segment) -> None:
-        """What producers and leaders did is not known behind this segment."""
+        """Forget producers and leader epochs: after this segment they are unknown."""
         is_last = segment is self._partition.segments[-1]
         if self._epochs is not None and self._has_producer_files and not is_last:
             self._sink.add("reindex.producers-unknown", self._partition.path, offset=segment.base_offset)
@@ -329,7 +329,7 @@ class PartitionReindex:
         return self._task.bases is None and self._task.rules.has_producers
 
     def _begin(self, segment: Segment) -> Iterator[Step]:
-        """The producers at the base offset of a segment."""
+        """Yield the producers at the base offset of a segment."""
         if not self._task.rules.has_producers:
             self._states = None
             return
@@ -343,7 +343,7 @@ class PartitionReindex:
             yield from self._visit(segment.base_offset, makes=self._makes_at(segment))
 
     def _makes_at(self, segment: Segment) -> bool:
-        """Whether a recovery of all leaves a snapshot at the base of a segment."""
+        """Return whether a recovery of all leaves a snapshot at the base of a segment."""
         task, segments = self._task, self._partition.segments
         is_kept = rules_of(task.facts.release).keeps_segment_snapshots or segment in segments[-_LAST:]
         return task.writes_all and is_kept and segment.base_offset > self._log_start
@@ -356,7 +356,7 @@ class PartitionReindex:
         return self._is_compacted or self._may_be_compacted
 
     def _at_end(self) -> Iterator[Step]:
-        """Snapshots at the end of the log and behind it; leader epochs."""
+        """Snapshots at the end of the log and after it; leader epochs."""
         end_offset, states = self._end_offset, self._states
         if end_offset is not None and states is not None:
             last_base = self._partition.segments[-1].base_offset
@@ -383,7 +383,7 @@ class PartitionReindex:
         return log_bounds_of(self._task, self._start_offset).log_start.offset
 
     def _saved(self, segment: Segment) -> bytes | None:
-        """The producers before a segment that may have to be split; None: unknown, or it cannot have to.
+        """Return the producers before a segment that may have to be split; None: unknown, or it cannot have to.
 
         It may hold offsets that its indexes cannot, where the next segment does not begin before them.
         """

@@ -34,7 +34,7 @@ _NO_SEGMENT: Final = "the recovery of a broker deletes it, as it is at no base o
 
 
 def load_states(path: str) -> ProducerStates | None:
-    """The producers of a snapshot; null: it cannot be read, or is none."""
+    """Return the producers of a snapshot; None: it cannot be read, or is none."""
     try:
         with Source.open(path) as source:
             if source.size_bytes > MAX_SNAPSHOT_BYTES:
@@ -54,7 +54,7 @@ class Snapshots:
         start_offset: from where on the replay knows the log.
         sink: takes what is wrong.
         leaving: whether the recovery of a broker deletes the snapshot of an offset, unless the log ends there.
-        writes_all: whether one that is right is written anew where it differs.
+        writes_all: whether one that is right is written again where it differs.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Snapshots:
         return offset in self._leaving
 
     def is_good_from(self, offset: int) -> bool:
-        """Whether a snapshot at this offset or behind it is right, or will be."""
+        """Return whether a snapshot at this offset or after it is right, or will be."""
         return any(good >= offset for good in self._good)
 
     def visit(
@@ -123,11 +123,11 @@ class Snapshots:
             yield Step(kind="write", path=path, why=f"{why}; {producers}", content=content, like=self._like())
 
     def behind(self, end_offset: int) -> Iterator[Step]:
-        """Snapshots behind the end of the log go, as they do when a broker starts."""
+        """Delete the snapshots after the end of the log, as a broker does when it starts (ProducerStateManager)."""
         for offset in self._offsets[bisect_right(self._offsets, end_offset) :]:
             path = self._paths[offset]
             self._sink.add("snapshot.beyond-end", path, offset=offset, end=end_offset)
-            yield Step(kind="remove", path=path, why=f"it lies behind the end of the log, offset {end_offset}")
+            yield Step(kind="remove", path=path, why=f"it is after the log end offset {end_offset}")
 
     def deleted(self, end_offset: int) -> Iterator[Step]:
         """Delete the snapshots below the end of the log that a recovery deletes."""
@@ -149,7 +149,7 @@ class Snapshots:
 
 
 def _knows_all(path: str, states: ProducerStates) -> bool:
-    """Whether the replay knows every producer of a snapshot; one that it does not was active before the log begins.
+    """Return whether the replay knows every producer of a snapshot; others were active before the log starts.
 
     A file that no broker can load (`load_states`) names no producer.
     """
@@ -168,7 +168,7 @@ def _knows_all(path: str, states: ProducerStates) -> bool:
 def txn_index_step(
     segment: Segment, recovery: SegmentRecovery, doubt: Doubt, sink: Sink, *, is_whole: bool, writes_all: bool
 ) -> Step | None:
-    """The transaction index of a segment, where it is to be written. Raises StorageError.
+    """Return the transaction index of a segment, where it is to be written. Raises StorageError.
 
     Args:
         segment: its files.
@@ -176,7 +176,7 @@ def txn_index_step(
         doubt: why the log may not tell all.
         sink: takes what is wrong.
         is_whole: whether it is known that nothing was compacted away: then a marker that is not there never was.
-        writes_all: whether one that is right is written anew where it differs.
+        writes_all: whether one that is right is written again where it differs.
     """
     new = recovery.txn_index or b""
     log_path = "" if segment.log is None else segment.log.path

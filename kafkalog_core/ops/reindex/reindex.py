@@ -1,7 +1,8 @@
-"""`kafkalog reindex`: offset, time and transaction indexes, producer snapshots and leader epochs, built anew from logs.
+"""`kafkalog reindex`: offset, time and transaction indexes, producer snapshots and leader epochs, rebuilt from logs.
 
 Each partition's logs are read once. What is missing or wrong is written as the broker's recovery would write it, with
-the settings in force; what is right stays, also where a recovery would write it otherwise, unless all are asked for.
+the settings in force. What is correct is kept, even if a recovery would write it differently, unless all files are
+requested.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _MISSING: Final = {"segment.index-missing": ".index", "segment.timeindex-missing
 
 
 def plan_reindex(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """The planner; see `plan.Planner`. Options: `kafka`, `all`, `as_broker` and `max_batch_bytes`, or none."""
+    """Return the planner; see `plan.Planner`. Options: `kafka`, `all`, `as_broker` and `max_batch_bytes`, or none."""
     return _Planner(request, stage, progress).plan()
 
 
@@ -91,7 +92,7 @@ class _Planner:
         yield from (strays[task.path] for task in tasks if task.path in strays)
 
     def _take(self, step: Step) -> bool:
-        """Whether a step can be staged: a link to an index, say, is not changed."""
+        """Return whether a step can be staged: a link to an index, say, is not changed."""
         try:
             stage_step(step, self._stage)
         except (AccessError, NotFoundError) as error:
@@ -103,7 +104,7 @@ class _Planner:
         return True
 
     def _results(self, tasks: list[ReindexTask]) -> Iterator[tuple[Iterator[Step], Callable[[], ReindexReport]]]:
-        """The steps of each partition, and what is to be said of it when they have been taken."""
+        """Yield the steps of each partition, and what is to be said of it when they have been taken."""
         size_bytes = sum(_log_bytes(task) for task in tasks)
         self._progress.expect(size_bytes)
         jobs = min(self._request.jobs, len(tasks))
@@ -132,7 +133,7 @@ class _Planner:
             yield self._task(path, frozenset(offsets))
 
     def _base_offset(self, target: FileTarget) -> int | None:
-        """Of the segment that a file by itself belongs to; null, and it is said, where it belongs to none."""
+        """Of the segment that a file by itself belongs to; None, and it is said, where it belongs to none."""
         name = target.file.name
         if target.kind in SEGMENT_KINDS - {FileKind.SNAPSHOT} and name.base_offset is not None:
             segments = read_partition(os.path.dirname(target.path)).segments
@@ -176,7 +177,7 @@ def _missing_index(finding: Finding) -> str | None:
 
 
 def rebuild(task: ReindexTask, scratch: str, advance: Callable[[int], None]) -> tuple[list[Step], ReindexReport]:
-    """The work on one partition in a process of its own; what is much goes to files in `scratch`."""
+    """Return the work on one partition in a process of its own; what is much goes to files in `scratch`."""
     work, spool = PartitionReindex(task, advance), StepSpool(scratch)
     steps = [spool.keep(step) for step in work.steps()]
     return steps, work.said

@@ -31,7 +31,7 @@ class ReindexTask:
 
     Args:
         path: of its directory.
-        bases: base offsets of the segments that are meant; null: all, and the files of the partition.
+        bases: base offsets of the segments that are meant; None: all, and the files of the partition.
         facts: what is known of it besides its files.
         rules: how the release recovers a segment.
         writes_all: whether an index that is right is written too, where it is not byte for byte a recovery's.
@@ -70,7 +70,7 @@ class FileSlice:
     is_temporary: bool = False
 
     def pieces(self) -> Iterator[bytes]:
-        """All of them, a window at a time.
+        """Yield all of them, a window at a time.
 
         Raises NotFoundError, AccessError or UnreadableError, and StorageError where the file ends before `end`.
         """
@@ -99,7 +99,7 @@ class Step:
         content: of a `write`.
         size_bytes: of a `cut`.
         like: of a `write`: path of the log beside it.
-        mtime_ns: of a `write`; null: the time of writing.
+        mtime_ns: of a `write`; None: the time of writing.
     """
 
     kind: Literal["write", "cut", "remove"]
@@ -134,7 +134,7 @@ class StepSpool:
         self._kept_bytes = 0
 
     def keep(self, step: Step) -> Step:
-        """The same step, its content perhaps in a file."""
+        """Return the same step, its content perhaps in a file."""
         if not isinstance(step.content, bytes):
             return step
         self._kept_bytes += len(step.content)
@@ -146,7 +146,7 @@ class StepSpool:
 
 
 def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
-    """Why there is no room for the parts, as a part of a sentence; null: there is."""
+    """Return why there is no room for the parts, as a part of a sentence; None: there is."""
     for part in parts:
         path = _path(segment, part, FileKind.LOG)
         if part.base_offset != segment.base_offset and os.path.lexists(path):
@@ -155,7 +155,7 @@ def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
 
 
 def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequence[SegmentRecovery]) -> Iterator[Step]:
-    """The last part first, so that whatever happens meanwhile every batch is in a segment."""
+    """Yield the last part first, so that whatever happens meanwhile every batch is in a segment."""
     log = segment.log
     if log is None:
         return
@@ -187,7 +187,7 @@ def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequen
 
 
 def _removals(segment: Segment, first: SplitPart, recovery: SegmentRecovery, why: str) -> Iterator[Step]:
-    """What the first part does not take the place of."""
+    """Yield what the first part does not take the place of."""
     is_new = first.base_offset != segment.base_offset
     for file in segment.files:
         is_stale = file.name.kind is FileKind.TXN_INDEX and not recovery.txn_index

@@ -78,7 +78,7 @@ def stage_plan(
     now_ms: int,
     progress: Progress,
 ) -> StagedPlan:
-    """A plan that is about to be applied. The locks are held.
+    """Return a plan that is about to be applied. The locks are held.
 
     What takes long to be made is laid down beside the journal at once, where no broker looks, if there is room for it
     beyond doubt; else it is made twice, to be counted and hashed before anything is written. The caller applies the
@@ -95,14 +95,14 @@ def stage_plan(
 
 
 def _has_room(command: str, request: PlanRequest, undo_to: str | None) -> bool:
-    """Whether there is room for whatever a command may make of the logs."""
+    """Return whether there is room for whatever a command may make of the logs."""
     module, _, name = _MADE_ONCE[command].partition(":")
     wanted = _SPARE_BYTES + _ROOM * getattr(import_module(module), name)(request)
     return all(free_bytes(place) >= wanted for place in _places(request, undo_to))
 
 
 def _places(request: PlanRequest, undo_to: str | None) -> list[str]:
-    """A directory on each file system that a run writes to."""
+    """Return a directory on each file system that a run writes to."""
     return [request.target.root, *([] if undo_to is None else [existing_directory(undo_to)])]
 
 
@@ -192,7 +192,7 @@ def _made_directly(draft: StagedPlan, disk: Disk, now_ms: int) -> int:
 
 
 def _unfinished_direct(plan: Plan, error: BaseException, made: Sequence[Change]) -> UnfinishedError:
-    """The error of a run that ended after some direct changes, `made`; none of the others is made."""
+    """Return the error of a run that ended after some direct changes, `made`; none of the others is made."""
     cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
     line = plan.request.command_line
     again = f"the same kafkalog {plan.command}" if line is None else line.with_options("--no-undo", "--apply")
@@ -293,7 +293,7 @@ def _staging(plan: Plan, disk: Disk, now_ms: int) -> JournalStage:
 
 
 def _trusted(root: str, undo_to: str | None) -> TrustedDirectories:
-    """What the user named: links in the log directory have been followed already when the plan was made."""
+    """Return what the user named: links in the log directory have been followed already when the plan was made."""
     named = [root]
     if undo_to is not None:
         while not os.path.isdir(undo_to):
@@ -303,7 +303,7 @@ def _trusted(root: str, undo_to: str | None) -> TrustedDirectories:
 
 
 def _free_run(plan: Plan, now_ms: int) -> str:
-    """A name that no journal has yet, here or where this one goes."""
+    """Return a name that no journal has yet, here or where this one goes."""
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)
     places = [place for place in (plan.request.target.root, plan.undo_to) if place is not None and os.path.isdir(place)]
     seen = [find_journals(place) for place in places]
@@ -314,14 +314,14 @@ def _free_run(plan: Plan, now_ms: int) -> str:
 
 
 def is_of_plan(journal: Journal, plan: StoredPlan) -> bool:
-    """Whether a run made, or began to make, exactly the changes of a plan."""
+    """Return whether a run made, or began to make, exactly the changes of a plan."""
     made = [(entry.kind, real_path(journal.path_of(entry)), entry.before) for entry in journal.entries]
     planned = [(change.kind, real_path(change.path), change.before) for change in plan.changes]
     return journal.command == plan.command and made == planned and journal.state in {"prepared", "complete"}
 
 
 def rows_of_resumed(root: str, journal: Journal | None) -> PlanRows:
-    """A run that is complete now; null: there was none to be finished."""
+    """Return a run that is complete now; None: there was none to be finished."""
     if journal is None:
         message = f"no run of kafkalog was interrupted in {root}"
         return PlanRows(plan={"command": "apply", "root": root, "state": "nothing", "message": message, "changes": 0})

@@ -1,4 +1,4 @@
-"""Files of a log directory that is made anew: copies, checkpoints, and what says that it was stopped cleanly."""
+"""Files of a log directory that is made again: copies, checkpoints, and what says that it was stopped cleanly."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def write_broker_files(
     """Make a directory that holds whole, verified partitions one that a broker starts on as after a clean stop.
 
     Identity and format are copied. Of the checkpoints the lines of the partitions that are there are kept, no offset
-    behind the end of its log; all is flushed up to there.
+    after the end of its log; all is flushed up to there.
 
     Args:
         new: holds the partitions already.
-        broker_dir: where they come from; null: no log directory is known, so that a broker of today must be told its
+        broker_dir: where they come from; None: no log directory is known, so that a broker of today must be told its
             identity before it starts.
         ends: end of the log of each partition.
-        cleaned: how far each was cleaned; null: as the other directory says.
+        cleaned: how far each was cleaned; None: as the other directory says.
         is_whole: every log is known to be whole. Where it is not, a broker recovers from where it would have done it
             in the other directory.
     """
@@ -123,7 +123,7 @@ def _content(path: str) -> bytes:
 
 
 def check_not_running(log_dir: LogDir | None) -> None:
-    """Raises LockedError where a process works on a log directory that is to be copied; null: none is known."""
+    """Raise LockedError if a process holds the lock of a log directory that is to be copied; None: there is none."""
     holder = None if log_dir is None else lock_holder(log_dir.path)
     if log_dir is not None and holder is not None:
         raise LockedError(

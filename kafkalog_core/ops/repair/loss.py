@@ -29,16 +29,16 @@ class Loss:
         topic: of the partition.
         partition: its number.
         path: the log file, or the first of several.
-        first_offset: of the first record; null: nothing that was a batch.
-        next_offset: behind the last record.
-        records: how many; null: cannot be counted.
+        first_offset: of the first record; None: nothing that was a batch.
+        next_offset: after the last record.
+        records: how many; None: cannot be counted.
         bytes: of the log.
-        committed_records: those below the checkpointed high watermark, at least so many; null: it is not known.
-        first_timestamp_ms: of the oldest batch; null: none.
-        max_timestamp_ms: of the newest; null: none.
+        committed_records: those below the checkpointed high watermark, at least that many; None: it is not known.
+        first_timestamp_ms: of the oldest batch; None: none.
+        max_timestamp_ms: of the newest; None: none.
         transactions: that had records there.
         producers: that wrote there.
-        cure: what would lose less, one sentence; null: nothing is known.
+        cure: what would lose less, one sentence; None: nothing is known.
     """
 
     topic: str | None
@@ -64,14 +64,14 @@ _MARKED: Final = CONTROL_BIT | TRANSACTIONAL_BIT
 
 
 _COMMITTED: Final = (
-    "What lies below the high watermark is on every replica that was in sync: copy the partition from a healthy one, "
+    "Records below the high watermark are on every replica that was in sync: copy the partition from a healthy one, "
     "or let the broker fetch it from there into an empty directory."
 )
 
 
 _ABOVE: Final = (
-    "All of it lies above the high watermark that was checkpointed last, as brokers do every 5 seconds; what was "
-    "committed since is on the replicas that were in sync. Where there is one, copy the partition from there."
+    "All of these records are above the last checkpointed high watermark (brokers write it every 5 seconds). Records "
+    "committed since then are on the replicas that were in sync: if there is one, copy the partition from it."
 )
 
 
@@ -97,12 +97,12 @@ class _Tally:
 
 
 def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_watermark: int | None) -> Loss | None:
-    """What is in the logs from a byte of each on; null where it is nothing but what a crash leaves behind.
+    """Return the loss of everything from a byte of each log on; None if that is only what a crash leaves.
 
     Args:
         partition: they are of.
         spans: path of a log and the byte from which on it goes.
-        high_watermark: null: it is not known.
+        high_watermark: None: it is not known.
     """
     tally = _Tally()
     is_v07 = partition.format == "v07"
@@ -175,7 +175,7 @@ def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool)
 
 
 def _record_counts(run: Run, flags: Sequence[int]) -> Sequence[int]:
-    """Records of each batch; a marker is none, and what cannot be opened is below 0."""
+    """Return the record count of each batch: 0 for a control batch, negative if it cannot be decompressed."""
     counts: Sequence[int] = run.batches.column("record_count")
     if min(counts) < 0:  # headers of old compressed messages do not tell
         counts = _opened_counts(run)

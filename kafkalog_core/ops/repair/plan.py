@@ -102,11 +102,11 @@ class PlanReport:
         refusals: findings, mostly of severity error, about what is left as it is, each with the next command.
         losses: what goes away for good.
         settings: those that counted.
-        release: whose rules counted, and the evidence; null: it made no difference.
+        release: whose rules counted, and the evidence; None: it made no difference.
         needs_release: the evidence is ambiguous and the releases that it leaves differ in what is done here.
         assumptions: assumed values because of which the changes lose data.
         details: rows of further tables that the command shows.
-        note: what was asked for and is not done, and the next command, one sentence without its point; null: nothing.
+        note: what was asked for and is not done, and the next command, one sentence without its point; None: nothing.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -134,7 +134,7 @@ class Plan:
         report: what the planner reports besides the changes.
         spaces: room that is needed and that there is, for each file system that is written to.
         obstacles: why it cannot be applied as things are, a sentence each; empty: it can.
-        undo_to: directory that takes the journal; null: beside the files.
+        undo_to: directory that takes the journal; None: beside the files.
         keeps_undo: whether it can be taken back; false: `--no-undo`.
     """
 
@@ -174,7 +174,7 @@ class StagedPlan:
 
 
 def planner_of(command: str) -> Planner:
-    """The planner of a command."""
+    """Return the planner of a command."""
     module, _, name = PLANNERS[command].partition(":")
     return cast("Planner", getattr(import_module(module), name))
 
@@ -218,7 +218,7 @@ _WHY_ROOM: Final = {"compact": "the cleaned segments are whole before the old on
 
 
 def obstacles_of(plan: Plan) -> tuple[str, ...]:
-    """The sentences; empty: it can be applied."""
+    """Return the sentences; empty: it can be applied."""
     root = plan.request.target.root
     touched = {root, *(place.path for place in plan.request.target.partitions)}
     found = [*_interrupted(root, touched | {os.path.dirname(change.path) for change in plan.changes})]
@@ -235,7 +235,7 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
 
 
 def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None) -> Iterator[str]:
-    """Runs in a directory that are in the way.
+    """Yield runs in a directory that are in the way.
 
     Args:
         root: the directory.
@@ -284,7 +284,7 @@ def _of_space(plan: Plan) -> Iterator[str]:
 
 
 def _way_out(plan: Plan, space: Space) -> str:
-    """The options with which the same plan fits; where none does, how many bytes are to be freed, and how."""
+    """Return the options with which the same plan fits; where none does, how many bytes are to be freed, and how."""
     ways = []
     copies = sum(change.before.size_bytes for change in plan.changes if change.before and change.kind != "cut")
     elsewhere = spaces_for(plan.changes, None, keeps_old=True, is_other_device=True)
@@ -299,7 +299,7 @@ def _way_out(plan: Plan, space: Space) -> str:
         return f"; the same command fits with {' or with '.join(ways)}{to_dir}"
     missing = [each.needed_bytes - each.free_bytes for each in (*elsewhere, *without) if each.path == space.path]
     if not missing:
-        return ": move something else away there first, or name another directory with --undo-to"
+        return ": move other files away from there first, or name another directory with --undo-to"
     root, why = shell_path(plan.request.target.root), _WHY_ROOM.get(plan.command, _WHOLE_FIRST)
     retain = f", or let retention make room, which needs none: kafkalog retain {root} --undo-to DIR --apply"
     return (

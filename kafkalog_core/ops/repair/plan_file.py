@@ -32,7 +32,7 @@ _LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPlan:
-    """A plan as it stands in a file."""
+    """A plan as it is in a file."""
 
     command: str
     root: str
@@ -46,7 +46,7 @@ class StoredPlan:
     command_line: CommandLine | None
 
     def request(self, jobs: int) -> PlanRequest:
-        """What it was asked for, to be asked for again. Raises NotFoundError, AccessError, ..."""
+        """Return what it was asked for, to be asked for again. Raises NotFoundError, AccessError, ..."""
         return PlanRequest(
             target=target_dir(self.paths, self.named_dirs),
             options=self.options,
@@ -57,7 +57,7 @@ class StoredPlan:
 
 
 def plan_file(plans: Iterable[Plan]) -> Iterator[str]:
-    """The text of a file, in pieces."""
+    """Yield the text of a file, in pieces."""
     yield f'{{"kafkalog":"{_KIND}","version":{_VERSION},"plans":['
     for number, plan in enumerate(plans):
         yield ",\n" if number else "\n"
@@ -66,12 +66,12 @@ def plan_file(plans: Iterable[Plan]) -> Iterator[str]:
 
 
 def is_plan_file(start: bytes) -> bool:
-    """Whether a file begins as those of plans do."""
+    """Return whether a file begins as those of plans do."""
     return start.startswith(f'{{"kafkalog":"{_KIND}"'.encode())
 
 
 def parse_plans(text: bytes) -> list[StoredPlan]:
-    """The plans of a file. Raises FieldError for anything else."""
+    """Return the plans of a file. Raises FieldError for anything else."""
     try:
         fields = load_fields(text)
         fields.choice("kafkalog", (_KIND,))
@@ -153,7 +153,7 @@ def _paths(fields: Fields, name: str) -> tuple[str, ...]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """All texts in a value of JSON."""
+    """Yield all texts in a value of JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -165,7 +165,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _change(fields: Fields) -> Change:
-    """A change that is compared with one planned now, and never carried out."""
+    """Return a change that is compared with one planned now, and never carried out."""
     before = fields.optional_fields("before")
     return Change(
         kind=cast("ChangeKind", fields.choice("kind", get_args(ChangeKind))),

@@ -69,7 +69,7 @@ class PlanRows:
     details: tuple[RowChunk, ...] = ()
 
     def chunks(self) -> Iterator[RowChunk]:
-        """All rows, the plan first."""
+        """Yield all rows, the plan first."""
         yield RowChunk(tables.PLAN, [self.plan])
         yield from self.details
         for table, rows in (
@@ -121,7 +121,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
 
 
 def change_row(change: Change, *, is_done: bool) -> Row:
-    """The `change` row."""
+    """Return the `change` row."""
     before = change.before
     around = parse_directory_name(os.path.basename(os.path.dirname(change.path)))
     return {
@@ -140,7 +140,7 @@ def change_row(change: Change, *, is_done: bool) -> Row:
 
 
 def counted_changes(kinds: Iterable[str], between: str = "") -> str:
-    """`3 files made, 1 cut`; `between` stands behind the first noun: `3 files would be made, 1 cut`."""
+    """`3 files made, 1 cut`; `between` is after the first noun: `3 files would be made, 1 cut`."""
     counts = Counter(kinds)
     parts = [f"{counts[kind]} {verb}" for kind, verb in _VERBS.items() if counts[kind]]
     if not parts:
@@ -231,7 +231,7 @@ _PRUNE: Final = "prune"
 
 
 def rows_of_undo(plan: UndoPlan, *, is_done: bool) -> PlanRows:
-    """What taking a run back would do, or has done."""
+    """Return what taking a run back would do, or has done."""
     journal, root = plan.journal, plan.scope.root
     counts = counted_changes(plan.kinds, "" if is_done else "would be ")
     what = f"{counts}, so that {root} is as it was before {journal.command} ({journal.run})"
@@ -260,7 +260,7 @@ def rows_of_undo(plan: UndoPlan, *, is_done: bool) -> PlanRows:
 
 
 def rows_of_prune(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = None) -> PlanRows:
-    """What would be freed, or has been. `freed_bytes`: what it was, where it is gone already."""
+    """Return what would be freed, or has been. `freed_bytes`: what it was, where it is gone already."""
     root = plan.scope.root
     journals = (*(_journal_row(journal) for journal in plan.journals), *(_remains_row(each) for each in plan.remains))
     held = sum(int(str(row["held_bytes"])) for row in journals) if freed_bytes is None else freed_bytes
@@ -285,7 +285,7 @@ def rows_of_prune(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = N
 
 
 def _given_up_sentence(given_up: GivenUp, *, is_done: bool) -> str:
-    """What is lost with a run that was interrupted."""
+    """Return what is lost with a run that was interrupted."""
     journal, left, deleted = given_up.journal, len(given_up.left), len(given_up.deleted)
     are = ("has been" if left == 1 else "have been") if is_done else ("is" if left == 1 else "are")
     were = ("was" if deleted == 1 else "were") if is_done else "would be"
@@ -326,7 +326,7 @@ def _file_row(path: str) -> Row:
 
 
 def rows_of_list(scope: Scope) -> PlanRows:
-    """The journals that there are."""
+    """Return the journals that there are."""
     root = scope.root if scope.partition is None else scope.partition
     rows = [_journal_row(journal) for journal in scope.found.journals]
     rows += [_remains_row(each) for each in scope.found.remains]

@@ -67,7 +67,7 @@ __all__ = [
 
 _SHOWN: Final = 10
 _LEFT: Final = "was left as it is when this undo began; it can be put back afterwards"
-_MAKE_ROOM: Final = "move something else away first, and run the same command again"
+_MAKE_ROOM: Final = "move other files away first, and run the same command again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Scope:
     Args:
         root: the log directory, the partition directory outside of any, or a directory that `--undo-to` named.
         found: its journals, those alone that changed something in `partition` if one was named.
-        partition: the partition directory that was named inside of a log directory.
+        partition: the partition directory that was named in a log directory.
     """
 
     root: str
@@ -98,7 +98,7 @@ class Scope:
         for journal in reversed(self.found.journals):
             if journal.state not in {"undone", "pruning"}:
                 return journal
-        raise NotFoundError("there is no run of kafkalog here that could be taken back", path=self.root)
+        raise NotFoundError("there is no kafkalog run here to take back", path=self.root)
 
     def check_readable(self, run: str | None = None) -> None:
         """Raise RefusedError where a journal cannot be read: of the run, or of any where `run` is `None`."""
@@ -107,7 +107,7 @@ class Scope:
                 raise RefusedError(unreadable_sentence(self.root, remains))
 
     def interrupted(self) -> list[Journal]:
-        """Runs that ended between their files."""
+        """Return runs that ended between their files."""
         return [journal for journal in self.found.journals if journal.is_interrupted]
 
 
@@ -169,7 +169,7 @@ class PrunePlan:
 
 
 def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
-    """The journals that a directory leads to. `also`: other directories that the user named, see `find_journals`.
+    """Return the journals that a directory leads to. `also`: other directories that the user named (`find_journals`).
 
     Raises NotFoundError or AccessError.
     """
@@ -185,7 +185,7 @@ def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
 
 
 def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False) -> UndoPlan:
-    """What taking a run back would do. Raises NotFoundError where there is none.
+    """Return what taking a run back would do. Raises NotFoundError where there is none.
 
     `is_partial`: files that cannot be put back, and those that belong to them, are left as they are.
     """
@@ -254,7 +254,7 @@ def refusal_of(plan: UndoPlan) -> str:
 
 
 def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
-    """What can be freed: runs that are complete or undone, and what is left of those that ended before they began.
+    """Plan what can be deleted: journals of complete or undone runs, and remains of runs that ended before they began.
 
     A journal that cannot be read is freed only where it is named, and so is one of a run that was interrupted and can
     be neither finished nor taken back.
@@ -301,7 +301,7 @@ def apply_prune(plan: PrunePlan, disk: Disk) -> None:
 
 
 def _is_given_up(journal: Journal) -> bool:
-    """Whether nobody is at work on a run that was interrupted, and it can be neither finished nor taken back."""
+    """Return whether nobody is at work on a run that was interrupted, and it can be neither finished nor taken back."""
     if not journal.is_interrupted or holder_at_work(journal.layout.root) is not None:
         return False
     return not _leads_away(journal) and is_stuck(journal)
@@ -326,7 +326,7 @@ def _given_up(journal: Journal) -> GivenUp:
 
 
 def _leads_away(journal: Journal) -> bool:
-    """Whether a journal leads to directories that were not named and are there."""
+    """Return whether a journal leads to directories that were not named and are there."""
     return any(os.path.lexists(place.path) for place in untrusted_places(journal))
 
 
@@ -428,7 +428,7 @@ def _left_files(journal: Journal, left: Mapping[int, str]) -> Iterator[tuple[str
 
 
 def _reverse(journal: Journal, entry: JournalEntry, now: Fingerprint | None) -> Change:
-    """What an entry becomes: its old file after, and before what is there `now`."""
+    """Return the change that takes an entry back: its old file replaces what is there `now`."""
     before = entry.before
     kind: ChangeKind = "remove" if before is None else "create" if now is None else "replace"
     return Change(
@@ -443,7 +443,7 @@ def _reverse(journal: Journal, entry: JournalEntry, now: Fingerprint | None) -> 
 
 
 def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
-    """What comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none.
+    """Return what comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none.
 
     The pointer to a journal elsewhere frees space if nothing else does, and so do unfinished files of the run; files
     that it has staged of a replacement of segments are used, or written again.
@@ -476,7 +476,7 @@ def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
 
 
 def _written(journal: Journal, entry: JournalEntry) -> int:
-    """What is written when a file is taken back; of a tail that an undo had begun to put back only the rest."""
+    """Return the bytes written when a file is put back; only the rest of a tail that an undo has begun to put back."""
     path = journal.path_of(entry)
     if entry.saved == "tail" and not journal.trusted.has_other_names(path):
         now = journal.trusted.status(path)

@@ -73,7 +73,7 @@ class Comparison:
     records: int = 0
 
     def chunks(self) -> Iterator[RowChunk]:
-        """All rows, that of the partition first."""
+        """Yield all rows, that of the partition first."""
         yield RowChunk(tables.REPLICA, [self.replica])
         for table, rows in (
             (tables.REPLICA_COPY, self.copies),
@@ -85,7 +85,7 @@ class Comparison:
 
 
 def rows_of(item: Comparison | Finding) -> Iterator[RowChunk]:
-    """All rows of a comparison; or of a finding that is of none."""
+    """Yield all rows of a comparison; or of a finding that is of none."""
     if isinstance(item, Finding):
         yield RowChunk(tables.FINDING, [item.row()])
     else:
@@ -152,7 +152,7 @@ def _read(
 def _decide_gaps(
     task: ReplicaTask, copies: Sequence[Copy], cursors: Sequence[BatchCursor], differences: Differences
 ) -> list[tuple[int, int]]:
-    """Whether records that a copy lacks were lost or compacted away: the numbers of both, for each copy.
+    """Return whether records that a copy lacks were lost or compacted away: the numbers of both, for each copy.
 
     Where no cleaner has been they are lost. A copy may have been fetched from one that was clean already, so that the
     farthest cleaner counts for all. Where no checkpoint of a cleaner can be had, batches that hold fewer records than
@@ -176,7 +176,7 @@ def _decide_gaps(
 
 
 def _name_tails(differences: Differences, verdict: ReplicaVerdict) -> None:
-    """What only copies of another history have is no lag of those of the true one."""
+    """Return what only copies of another history have is no lag of those of the true one."""
     for each in differences.ranges:
         starts = [verdict.divergent_at[number] for number in each.owners]
         if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
@@ -246,7 +246,7 @@ def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
 
 
 def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Iterator[Finding]:
-    """One of each copy that is not as it should be."""
+    """Yield one of each copy that is not as it should be."""
     where = {"topic": task.topic, "partition": task.partition}
     for number, (read, state) in enumerate(zip(reads, verdict.states, strict=True)):
         path, lacks = read.copy.place.path, verdict.lacks[number]
@@ -288,7 +288,7 @@ def _alone(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> 
             "high_watermark": copy.place.high_watermark,
             "segments": len(copy.partition.segments),
             "bytes": copy.bytes,
-            "advice": "Nothing to compare it with: kafkalog verify says what it is like.",
+            "advice": "There is no other copy to compare it with. To check it: kafkalog verify.",
         }
         for copy in copies
     ]
@@ -297,13 +297,13 @@ def _alone(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> 
 
 
 def _other_topics(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
-    """Directories of one name and of topics that are not the same one."""
+    """Return directories of one name and of topics that are not the same one."""
     where: Row = {"topic": task.topic, "partition": task.partition}
     ids = ", ".join(f"{copy.topic_id} in {copy.place.path}" for copy in copies)
     row = where | {
         "state": "another-topic",
         "copies": len(copies),
-        "reason": f"They are no copies of one partition, as their topic ids differ: {ids}. The topic was deleted and "
+        "reason": f"These are not copies of one partition, as their topic ids differ: {ids}. The topic was deleted and "
         "made again, or the disks are of different clusters. Compare those of one id.",
     }
     rows = [
@@ -372,7 +372,7 @@ def replicas(
         work: of `work_of`.
         report: counts every row.
         progress: told how much there is to be read.
-        workers: who does it, one piece of work a partition; null: this process.
+        workers: who does it, one piece of work a partition; None: this process.
     """
     report.expect(partitions=len(work.tasks))
     progress.expect(sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places))

@@ -41,7 +41,7 @@ _DIGEST_BYTES: Final = 16
 class Contents:
     """Offsets of the records of one batch, ascending, and a digest of each.
 
-    Of a record count its timestamp, key, value and headers: not the batch around it, which compaction writes anew.
+    Of a record count its timestamp, key, value and headers: not the batch around it, which compaction writes again.
     `is_whole`: all of it could be decoded.
     """
 
@@ -51,7 +51,7 @@ class Contents:
         self.is_whole = True
 
     def between(self, first: int, last: int) -> dict[int, bytes]:
-        """The digests by offset, first and last included."""
+        """Return the digests by offset, first and last included."""
         begin, end = bisect_left(self.offsets, first), bisect_right(self.offsets, last)
         return dict(zip(self.offsets[begin:end], self.digests[begin:end], strict=True))
 
@@ -95,7 +95,7 @@ _MAX_EPOCHS: Final = 100_000
 
 
 class Flaw(NamedTuple):
-    """What stands in a file and is no batch, or none that its place allows."""
+    """Bytes of a file that form no batch, or no batch that can follow the one before."""
 
     path: str
     position: int
@@ -127,7 +127,7 @@ class BatchCursor:
         segments: in the order of their offsets.
         log_start: first offset that a broker serves of them.
         options: how they are scanned.
-        advance: told of bytes that were read.
+        advance: called with the bytes that are read.
     """
 
     def __init__(
@@ -164,21 +164,21 @@ class BatchCursor:
         return 0 if self._run is None else self._run.batches.count - self._row
 
     def ahead(self, count: int) -> tuple[bytes, ...]:
-        """All that is compared of `count` batches from the head on."""
+        """Return all that is compared of `count` batches from the head on."""
         return tuple(column[self._row : self._row + count].tobytes() for column in self._views)
 
     def last_offset_at(self, ahead: int) -> int:
-        """Last offset of a batch so many rows behind the head."""
+        """Return the last offset of the batch that is `ahead` rows after the head."""
         last: int = self._views[_LAST][self._row + ahead]
         return last
 
     def records_in(self, count: int) -> int:
-        """Records of `count` batches from the head on, by their headers."""
+        """Return records of `count` batches from the head on, by their headers."""
         counts = self._views[_COUNT][self._row : self._row + count].tolist()
         return sum(counts) if min(counts) >= 0 else sum(max(each, 1) for each in counts)
 
     def batch(self) -> tuple[memoryview, BatchColumns]:
-        """The head as columns of one row, and the memory that they refer to; valid until it is passed."""
+        """Return the head as columns of one row, and the memory that they refer to; valid until it is passed."""
         if self._run is None:
             raise LookupError("behind the last batch")
         return self._run.memory, self._run.batches.part(self._row, self._row + 1)
@@ -266,7 +266,7 @@ class BatchCursor:
 
 
 def _sound(run: Run, path: str, previous: int) -> Iterable[Run | Flaw]:
-    """A run in parts whose offsets ascend, and the batches between them whose offsets cannot be."""
+    """Yield a run in parts whose offsets ascend, and the batches between them whose offsets cannot be."""
     bases, lasts = run.batches.column("base_offset"), run.batches.column("last_offset")
     count = run.batches.count
     starts = lasts[0] > previous and (bases[0] < 0 or bases[0] > previous)
@@ -339,7 +339,7 @@ class _Lane:
         return self.at if head is None else max(head.first, self.at)
 
     def absence(self, first: int) -> Absence:
-        """Why there is nothing from `first` on, up to the head."""
+        """Return why there is nothing from `first` on, up to the head."""
         cursor = self.cursor
         if first < cursor.log_start:
             return "trimmed"
@@ -349,7 +349,7 @@ class _Lane:
         return "damaged" if cursor.flaws else "gap"
 
     def look(self, max_bytes: int) -> Contents:
-        """The records of the head."""
+        """Return the records of the head."""
         if self.contents is None:
             self.contents = contents_of(*self.cursor.batch(), max_bytes)
         return self.contents
@@ -377,7 +377,7 @@ def lockstep(cursors: Sequence[BatchCursor], max_bytes: int) -> Iterator[Stretch
 
 
 def _limit(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> int:
-    """Last offset up to which those that have nothing at `low` have nothing, for one and the same reason."""
+    """Return last offset up to which those that have nothing at `low` have nothing, for one and the same reason."""
     limit = 1 << 63
     for lane in lanes:
         if lane in here:
@@ -390,7 +390,7 @@ def _limit(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> int:
 
 
 def _same(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> Stretch | None:
-    """As many batches at once as are the same in all copies that have them; null: the first ones differ."""
+    """As many batches at once as are the same in all copies that have them; None: the first ones differ."""
     first = here[0]
     if any(lane.head is None or lane.head.first != low for lane in here):
         return None
@@ -416,12 +416,12 @@ def _same(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> Stretch | 
 
 
 def _rows_up_to(cursor: BatchCursor, count: int, limit: int) -> int:
-    """Batches from the head on that end by `limit`."""
+    """Return batches from the head on that end by `limit`."""
     return bisect_left(range(count), True, key=lambda row: cursor.last_offset_at(row) > limit)
 
 
 def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes: int) -> Stretch:
-    """A stretch of batches that are cut otherwise, or are not the same: by their records."""
+    """Return a stretch of batches that are cut otherwise, or are not the same: by their records."""
     high = _limit(lanes, here, low)
     for lane in here:
         high = min(high, lane.head.last if lane.head is not None else high)
@@ -444,7 +444,7 @@ def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes
 
 
 def _is_one_batch(here: Sequence[_Lane], low: int, high: int) -> bool:
-    """Whether all have the same batch there; the leader epoch is outside of its checksum."""
+    """Return whether all have the same batch there; the leader epoch is outside of its checksum."""
     heads = {(head.first, head.last, head[2:4], head.crc) for lane in here if (head := lane.head) is not None}
     return len(heads) == 1 and next(iter(heads))[:2] == (low, high)
 
@@ -474,5 +474,5 @@ def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]]) -> list[
 
 
 def _agree(one: dict[int, bytes], other: dict[int, bytes]) -> bool:
-    """Whether no offset of both has two records."""
+    """Return whether no offset of both has two records."""
     return all(one[offset] == other[offset] for offset in one.keys() & other.keys())

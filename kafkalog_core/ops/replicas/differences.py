@@ -52,7 +52,7 @@ class CopyCounts:
     lacks: dict[tuple[int, Absence], int] = field(default_factory=dict)
 
     def lacks_of(self, others: Iterable[int], why: Absence) -> int:
-        """Records that one of these copies has and this one does not, for this reason."""
+        """Return records that one of these copies has and this one does not, for this reason."""
         return max((self.lacks.get((other, why), 0) for other in others), default=0)
 
 
@@ -72,7 +72,7 @@ class Range:
 
 
 class Differences:
-    """Adds up the stretches of so many copies. No range lies on both sides of the offset that a cleaner has come to."""
+    """Adds up the stretches of that many copies. No range is on both sides of the offset that a cleaner has come to."""
 
     def __init__(self, copies: int, cleaned_to: int = 0) -> None:
         self._cleaned_to = cleaned_to
@@ -153,7 +153,7 @@ class Differences:
 
 
 def _kind(parts: Sequence[Share | Absence]) -> RangeKind | None:
-    """The worst of what is true."""
+    """Return the worst of what is true."""
     shares = [part for part in parts if isinstance(part, Share)]
     if len({share.group for share in shares}) > 1:
         return "divergent"

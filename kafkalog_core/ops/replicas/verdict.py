@@ -51,10 +51,10 @@ class ReplicaDir:
 
     Args:
         path: of the directory.
-        node_id: of the broker; null: not known.
-        log_start: checkpointed; null: nothing is.
-        high_watermark: checkpointed; null: nothing is.
-        cleaned_to: how far the broker's cleaner came; null: it has not cleaned this log.
+        node_id: of the broker; None: not known.
+        log_start: checkpointed; None: nothing is.
+        high_watermark: checkpointed; None: nothing is.
+        cleaned_to: how far the broker's cleaner came; None: it has not cleaned this log.
         knows_cleaner: whether there is a cleaner's checkpoint that can be read.
     """
 
@@ -88,7 +88,7 @@ class Copy:
 
 
 def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[ReplicaDir]], list[PartitionPath]]:
-    """Directories of each partition by topic and number, and those that are set aside, which are not compared.
+    """Return directories of each partition by topic and number, and those that are set aside, which are not compared.
 
     Raises StorageError.
     """
@@ -164,7 +164,7 @@ class Read(NamedTuple):
     """Records that are missing in it, and those that compaction took."""
 
     def lacks(self, others: Iterable[int]) -> Lacks:
-        """What it lacks of what these copies have."""
+        """Return what it lacks of what these copies have."""
         missing, compacted = self.in_gaps
         return Lacks(
             damaged=self.counts.lacks_of(others, "damaged"),
@@ -192,7 +192,7 @@ class Lacks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """`keep` is the number of the copy to keep, null: nothing tells; the other lists are by number of copy."""
+    """`keep` is the number of the copy to keep, None: nothing tells; the other lists are by number of copy."""
 
     keep: int | None
     basis: Basis | None
@@ -222,7 +222,7 @@ class ReplicaVerdict:
 
 
 def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
-    """The verdict over copies that were read to their ends."""
+    """Return the verdict over copies that were read to their ends."""
     truth, basis = _true_one(reads, differences)
     numbers = range(len(reads))
     if truth is None:
@@ -248,13 +248,13 @@ def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
 
 
 def _rank(read: Read, lacks: Lacks) -> tuple[int, ...]:
-    """The copy to keep comes first: least lost, fewest damaged places, then most old records, then the leader."""
+    """Return a sort key, smallest for the copy to keep: least lost, least damage, most old records, then the leader."""
     latest = -1 if read.history.latest is None else read.history.latest
     return lacks.lost, read.cursor.damage_count, read.copy.log_start, lacks.compacted, -latest
 
 
 def _true_one(reads: Sequence[Read], differences: Differences) -> tuple[int | None, Basis | None]:
-    """A copy of the true history, and what tells it; null: copies contradict each other, and nothing tells."""
+    """Return a copy of the true history, and what tells it; None: copies contradict each other, and nothing tells."""
     numbers = range(len(reads))
     epochs = [-1 if read.history.latest is None else read.history.latest for read in reads]
     best = max(numbers, key=lambda number: (epochs[number], reads[number].cursor.end_offset))
@@ -280,7 +280,7 @@ def _diverged(differences: Differences, one: int, other: int) -> int | None:
 
 
 def _departs(reads: Sequence[Read], differences: Differences, number: int, truth: int) -> int | None:
-    """First offset at which a copy is of another history than the true one; null: nowhere.
+    """Return first offset at which a copy is of another history than the true one; None: nowhere.
 
     Records may differ, or the leader epoch of the same records, or the true one may have begun an epoch before the
     copy's end.
@@ -298,7 +298,7 @@ def _departs(reads: Sequence[Read], differences: Differences, number: int, truth
 
 
 def _cut(reads: Sequence[Read], number: int, leader: int) -> int | None:
-    """Where a broker cuts the copy; null: it does not."""
+    """Return where a broker cuts the copy; None: it does not."""
     if number == leader:
         return None
     offset = truncation_offset(reads[number].history, reads[leader].history)
@@ -334,11 +334,11 @@ _SIMPLE: Final[dict[State, str]] = {
 
 
 def reason(reads: Sequence[Read], verdict: ReplicaVerdict) -> str:
-    """Why the copy that is to be kept, and what to do first."""
+    """Return why the copy that is to be kept, and what to do first."""
     if verdict.keep is None:
         return (
             f"The copies hold different records from offset {verdict.divergent_offset} on, and neither leader epochs "
-            "nor high watermarks nor their lengths tell which are true: compare the records (kafkalog dump), and ask "
+            "nor high watermarks nor their lengths show which are right: compare the records (kafkalog dump), and ask "
             "those who wrote them."
         )
     keep = reads[verdict.keep]
@@ -361,11 +361,11 @@ def _why(keep: Read, verdict: ReplicaVerdict) -> str:
         )
     if verdict.basis == "high-watermark":
         mark = keep.copy.place.high_watermark
-        return f"Keep {path}: leader epochs do not tell, but its high watermark {mark} is behind the difference."
+        return f"Keep {path}: leader epochs do not decide, but its high watermark {mark} is above the first difference."
     if verdict.basis == "length":
         return (
-            f"Keep {path}, as it is the longest: neither leader epochs nor high watermarks tell which history is true, "
-            "so look at the records first."
+            f"Keep {path}, it is the longest: neither leader epochs nor high watermarks show which history is right, "
+            "so check the records first."
         )
     if all(state in {"keep", "identical"} for state in verdict.states):
         return "All copies are the same: any of them will do."
@@ -375,7 +375,7 @@ def _why(keep: Read, verdict: ReplicaVerdict) -> str:
 
 
 def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
-    """What to do with one copy."""
+    """Return what to do with one copy."""
     read, state, lacks = reads[number], verdict.states[number], verdict.lacks[number]
     if state == "divergent":
         return _of_divergent(read, verdict, number)
@@ -385,11 +385,11 @@ def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
     if state == "missing":
         return (
             f"It has lost {_records(lacks.missing)}, which no broker notices: delete the directory, and its broker "
-            f"fetches it anew.{only}"
+            f"fetches it again.{only}"
         )
     flaw = read.cursor.first_flaw
     where = f" at byte {flaw.position} of {flaw.path} ({flaw.reason})" if flaw is not None else ""
-    return f"Damaged{where}: delete the directory, and its broker fetches it anew.{only}"
+    return f"Damaged{where}: delete the directory, and its broker fetches it again.{only}"
 
 
 def _of_divergent(read: Read, verdict: ReplicaVerdict, number: int) -> str:
@@ -400,8 +400,8 @@ def _of_divergent(read: Read, verdict: ReplicaVerdict, number: int) -> str:
     if verdict.silent[number]:
         where = "nowhere" if cut is None else f"only at offset {cut}"
         return (
-            f"It differs from offset {at} on, and its broker would cut it {where}, so that the difference stays: {only}"
-            "delete the directory, and its broker fetches it anew."
+            f"It differs from offset {at} on, and its broker would cut it {where}, so the difference remains: {only}"
+            "delete the directory, and its broker fetches it again."
         )
     return f"Its broker cuts it at offset {cut} and fetches the rest: {only}let it start."
 

@@ -58,10 +58,9 @@ Result = TypeVar("Result")
 
 
 def load_policies(names: Iterable[str]) -> dict[str, Policy]:
-    """The functions by these names, which run behind Kafka's own. Raises SettingError for what is no such function.
+    """Return the policy functions of these names, which run after Kafka's rules. Raises SettingError if one is missing.
 
-    What one of them does wrong when it is called, like an exception or too few answers, is a SettingError too: what
-    is deleted may rest on it.
+    An exception or too few answers in a call are a SettingError too: a deletion may depend on them.
     """
     return {name: _guarded(name, _load(name)) for name in names}
 
@@ -73,9 +72,9 @@ def _load(name: str) -> Policy:
     module = _called(name, "cannot be imported", lambda: import_module(module_name))
     function = getattr(module, function_name, None)
     if function is None:
-        raise SettingError(f"the policy {name!r} is not there: {module_name} has no {function_name}")
+        raise SettingError(f"the policy {name!r} does not exist: {module_name} has no {function_name}")
     if not callable(function):
-        raise SettingError(f"the policy {name!r} is no function")
+        raise SettingError(f"the policy {name!r} is not a function")
     return cast("Policy", function)
 
 
@@ -89,7 +88,7 @@ def _guarded(name: str, function: Policy) -> Policy:
         for segment, answer in zip(segments, answers, strict=True):
             if not isinstance(answer, bool | Judgement):
                 raise SettingError(
-                    f"the policy {name!r} says {answer!r} of the segment at {segment.base_offset}, which is neither "
+                    f"the policy {name!r} gave {answer!r} for the segment at {segment.base_offset}, which is neither "
                     "true nor false"
                 )
         return answers
@@ -98,7 +97,7 @@ def _guarded(name: str, function: Policy) -> Policy:
 
 
 def _called(name: str, what: str, call: Callable[[], Result]) -> Result:
-    """What somebody else's code gives; what it prints goes to stderr, as stdout is the result."""
+    """Return what somebody else's code gives; what it prints goes to stderr, as stdout is the result."""
     try:
         with redirect_stdout(sys.stderr):
             return call()
@@ -121,7 +120,7 @@ class RetentionOptions:
         kafka: release and settings.
         now_ms: the moment.
         policies: further ones, as `MODULE:FUNCTION`.
-        log_start_offset: of the one partition that is meant, in place of what the disk says; null: that.
+        log_start_offset: of the one partition that is meant, in place of what the disk says; None: that.
     """
 
     kafka: SettingsRequest
@@ -152,14 +151,14 @@ class RetentionForecaster:
         self._policies = load_policies(wanted.policies)
 
     def forecasts(self, progress: Progress, jobs: int = 1) -> Iterator[Forecast | Finding]:
-        """A forecast of each partition that a broker serves or fills, and what is to be said of others.
+        """Yield a forecast of each partition that a broker serves or fills, and what is to be said of others.
 
         Args:
             progress: asked for leave to go on after each partition.
             jobs: partitions that are read at the same time: a disk that has to seek serves several in one sweep. Where
                 all is in memory already the threads wait for each other, and more than one takes longer.
 
-        Raises RefusedError where now lies before all data, or the wanted log start behind the high watermark.
+        Raises RefusedError where now is before all data, or the wanted log start after the high watermark.
         """
         threads = ThreadPoolExecutor(jobs)
         try:
@@ -172,7 +171,7 @@ class RetentionForecaster:
         yield from self.forecasts_of(seen)
 
     def view_tasks(self) -> Iterator[ViewTask]:
-        """What there is to be looked at. Raises SettingError for settings that no broker takes."""
+        """Yield what there is to be looked at. Raises SettingError for settings that no broker takes."""
         context = self.context
         for place in context.target.partitions:
             name = place.name
@@ -185,7 +184,7 @@ class RetentionForecaster:
             yield ViewTask(place=place, topic=topic, broker_dir=context.broker_dir, release=context.release)
 
     def forecasts_of(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
-        """The forecasts, of what came of all view_tasks, in their order. Raises RefusedError as `forecasts` does."""
+        """Yield the forecasts of views that were read elsewhere, in order. Raises RefusedError as `forecasts` does."""
         known = [each if isinstance(each, Finding) else self._question(each) for each in seen]
         check_now((each.view for each in known if isinstance(each, RetentionQuestion)), self._wanted.now_ms)
         for each in known:
@@ -205,7 +204,7 @@ class RetentionForecaster:
         )
 
     def _origin(self, setting: Setting, topic: TopicSettings) -> str:
-        """Where a value comes from, by which key, and which others it overrules."""
+        """Return where a value comes from, by which key, and which others it overrules."""
         said = self.context.settings.said(setting.name, topic.topic)
         if not said:
             return setting.source
@@ -216,7 +215,7 @@ class RetentionForecaster:
         return text if setting.gap is None else f"{text}, assumed: {setting.gap.why}"
 
     def _start_of(self, view: PartitionView) -> int | None:
-        """The log start that is wanted; a broker only ever raises it."""
+        """Return the log start that is wanted; a broker only ever raises it."""
         wanted = self._wanted.log_start_offset
         return None if wanted is None else max(wanted, view.log_start_offset)
 
@@ -241,13 +240,13 @@ class ViewTask:
     release: Release
 
     def light(self) -> ViewTask:
-        """The same without what the log directory says of other partitions."""
+        """Return the same without what the log directory says of other partitions."""
         around = None if self.broker_dir is None else self.broker_dir.only(self.place.name)
         return replace(self, broker_dir=around)
 
 
 def read_view(asked: ViewTask) -> PartitionView | Finding:
-    """The segments of a partition; a finding where nothing of it can be forecasts_of."""
+    """Return the segments of a partition; a finding where nothing of it can be forecasts_of."""
     place, name = asked.place, asked.place.name
     where = {"topic": name.topic, "partition": name.partition}
     if name.topic == METADATA_TOPIC:
@@ -266,23 +265,26 @@ def read_view(asked: ViewTask) -> PartitionView | Finding:
 
 
 def _comes_first(view: PartitionView) -> str | None:
-    """Why the next start of a broker makes another log of it first; null: it does not, as far as can be seen."""
+    """Return why the next start of a broker makes another log of it first; None: it does not, as far as can be seen."""
     if waiting_replacement(view.partition) is not None:
-        return "a replacement waits to take the place of segments, and a broker that starts puts it there first"
+        return "a finished replacement of segments is waiting, and a broker that starts puts it in place first"
     if view.log_start_offset > view.end_offset:
         start, end = view.log_start_offset, view.end_offset
-        return f"its checkpointed log start {start} lies behind its end {end}, so that a broker that starts deletes it"
+        return (
+            f"its checkpointed log start offset {start} is above its log end offset {end}, so a broker that starts "
+            "deletes the log"
+        )
     return None
 
 
 def settings_of(topic: TopicSettings) -> list[Setting]:
-    """What counts of the settings of a topic."""
+    """Return what counts of the settings of a topic."""
     names = {*_USED, *(_TIERED if topic.remote_storage_enable else ())}
     return [setting for setting in topic.settings if setting.name in names]
 
 
 def used_settings(topics: Iterable[TopicSettings]) -> tuple[Setting, ...]:
-    """What counted, each value and origin once."""
+    """Return what counted, each value and origin once."""
     return distinct_settings(setting for topic in topics for setting in settings_of(topic))
 
 
@@ -314,7 +316,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """What stays of one partition, or of all of them (`topic` null), in one scenario; null: as things are."""
+    """What is kept of one partition, or of all of them (`topic` None), in one scenario; None: as things are."""
 
     scenario: str | None
     topic: str | None = None
@@ -343,7 +345,7 @@ class ScenarioResult:
         )
 
     def plus(self, other: ScenarioResult) -> ScenarioResult:
-        """The sum of several partitions."""
+        """Return the sum of several partitions."""
         return replace(
             self,
             kept_segments=self.kept_segments + other.kept_segments,
@@ -355,7 +357,7 @@ class ScenarioResult:
 
 
 def under(question: RetentionQuestion, settings: Settings, scenario: Scenario) -> Forecast:
-    """The forecast under the settings of a scenario, which beat all others. Raises SettingError."""
+    """Return the forecast under the settings of a scenario, which beat all others. Raises SettingError."""
     assigned = dict(scenario.assignments)
     topic_name = question.topic.topic
     try:
@@ -368,7 +370,7 @@ def under(question: RetentionQuestion, settings: Settings, scenario: Scenario) -
 
 
 def totals(outcomes: Iterable[ScenarioResult]) -> list[ScenarioResult]:
-    """What the scenarios come to, over all partitions, in their order."""
+    """Return what the scenarios come to, over all partitions, in their order."""
     sums: dict[str | None, ScenarioResult] = {}
     for outcome in outcomes:
         sums[outcome.scenario] = sums.get(outcome.scenario, ScenarioResult(scenario=outcome.scenario)).plus(outcome)
@@ -376,7 +378,7 @@ def totals(outcomes: Iterable[ScenarioResult]) -> list[ScenarioResult]:
 
 
 def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
-    """The settings with some that count whatever else is said, for each topic too."""
+    """Return the settings with some that count whatever else is said, for each topic too."""
     assigned = dict(values)
     silenced: set[str] = set()
     for definition in SETTINGS:

@@ -95,7 +95,7 @@ class RetainRequest:
         target: the directory, and what is named in it.
         wanted: release, settings, moment and policies.
         scenarios: other settings to try.
-        until_ms: how far checks are played forward; null: not at all.
+        until_ms: how far checks are played forward; None: not at all.
         jobs: partitions that are read at the same time.
     """
 
@@ -109,7 +109,7 @@ class RetainRequest:
 def retain(
     request: RetainRequest, forecaster: RetentionForecaster, progress: Progress = NO_PROGRESS
 ) -> Iterator[Retained | Finding]:
-    """Partition by partition; a finding stands for one of which nothing can be foreseen.
+    """Partition by partition; a finding is for one of which nothing can be foreseen.
 
     Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).
     """
@@ -119,7 +119,7 @@ def retain(
 def retained_of(
     request: RetainRequest, forecaster: RetentionForecaster, forecasts: Iterable[Forecast | Finding]
 ) -> Iterator[Retained | Finding]:
-    """What there is to say of forecasts, by whomever the logs were read. Raises SettingError and LimitError."""
+    """Yield what there is to say of forecasts, by whomever the logs were read. Raises SettingError and LimitError."""
     for each in forecasts:
         if isinstance(each, Finding):
             yield each
@@ -160,7 +160,7 @@ def _outcomes(forecast: Forecast, settings: Settings, scenarios: Sequence[Scenar
 
 
 def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """The planner of `kafkalog retain`: what the next check of a broker would delete.
+    """Return the planner of `kafkalog retain`: what the next check of a broker would delete.
 
     Options: `kafka` (of a SettingsRequest), `policies` (texts `MODULE:FUNCTION`) and `log_start_offset`. What goes by
     a policy is no loss.
@@ -218,7 +218,7 @@ def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumpti
 
 
 def wanted_of(options: Mapping[str, object], request: PlanRequest) -> RetentionOptions:
-    """What the options of a plan ask for."""
+    """Return what the options of a plan ask for."""
     policies, start = options.get("policies"), options.get("log_start_offset")
     return RetentionOptions(
         kafka=request.settings,

@@ -49,7 +49,7 @@ def state_of(forecast: Forecast) -> State:
 
 
 def sentence_of(forecast: Forecast) -> str:
-    """What goes and when, one sentence without its point."""
+    """Return what goes and when, one sentence without its point."""
     state, due = state_of(forecast), forecast.next_due
     if state == "deletes":
         rules = list(dict.fromkeys(each.rule for each in forecast.deleted))
@@ -74,7 +74,7 @@ def segments_of(count: int) -> str:
 
 
 def findings_of(forecast: Forecast) -> Iterator[Finding]:
-    """Why something stays that ought to go, and what cannot be told."""
+    """Yield findings on segments that are kept although they are due, and on what cannot be determined."""
     fates = forecast.fates
     yield from _future(forecast)
     held = [fate for fate in fates if fate.rule == "held" and fate.verdict == "keep"]
@@ -144,7 +144,7 @@ def _found(forecast: Forecast, code: str, path: str, **details: object) -> Findi
 def headline(retained: Sequence[Retained], until_ms: int | None) -> list[str]:
     """Sentences, the most important one first and without its point."""
     if not retained:
-        return ["there is no log here of which retention can be foreseen"]
+        return ["there is no log here whose retention can be predicted"]
     when, which = _next(retained)
     told = [f"{_now(retained)}; {when}", *([] if until_ms is None else [f"{_until(retained, until_ms)}."])]
     return [*told, *(f"{text}." for text in (which, _checks(retained)) if text)]
@@ -176,7 +176,7 @@ def _next(retained: Sequence[Retained]) -> tuple[str, str | None]:
     ]
     if not dues:
         more = "more" if any(each.forecast.deleted for each in retained) else "anything"
-        return f"no time is known at which {more} would be", None
+        return f"it is unknown when {more} would be deleted", None
     due_ms, fate, each = min(dues, key=lambda entry: entry[0])
     view = each.forecast.question.view
     name = f"{view.topic}-{view.number}/" if len(retained) > 1 else ""
@@ -221,7 +221,7 @@ Row = dict[str, object]
 
 
 def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
-    """All rows of a partition, its own first; what a finding says stands alone."""
+    """Yield all rows of a partition, its own first; what a finding says is alone."""
     if isinstance(each, Finding):
         yield RowChunk(tables.FINDING, [each.row()])
         return
@@ -237,7 +237,7 @@ def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
 
 
 def partition_rows(each: Retained) -> RowChunk:
-    """The `retention` row."""
+    """Return the `retention` row."""
     forecast = each.forecast
     question, log = forecast.question, forecast.question.log
     view, rules, due = question.view, question.rules, forecast.next_due
@@ -279,13 +279,13 @@ def partition_rows(each: Retained) -> RowChunk:
 
 
 def segment_rows(forecast: Forecast) -> RowChunk:
-    """The `retained_segment` rows."""
+    """Return the `retained_segment` rows."""
     view, now_ms = forecast.question.view, forecast.question.now_ms
     return RowChunk(tables.RETAINED_SEGMENT, [_segment_row(view, fate, now_ms) for fate in forecast.fates])
 
 
 def event_rows(view: PartitionView, events: Iterable[Event]) -> RowChunk:
-    """The `retention_event` rows."""
+    """Return the `retention_event` rows."""
     rows: list[Row] = [
         {
             "topic": view.topic,
@@ -304,7 +304,7 @@ def event_rows(view: PartitionView, events: Iterable[Event]) -> RowChunk:
 
 
 def what_if_rows(outcomes: Iterable[ScenarioResult]) -> RowChunk:
-    """The `retention_what_if` rows."""
+    """Return the `retention_what_if` rows."""
     rows: list[Row] = [
         {
             "topic": outcome.topic,

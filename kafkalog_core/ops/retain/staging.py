@@ -47,7 +47,7 @@ __all__ = ["stage_retention"]
 
 _FILES: Final = SEGMENT_KINDS - {FileKind.SNAPSHOT}
 _TIMES: Final = frozenset({FileKind.TIME_INDEX})
-_GO_ON: Final = "a new segment for the log to go on at offset {}, as all others go"
+_GO_ON: Final = "a new active segment at offset {}, because all others are deleted"
 
 
 def stage_retention(
@@ -113,7 +113,7 @@ def _why(deleted: Deleted) -> str:
 
 
 def _stage_new_segment(forecast: Forecast, context: DirContext, stage: Stage, files: SnapshotFiles) -> Finding | None:
-    """An empty segment at the end of the log, with the state of the producers there."""
+    """Return an empty segment at the end of the log, with the state of the producers there."""
     view = forecast.question.view
     partition, end_offset = view.partition, view.end_offset
     like = partition.segments[-1].files[0].path

@@ -1,4 +1,4 @@
-"""The files of a partition whose log is appended anew, in a new directory: segments, indexes, snapshots, epochs."""
+"""The files of a partition whose log is appended again, in a new directory: segments, indexes, snapshots, epochs."""
 
 from __future__ import annotations
 
@@ -109,8 +109,8 @@ class PartitionFiles:
             beyond = next((EpochStart(*each) for each in entries if each[1] > end_offset), None)
             if beyond is not None:
                 raise RefusedError(
-                    f"leader epoch {beyond.epoch} begins at offset {beyond.start_offset}, behind the end of the log at "
-                    f"{end_offset}; kafkalog checkpoint --apply mends it first",
+                    f"leader epoch {beyond.epoch} starts at offset {beyond.start_offset}, after the log end offset "
+                    f"{end_offset}; repair the file first: kafkalog checkpoint --apply",
                     path=file.path,
                 )
         name = fixed_file_name(FileKind.LEADER_EPOCH)
@@ -118,7 +118,7 @@ class PartitionFiles:
 
     # --- producers ----------------------------------------------------------------------------------------------------
     def _first_states(self) -> ProducerStates:
-        """The producers at the start of the log: those of the first segment's snapshot, where it has one."""
+        """Return the producers at the start of the log: those of the first segment's snapshot, where it has one."""
         first = self._partition.segments[0].snapshot
         known = None if first is None else load_states(first.path)
         states = ProducerStates(sequences="unchecked") if known is None else known
@@ -126,7 +126,7 @@ class PartitionFiles:
         return states
 
     def _snapshot(self, offset: int) -> None:
-        """The producers at an offset: as a broker knew them there, who no longer wrote by then included."""
+        """Return the producers at an offset: as a broker knew them there, who no longer wrote by then included."""
         if not self._rules.has_producers or offset <= self._partition.segments[0].base_offset:
             return
         content = None

@@ -56,13 +56,13 @@ class LogDamage:
 def log_runs(
     partition: Partition, *, max_batch_bytes: int, checks: bool, advance: Callable[[int], None]
 ) -> Iterator[tuple[Segment, Run] | LogDamage]:
-    """Runs of whole batches in the order of the log; the first damage ends it.
+    """Yield runs of whole batches in the order of the log; the first damage ends it.
 
     Args:
         partition: its directory.
         max_batch_bytes: the largest batch that is read.
         checks: whether checksums are computed; else the framing alone is read.
-        advance: is told of bytes of log as they are read.
+        advance: called with the bytes of log that are read.
     """
     options = ScanOptions(max_batch_bytes=max_batch_bytes, check=checks)
     next_offset = 0
@@ -101,7 +101,7 @@ class RolledSegment:
         max_timestamp_ms: the largest; -1: none.
         entries: of the offset and of the time index.
         jitter_ms: what is taken off segment.ms.
-        roll: why the next one begins; null: the log ends.
+        roll: why the next one begins; None: the log ends.
         detail: the figures that were compared, a sentence without its point.
     """
 
@@ -118,7 +118,7 @@ class RolledSegment:
 
 
 def limits_of(settings: TopicSettings) -> AppendLimits:
-    """The settings that count for appends; a compacted topic's segments grow no older than its compaction lag."""
+    """Return the settings that count for appends; max.compaction.lag.ms limits segment.ms of a compacted topic."""
     is_compacted = "compact" in settings.cleanup_policy
     lag_ms = settings.max_compaction_lag_ms if is_compacted else settings.segment_ms
     return AppendLimits(
@@ -132,7 +132,7 @@ def limits_of(settings: TopicSettings) -> AppendLimits:
 
 
 def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[int], int]:
-    """What is taken off segment.ms for a segment, by its base offset: as if drawn, and the same for the same seed."""
+    """Return the jitter subtracted from segment.ms, by base offset: pseudo-random, and the same for the same seed."""
     most = min(settings.segment_jitter_ms, settings.segment_ms)
 
     def jitter(base_offset: int) -> int:
@@ -149,7 +149,7 @@ class RollSimulation:
     Args:
         limits: settings of the topic.
         rules: of the release.
-        sink: gets what is appended too; null: nobody.
+        sink: gets what is appended too; None: nobody.
         segments: that are complete.
         oversized: batches larger than a segment may be.
         records: counted by the batch headers.
@@ -166,7 +166,7 @@ class RollSimulation:
     _appender: Appender | None = None
 
     def begin(self, base_offset: int, jitter: Callable[[int], int]) -> None:
-        """The log starts here."""
+        """Return the log starts here."""
         self._appender = Appender(_Listener(self), base_offset, limits=self.limits, rules=self.rules, jitter=jitter)
 
     def append(self, run: Run) -> None:
@@ -182,13 +182,13 @@ class RollSimulation:
             self._appender.append_batches(run)
 
     def end(self) -> None:
-        """The log ends here. Raises FieldError."""
+        """Return the log ends here. Raises FieldError."""
         if self._appender is not None:
             self._appender.close()
 
     @property
     def end_offset(self) -> int:
-        """Behind the last batch."""
+        """After the last batch."""
         return 0 if self._appender is None else self._appender.end_offset
 
     @property
@@ -205,7 +205,7 @@ class _Listener:
         self._sink = simulation.sink
 
     def begin(self, segment: OpenSegment) -> None:
-        """A new segment."""
+        """Return a new segment."""
         if self._sink is not None:
             self._sink.begin(segment)
 
@@ -241,7 +241,7 @@ class _Listener:
 
 
 def _detail(segment: OpenSegment, roll: Roll | None, limits: AppendLimits, rules: AppendRules) -> str:
-    """The figures that were compared, short enough for a line of a table."""
+    """Return the figures that were compared, short enough for a line of a table."""
     if roll is None:
         return "the log ends here"
     reason, batch = roll.reason, roll.batch
@@ -278,7 +278,7 @@ class RollTask:
         path: of the partition directory.
         guess: whose rules count.
         settings: of the topic.
-        seed: of the jitter; null: none is taken off, and the most is told beside it.
+        seed: of the jitter; None: none is taken off, and the most is told beside it.
         max_batch_bytes: the largest batch that is read.
         size_bytes: of its logs.
         stray: why the broker does not keep the partition at its next start; None: it does.
@@ -301,7 +301,7 @@ class RollForecast:
         partition: the `rolling` row.
         segments: a `rolled_segment` row for each segment.
         findings: what cannot be told, and why.
-        end_offset: behind the last batch.
+        end_offset: after the last batch.
         is_whole: whether all of the log was played.
     """
 
@@ -312,7 +312,7 @@ class RollForecast:
     is_whole: bool
 
     def chunks(self) -> Iterator[RowChunk]:
-        """All rows, that of the partition first."""
+        """Yield all rows, that of the partition first."""
         yield RowChunk(forecasts.ROLLING, [self.partition])
         if self.segments:
             yield RowChunk(forecasts.ROLLED_SEGMENT, self.segments)
@@ -321,7 +321,7 @@ class RollForecast:
 
 
 def forecast(task: RollTask, advance: Callable[[int], None]) -> RollForecast:
-    """Where a log would have rolled. Raises StorageError where it cannot be read."""
+    """Return where a log would have rolled. Raises StorageError where it cannot be read."""
     return play(task, read_partition(task.path), advance)
 
 
@@ -333,13 +333,13 @@ def play(
     files: PartitionFiles | None = None,
     to: str | None = None,
 ) -> RollForecast:
-    """Append a log anew.
+    """Append a log again.
 
     Args:
         task: what is asked for.
         partition: the directory.
-        advance: is told of bytes of log as they are read.
-        files: takes what is appended; null: nothing is written, and checksums are not computed.
+        advance: called with the bytes of log that are read.
+        files: takes what is appended; None: nothing is written, and checksums are not computed.
         to: the directory that is written.
     """
     return _Play(task, partition, files, to).play(advance)
@@ -442,7 +442,7 @@ class _Play:
             limit = self._simulation.limits.segment_bytes
             self._sink.add("roll.oversized", path, count=self._simulation.oversized, limit=limit)
         if segments and not self._rules.ages_by_records:
-            why = f"Kafka {self._task.guess.release} goes by its own clock"
+            why = f"Kafka {self._task.guess.release} uses the broker's clock"
             self._sink.add("roll.wall-clock", path, why=why)
         elif any(segment.batches and segment.first_timestamp_ms < 0 for segment in segments):
             self._sink.add("roll.wall-clock", path, why="the first batch of a segment has no timestamp")
@@ -452,7 +452,7 @@ class _Play:
     def _reason(self) -> str:
         segments, before = self._simulation.segments, len(self._partition.segments)
         if not self._is_whole:
-            return "only what stands before the damage, or the file that cannot be read, is told"
+            return "the forecast ends at the damage, or at the file that cannot be read"
         if not segments:
             return "there is no segment that could roll"
         same = self._same_bases()

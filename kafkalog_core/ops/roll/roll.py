@@ -58,8 +58,8 @@ class RollRequest:
     Args:
         targets: partitions and log directories, from `targets.resolve`.
         kafka: releases and settings.
-        seed: of the jitter; null: none is taken off.
-        to: the new log directory to write; null: none.
+        seed: of the jitter; None: none is taken off.
+        to: the new log directory to write; None: none.
         jobs: processes.
         max_batch_bytes: the largest batch that is read.
     """
@@ -75,7 +75,7 @@ class RollRequest:
 def roll(
     request: RollRequest, report: Report, progress: Progress = NO_PROGRESS, *, disk: Disk | None = None
 ) -> Generator[RollForecast, None, None]:
-    """The forecast of each partition, in the order of the targets; with `to` each when its files are written.
+    """Yield the forecast of each partition, in the order of the targets; with `to` each when its files are written.
 
     The new directory is there when the last one has been given out. `disk` is the door through which it is made.
 
@@ -159,7 +159,7 @@ class _Writing:
         self._seen: list[FileInfo] = []
 
     def forecasts(self, progress: Progress) -> Iterator[RollForecast]:
-        """One partition after another; when the last one is given out the directory is there."""
+        """Yield the forecasts; when the last one is yielded, the new directory exists."""
         log_dir = self._target.log_dir
         check_not_running(log_dir)
         tasks = _tasks(self._context, self._request)
@@ -186,26 +186,23 @@ class _Writing:
     def _write(self, new: NewDir, task: RollTask, partition: Partition, progress: Progress) -> RollForecast:
         name = partition.name
         if partition.format == "v07" or not partition.segments:
-            raise RefusedError(
-                "has no segment of 0.8 or later that could be rolled; leave it out with --exclude", path=partition.path
-            )
+            raise RefusedError("has no segment of Kafka 0.8 or later; exclude it with --exclude", path=partition.path)
         if waiting_replacement(partition) is not None:
             raise RefusedError(
-                "a finished replacement of segments waits here: kafkalog truncate --as-broker shows what a broker does "
-                "with it; or leave the partition out with --exclude",
+                "a finished replacement of segments is waiting here. See what a broker does with it: kafkalog truncate "
+                "--as-broker; or exclude the partition with --exclude",
                 path=partition.path,
             )
         if task.settings.remote_storage_enable:
             raise RefusedError(
-                "the topic has remote storage, which knows segments by their offsets, and new segments would have "
-                "others; "
-                "leave the partition out with --exclude",
+                "the topic has remote storage, which identifies segments by offset, and new segments would have "
+                "others; exclude the partition with --exclude",
                 path=partition.path,
             )
         if not task.guess.agree(lambda release: (append_rules(release), recovery_rules(release))):
             raise RefusedError(
-                f"the release of Kafka is not certain, and indexes differ: {task.guess.describe()}. Say which one it "
-                "is: --kafka VERSION",
+                f"the release of Kafka is not certain, and indexes differ: {task.guess.describe()}. State "
+                "the release: --kafka VERSION",
                 path=partition.path,
             )
         self._seen += (segment.files[0] for segment in partition.segments)
@@ -222,7 +219,7 @@ class _Writing:
         return result
 
     def _note_cleaned(self, key: Key, task: RollTask, partition: Partition, result: RollForecast) -> None:
-        """How far a log was cleaned; before 0.10.1 a cleaner stops at a checkpoint that is inside of a segment."""
+        """Return how far a log was cleaned; before 0.10.1 a cleaner stops at a checkpoint that is in a segment."""
         cleaned = self._context.offset(FileKind.CLEANER_OFFSET, partition.name)
         if cleaned is None:
             return

@@ -28,7 +28,7 @@ Outcome = Literal["found", "end", "none", "out-of-range"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What was found; `log_end_offset` is null where it was not needed.
+    """What was found; `log_end_offset` is None where it was not needed.
 
     `fetch` is the batch at which a fetch starts, the record's own but where compaction has emptied one before it.
     """
@@ -44,7 +44,7 @@ class Answer:
     detail: str | None = None
 
     def row(self, lookup: PartitionLookup) -> dict[str, object]:
-        """Columns of the `seek` row, but for the place of the log and the question."""
+        """Return columns of the `seek` row, but for the place of the log and the question."""
         batch = self.record.batch if self.record is not None else self.fetch
         row: dict[str, object] = {
             "segment": self.segment,
@@ -89,7 +89,7 @@ def _by_time(lookup: PartitionLookup, time_ms: int, trace: Trace) -> Answer:
         return Answer(outcome="found", record=record, fetch=record.batch)
     if trace.has_times:
         return Answer(outcome="none", detail="no record is so late")
-    what = "no record has a timestamp; --before goes by the times at which the files were last modified"
+    what = "no record has a timestamp; --before uses the modification times of the files"
     return Answer(outcome="none", detail=what)
 
 
@@ -123,7 +123,7 @@ def _by_offset(lookup: PartitionLookup, offset: int, trace: Trace, *, is_file: b
 
 
 def _beside(record: RecordPlace, offset: int, trace: Trace, *, is_v07: bool) -> str | None:
-    """What to say where it is another offset that was found."""
+    """Return what to say where it is another offset that was found."""
     if record.offset == offset:
         return None
     if is_v07:
@@ -170,7 +170,7 @@ def broker_findings(
     release: Release,
     trace: Trace,
 ) -> list[Finding]:
-    """How a broker's answer differs from the right one, where it does."""
+    """Return how a broker's answer differs from the right one, where it does."""
     rules = fetch_rules(release)
     is_checked = rules.checks_indexes  # all indexes, at every start: wrong ones are built anew
     is_out = lookup.is_v07 or not target.is_based or not lookup.segments
@@ -190,7 +190,7 @@ def broker_findings(
         else:
             return []
     except StorageError as error:
-        trace.add("broker", f"what a broker would answer cannot be told: {error.message}")
+        trace.add("broker", f"the answer of a broker is unknown: {error.message}")
         return []
     return [] if same else [_difference(answer, theirs, target, release, trace)]
 

@@ -98,7 +98,7 @@ def fetch_chunks(
     has_whole_first: bool,
     trace: Trace,
 ) -> Iterator[Chunk]:
-    """Rows of the whole batches of a fetch that starts at a batch, then its `fetch` row. Raises StorageError."""
+    """Yield rows of the whole batches of a fetch that starts at a batch, then its `fetch` row. Raises StorageError."""
     cut = lookup.fetch(batch, size_bytes, max_bytes=max_bytes, has_whole_first=has_whole_first, trace=trace)
     end = cut.position + cut.size_bytes
     segment = lookup.segment_of(batch)
@@ -142,7 +142,7 @@ class Releases:
         self._known: dict[str, ReleaseGuess] = {}
 
     def of(self, target: SeekTarget) -> ReleaseGuess:
-        """The release of the log directory around it, else of the partition. Raises StorageError."""
+        """Return the release of the log directory around it, else of the partition. Raises StorageError."""
         path = target.unit.log_dir or target.unit.path
         if path not in self._known:
             self._known[path] = infer_release(path, kafka=self._kafka)
@@ -150,7 +150,7 @@ class Releases:
 
 
 def seek_targets(target: Target) -> Iterator[SeekTarget]:
-    """The logs of one target. Raises SelectionError for a file that is no log, StorageError for a directory."""
+    """Yield the logs of one target. Raises SelectionError for a file that is no log, StorageError for a directory."""
     if isinstance(target, FileTarget):
         yield _of_file(target)
         return
@@ -178,7 +178,7 @@ def _of_partition(path: str, log_dir: str | None) -> SeekTarget:
 
 
 def _of_file(target: FileTarget) -> SeekTarget:
-    """A log file with the indexes beside it that have its name."""
+    """Return a log file with the indexes beside it that have its name."""
     if target.kind not in LOG_KINDS and target.kind is not FileKind.KRAFT_SNAPSHOT:
         raise SelectionError("no log: name the .log file, or its directory", path=target.path)
     unit = unit_of_file(target)
@@ -209,7 +209,7 @@ class SeekQuestion:
 
     @property
     def asked(self) -> int | None:
-        """The number in it, null where there is none."""
+        """The number in it, None where there is none."""
         return None if self.kind in {"earliest", "latest"} else self.value
 
 
@@ -221,10 +221,10 @@ class SeekRequest:
         targets: files, partitions and log directories, from `targets.resolve`.
         question: what is looked for.
         now_ms: the time, for the end of the log among the answers of `before`.
-        read_bytes: also what a fetch of so many bytes from there on returns.
+        read_bytes: also what a fetch of that many bytes from there on returns.
         max_read_bytes: how far a client of 0.8 to 0.10.0 doubles that for a message that is larger.
         explain: rows have their steps.
-        kafka: the release whose rules count; null: told from the files.
+        kafka: the release whose rules count; None: told from the files.
         max_batch_bytes: the largest batch that is read, inflated too.
     """
 
@@ -259,7 +259,7 @@ class _Seeker:
         self._options = ScanOptions(max_batch_bytes=request.max_batch_bytes)
 
     def target(self, target: Target) -> Iterator[Chunk]:
-        """Rows of one target."""
+        """Yield rows of one target."""
         for one in seek_targets(target):
             if one.problem is not None:
                 yield self._findings([one.problem])
@@ -272,7 +272,7 @@ class _Seeker:
             yield from self._log(one)
 
     def _log(self, target: SeekTarget) -> Iterator[Chunk]:
-        """Rows of one log; where a file of it cannot be read that is a finding, unless it was named itself."""
+        """Yield rows of one log; where a file of it cannot be read that is a finding, unless it was named itself."""
         self._report.partitions += not target.is_file
         self._report.expect(partitions=int(not target.is_file))
         try:

@@ -54,7 +54,7 @@ class BrokerCut:
 
 
 def cut_as_broker(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerCut:
-    """Where the next start of a broker cuts this log."""
+    """Return where the next start of a broker cuts this log."""
     if partition.format == "v07":
         return _as_v07(partition, facts, advance)
     if facts.context.is_clean is None:
@@ -100,7 +100,7 @@ def _segment_cut(loaded: LoadedSegment) -> SegmentCut | None:
     if segment is None:
         return None
     recovery = loaded.recovery
-    end_offset, why = loaded.base_offset, "its offsets go back where an index entry would stand"
+    end_offset, why = loaded.base_offset, "its offsets go back where an index entry is due"
     if recovery is not None and not loaded.is_emptied:
         end_offset, why = recovery.end_offset, recovery.stop_detail or "no whole batch follows"
     return SegmentCut(
@@ -182,7 +182,7 @@ class SwapCompletion:
 
 
 def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> SwapCompletion | None:
-    """What a start does with replacements; None: none waits. `snapshots`: as the start leaves them."""
+    """Return what a start does with replacements; None: none waits. `snapshots`: as the start leaves them."""
     if not result.moved:
         return None
     leftovers = {FileState.CLEANED, FileState.SWAP}
@@ -242,7 +242,7 @@ def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
 
 
 def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
-    """Name, content and reason of the indexes that do not come with a replacement."""
+    """Return name, content and reason of the indexes that do not come with a replacement."""
     rebuilt = completion.rebuilt
     if rebuilt is None:
         why = "its replacement comes without an offset index"
@@ -279,7 +279,7 @@ def _extent(file: FileInfo) -> tuple[int, int]:
 
 
 def _first_uncovered(file: FileInfo, covered: Sequence[tuple[int, int]]) -> int:
-    """The byte of a log from which on no replacement has its records; its size: they have all."""
+    """Return the byte of a log from which on no replacement has its records; its size: they have all."""
     base = file.name.base_offset or 0
     end = max((end for first, end in covered if first <= base), default=base)
     for first, after in covered:

@@ -29,9 +29,9 @@ class SegmentCut:
     Args:
         segment: its files.
         size_bytes: of its log afterwards.
-        end_offset: behind the last batch that it keeps.
+        end_offset: after the last batch that it keeps.
         why: a part of a sentence.
-        recovery: indexes as a recovery builds them; null: those that are there are shortened.
+        recovery: indexes as a recovery builds them; None: those that are there are shortened.
     """
 
     segment: Segment
@@ -51,7 +51,7 @@ class Cut:
         segments: logs that are shortened, ascending.
         removed: segments that go as a whole, ascending.
         why_removed: a part of a sentence.
-        new_base: base offset of an empty segment that takes the place of all others; null: none.
+        new_base: base offset of an empty segment that takes the place of all others; None: none.
         inside: first and last offset of the batch that holds the offset that was asked for, where it holds it in its
             middle and goes as a whole.
     """
@@ -72,7 +72,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class HiddenOffset:
-    """Damage behind which an offset cannot be found."""
+    """Damage after which an offset cannot be found."""
 
     path: str
     position: int
@@ -80,12 +80,12 @@ class HiddenOffset:
 
 
 def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], None]) -> Cut | HiddenOffset:
-    """Cut at the batch that holds an offset, or at the first behind it, as `UnifiedLog.truncateTo` does.
+    """Cut at the batch that holds an offset, or at the first after it, as `UnifiedLog.truncateTo` does.
 
     Args:
         partition: has segments, the first of which starts at or below the offset.
         offset: the first that goes; of 0.7 an address.
-        advance: is told the bytes that are read.
+        advance: called with the bytes that are read.
     """
     segments = partition.segments
     number = max(index for index, segment in enumerate(segments) if not index or segment.base_offset <= offset)
@@ -119,17 +119,17 @@ def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], No
         end_offset=end_offset,
         segments=cuts,
         removed=segments[number + 1 :],
-        why_removed=f"it starts behind offset {offset}",
+        why_removed=f"it starts after offset {offset}",
         inside=inside,
     )
 
 
 def cut_at_damage(partition: Partition, advance: Callable[[int], None], *, first: int = 0) -> Cut | None:
-    """Cut at the first place that is no whole batch, or one with a wrong checksum; null: there is none.
+    """Cut at the first place that is no whole batch, or one with a wrong checksum; None: there is none.
 
     Args:
         partition: whose segments are read.
-        advance: is told the bytes that are read.
+        advance: called with the bytes that are read.
         first: index of the segment to begin with.
     """
     is_v07 = partition.format == "v07"

@@ -40,7 +40,7 @@ class CutRequest:
 
 @dataclass(slots=True)
 class PartitionCut:
-    """What was found of one partition; `cut` null: it is left as it is. With a cut there is what has to follow it."""
+    """What was found of one partition; `cut` None: it is left as it is. With a cut there is what has to follow it."""
 
     partition: Partition
     cut: Cut | None = None
@@ -60,7 +60,7 @@ class PartitionCut:
         self.findings.append(self._finding(code, path, details))
 
     def refuse(self, code: str, path: str, **details: object) -> None:
-        """Why nothing is done here."""
+        """Return why nothing is done here."""
         self.refusals.append(self._finding(code, path, details))
 
     def _finding(self, code: str, path: str, details: dict[str, object]) -> Finding:
@@ -77,7 +77,7 @@ def search(
         partition: has segments.
         request: where to cut.
         facts: what its log directory says of it, the release and the settings.
-        advance: is told the bytes of its logs, all of them in the end.
+        advance: called with the bytes that are read.
     """
     told = 0
 
@@ -149,7 +149,7 @@ def _at_offset(answer: PartitionCut, offset: int, facts: PartitionFacts, advance
 
 
 def _is_blocked(answer: PartitionCut) -> bool:
-    """Whether a finished replacement waits, which would bring back what is cut."""
+    """Return whether a finished replacement waits, which would bring back what is cut."""
     waiting = waiting_replacement(answer.partition)
     if waiting is not None:
         answer.refuse("truncate.replacement", waiting.path, name=os.path.basename(waiting.path))
@@ -171,7 +171,7 @@ def _tell(answer: PartitionCut, cut: Cut, companions: CompanionFiles, facts: Par
 
 
 def _what(cut: Cut) -> str:
-    """What goes, in words."""
+    """Return what goes, in words."""
     parts = []
     for each in cut.segments:
         lost = each.segment.size_bytes - each.size_bytes

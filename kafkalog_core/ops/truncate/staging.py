@@ -33,13 +33,13 @@ __all__ = ["CompanionFiles", "companion_files", "epochs_after", "stage_cut"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanionFiles:
-    """The small files behind a cut.
+    """The small files after a cut.
 
     Args:
-        snapshots: as they are to be; null: nothing is known, and those behind the end go.
-        epochs: path and content of the leader-epoch-checkpoint; null: it stays as it is.
+        snapshots: as they are to be; None: nothing is known, and those after the end go.
+        epochs: path and content of the leader-epoch-checkpoint; None: it is kept as it is.
         open_transactions: at the new end.
-        obstacle: path and place that keep the producers from being told; null: none.
+        obstacle: path and place that keep the producers from being told; None: none.
     """
 
     snapshots: SnapshotFiles | None = None
@@ -54,7 +54,7 @@ class CompanionFiles:
 
 
 def companion_files(cut: Cut, facts: PartitionFacts) -> CompanionFiles:
-    """What `UnifiedLog.truncateTo` does to the small files."""
+    """Return what `UnifiedLog.truncateTo` does to the small files."""
     epochs = epochs_after(cut, facts)
     if cut.partition.format == "v07" or not rules_of(facts.release).has_producers:
         return CompanionFiles(epochs=epochs)
@@ -78,12 +78,12 @@ def companion_files(cut: Cut, facts: PartitionFacts) -> CompanionFiles:
 def epochs_after(
     cut: Cut, facts: PartitionFacts, entries: tuple[EpochStart, ...] | None = None
 ) -> tuple[str, bytes] | None:
-    """Path and content of the leader-epoch-checkpoint behind a cut; null: it stays, or cannot be read.
+    """Return path and content of the leader-epoch-checkpoint after a cut; None: it is kept, or cannot be read.
 
     Args:
         cut: what goes.
         facts: the release.
-        entries: those that are to stand there; null: those that are, up to the new end.
+        entries: those that are to stand there; None: those that are, up to the new end.
     """
     file = read_epoch_file(cut.partition.path)
     if file is None or file.refusal is not None:
@@ -108,7 +108,9 @@ def _readings(cut: Cut) -> list[ReplaySegment]:
 
 
 _ROWS = 1024 * 1024
-_NOT_KEPT = "a broker would not keep it: it lies at or below the start of the log, cannot be read, or is of no segment"
+_NOT_KEPT = (
+    "a broker does not keep it: it is at or below the log start offset, cannot be read, or belongs to no segment"
+)
 
 
 def stage_cut(cut: Cut, companions: CompanionFiles | None, stage: Stage) -> None:
@@ -116,7 +118,7 @@ def stage_cut(cut: Cut, companions: CompanionFiles | None, stage: Stage) -> None
 
     Args:
         cut: what goes.
-        companions: the small files; null: nothing is known of them, and snapshots behind the end go.
+        companions: the small files; None: nothing is known of them, and snapshots after the end go.
         stage: takes the changes.
     """
     snapshots, epochs = (None, None) if companions is None else (companions.snapshots, companions.epochs)
@@ -144,7 +146,7 @@ def stage_cut(cut: Cut, companions: CompanionFiles | None, stage: Stage) -> None
 
 
 def _final(cut: Cut) -> SegmentCut | None:
-    """The log behind which all others go; null: none do."""
+    """Return the shortened log after which all segments are removed; None: no segment is."""
     if not cut.segments:
         return None
     last = cut.segments[-1]
@@ -160,7 +162,7 @@ def _remove(segment: Segment, why: str, stage: Stage) -> None:
 def _make_segment(directory: str, base_offset: int, like: str, stage: Stage) -> None:
     for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
         path = f"{directory}/{segment_file_name(base_offset, kind)}"
-        stage.write(path, [], why=f"a new segment for the log to go on at offset {base_offset}", like=like)
+        stage.write(path, [], why=f"a new active segment at offset {base_offset}", like=like)
 
 
 def _gone_snapshots(cut: Cut, snapshots: SnapshotFiles | None) -> list[tuple[int, str]]:
@@ -171,7 +173,7 @@ def _gone_snapshots(cut: Cut, snapshots: SnapshotFiles | None) -> list[tuple[int
 
 
 def _shorten(cut: SegmentCut, stage: Stage) -> None:
-    """The log and its indexes; see the order above."""
+    """Return the log and its indexes; see the order above."""
     segment, recovery = cut.segment, cut.recovery
     log = segment.files[0]
     why = f"its log is cut: {cut.why}"
@@ -201,7 +203,7 @@ def _shorten(cut: SegmentCut, stage: Stage) -> None:
 
 
 def _kept_bytes(file: FileInfo, layout: Layout, kept: Callable[[Iterable[bytes]], int]) -> int:
-    """Bytes of an index up to the first entry that cannot stay; the zero tail of a crash does not."""
+    """Return bytes of an index up to the first entry that cannot stay; the zero tail of a crash does not."""
     with Source.open(file.path) as source:
         return layout.size * kept(_pieces(source, layout))
 

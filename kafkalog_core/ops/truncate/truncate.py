@@ -90,7 +90,7 @@ _NOT_LOOKED_INTO: Final = (
 
 
 def plan_truncate(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """The planner of `kafkalog truncate`.
+    """Return the planner of `kafkalog truncate`.
 
     Options: `kafka` (of a SettingsRequest), and one of `to_offset` (an offset), `at_damage` and `as_broker` (true).
     Partitions that wait for their deletion are passed over.
@@ -166,17 +166,17 @@ class _Planner:
         )
 
     def _is_sound(self, answers: list[PartitionCut]) -> bool:
-        """Whether damage was looked for, and none found."""
+        """Return whether damage was looked for, and none found."""
         is_asked = self._cut_request.to_offset is None and not self._cut_request.as_broker
         return is_asked and not any(answer.cut is not None or answer.refusals for answer in answers)
 
     def _ends_below_start(self, cut: Cut) -> bool:
-        """Whether a log ends below its checkpointed log start offset once it is cut."""
+        """Return whether a log ends below its checkpointed log start offset once it is cut."""
         start_offset = self._context.offset(FileKind.LOG_START_OFFSET, cut.partition.name)
         return start_offset is not None and start_offset > cut.end_offset
 
     def _assumed(self, cut: Cut) -> Iterator[Assumption]:
-        """What a cut rests on: up to 0.10.2 recovery takes a message above max.message.bytes for damage."""
+        """Yield what a cut rests on: up to 0.10.2 recovery takes a message above max.message.bytes for damage."""
         recoveries = (each.recovery for each in cut.segments)
         if any(each is not None and each.stop == _TOO_LARGE for each in recoveries):
             yield from assumed_of_topic(self._context.settings.for_topic(cut.partition.topic), ["max.message.bytes"])
@@ -186,7 +186,7 @@ class _Planner:
             lower_offsets(self._context.broker_dir, kind, ends, self._stage)
 
     def _cuts(self) -> Iterator[PartitionCut]:
-        """All partitions in their order, in several processes where that is worth it."""
+        """Return all partitions in their order, in several processes where that is worth it."""
         partitions = [
             partition
             for place in self._request.target.partitions
@@ -198,7 +198,7 @@ class _Planner:
         return run_all(search, pieces, self._request.jobs, size_bytes, self._progress)
 
     def _has_log(self, partition: Partition) -> bool:
-        """Whether there is anything to cut; a start makes segments of replacements that are there alone."""
+        """Return whether there is anything to cut; a start makes segments of replacements that are there alone."""
         is_waiting = self._cut_request.as_broker and waiting_replacement(partition) is not None
         return bool(partition.segments) or is_waiting
 
@@ -223,10 +223,10 @@ def _start_rules(release: Release) -> object:
 
 
 def _replacement_rules(release: Release) -> object:
-    """The same where replacements wait."""
+    """Return the same where replacements wait."""
     return rules_of(release).swaps, _start_rules(release)
 
 
 def _has_producers(release: Release) -> bool:
-    """What matters of a release where an offset or damage says where to cut: whether there are snapshots."""
+    """Return what matters of a release where an offset or damage says where to cut: whether there are snapshots."""
     return rules_of(release).has_producers

@@ -171,7 +171,7 @@ def test_damage_in_the_last_segment_is_said_and_waited_at(tmp_path: Path) -> Non
     log._write(b"this is no batch, whatever else it may be" * 3)
     assert reader.look() == 1
     assert [loss.message for loss in reader.losses] == [
-        f"no batch stands at byte {SIZE - 5}, but something else: nothing behind it is read"
+        f"byte {SIZE - 5} does not start a batch: nothing after it is read"
     ]
     log.bases.append(10)
     log._write(batch_v2(records(10, 1)))

@@ -174,8 +174,8 @@ def test_zeros_of_a_running_broker_are_trimmed(partition: Path) -> None:
         path.write_bytes(path.read_bytes().ljust(size, b"\0"))
     made = apply(partition)
     assert [change.why for change in made.changes] == [
-        "768 bytes of zeros stand behind its entries; 4 entries before, 4 after",
-        "900 bytes of zeros stand behind its entries; 5 entries before, 5 after",
+        "768 bytes of zeros follow its entries; 4 entries before, 4 after",
+        "900 bytes of zeros follow its entries; 5 entries before, 5 after",
     ]
     assert made.is_alarming is False
 

@@ -352,7 +352,7 @@ def test_what_cannot_be_foreseen_is_said(log_dir: Path) -> None:
         ("swapped", "retain.not-foreseen"),
         ("lost", "retain.not-foreseen"),
     }
-    assert "log start 9 lies behind its end 5" in said["lost", "retain.not-foreseen"]
+    assert "log start offset 9 is above its log end offset 5" in said["lost", "retain.not-foreseen"]
 
 
 @given(data=st.data())

@@ -257,9 +257,7 @@ def test_a_compressed_message_whose_offset_is_needed_and_does_not_open(tmp_path:
     (forecast,) = rolled(partition, kafka="0.9", index_interval_bytes=0)
     assert codes([forecast]) == ["roll.not-appendable"]
     assert (forecast.findings[0].position, forecast.partition["state"]) == (0, "damaged")
-    assert (
-        forecast.partition["reason"] == "only what stands before the damage, or the file that cannot be read, is told"
-    )
+    assert forecast.partition["reason"] == "the forecast ends at the damage, or at the file that cannot be read"
 
 
 def test_logs_without_anything_to_roll(tmp_path: Path) -> None:

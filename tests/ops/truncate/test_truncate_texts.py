@@ -36,5 +36,5 @@ def test_snapshots_go_for_reasons_of_their_own(tmp_path: Path) -> None:
     draft = plan(partition, to_offset=25)
     for offset in (10, 20):
         (why,) = reasons(draft, f"/{offset:020d}.snapshot")
-        assert why.startswith("a broker would not keep it: it lies at or below the start of the log")
+        assert why.startswith("a broker does not keep it: it is at or below the log start offset")
     assert reasons(draft, f"/{30:020d}.snapshot") == ["the log ends at offset 25"]
