@@ -272,7 +272,7 @@ def test_a_policy_of_ones_own(log_dir: Path, tmp_path: Path, monkeypatch: pytest
         ("def f(segments, now_ms):\n    return f(segments, now_ms)\n", "failed: RecursionError"),
         ("def f(segments, now_ms):\n    return [True]\n", "asked about 3 segments and gave only 1 answers"),
         ("def f(segments, now_ms):\n    while True:\n        yield False\n", "gave more answers"),
-        ("def f(segments, now_ms):\n    return ['no'] * 3\n", "says 'no' of the segment at 0, which is neither"),
+        ("def f(segments, now_ms):\n    return ['no'] * 3\n", "gave 'no' for the segment at 0, which is neither"),
         ("def f(:\n", "cannot be imported: SyntaxError"),
         ("1 / 0\n", "cannot be imported: ZeroDivisionError"),
         ("import nosuchmodule\n", "cannot be imported: No module named 'nosuchmodule'"),

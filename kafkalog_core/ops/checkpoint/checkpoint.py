@@ -1,7 +1,7 @@
-"""The text files of a log directory: shown, checked, and mended from the logs; and the mark of a clean stop.
+"""`kafkalog checkpoint`: shows and checks the text files of a log directory, and repairs them from the logs.
 
-Only lines that are malformed or cannot be true become other ones; every other line keeps its bytes and its place. What
-cannot be known from this disk is not made up.
+Only lines that are malformed or cannot be true are changed; every other line keeps its bytes and its place. A value
+that this disk does not hold is not invented.
 """
 
 from __future__ import annotations
@@ -157,17 +157,19 @@ class _Planner:
         yield from (mend for mend in (topic_id, epochs) if mend is not None)
 
     def _at_top(self, broker_dir: BrokerDir, kinds: set[FileKind]) -> Iterator[FileRepair]:
-        told = (*broker_dir.findings, *broker_dir.log_dir.findings, *file_findings(broker_dir))
+        findings = (*broker_dir.findings, *broker_dir.log_dir.findings, *file_findings(broker_dir))
         measured = self._measured(broker_dir) if kinds & set(OFFSET_KINDS) else None
         if measured is not None:
-            told = (*told, *offset_findings(measured))
+            findings = (*findings, *offset_findings(measured))
         for kind in OFFSET_KINDS:
             path = f"{broker_dir.path}/{fixed_file_name(kind)}"
             if kind in kinds and measured is not None:
-                mend = repair_offsets(measured, kind, tuple(each for each in told if each.path == path), to_end=False)
+                mend = repair_offsets(
+                    measured, kind, tuple(each for each in findings if each.path == path), to_end=False
+                )
                 yield from () if mend is None else (mend,)
         if FileKind.META_PROPERTIES in kinds:
-            findings = tuple(each for each in told if each.path == broker_dir.meta_path)
+            findings = tuple(each for each in findings if each.path == broker_dir.meta_path)
             mend = repair_meta(broker_dir, findings, self._meta_sources)
             yield from () if mend is None else (mend,)
 
@@ -339,8 +341,8 @@ class _LineRows(Collection[Row]):
 
 
 def _file_row(mend: FileRepair) -> Row:
-    told = (*mend.refusals, *mend.findings)
-    worst = min(told, key=lambda finding: _SEVERITIES.index(finding.severity), default=None)
+    findings = (*mend.refusals, *mend.findings)
+    worst = min(findings, key=lambda finding: _SEVERITIES.index(finding.severity), default=None)
     return {
         "file": mend.path,
         "topic": mend.topic,

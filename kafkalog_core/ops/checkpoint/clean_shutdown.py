@@ -1,8 +1,9 @@
-"""Whether a log directory may be marked as stopped cleanly: a broker that finds the mark checks nothing.
+"""Whether a log directory may get a clean shutdown file: a broker that finds the file recovers nothing.
 
-It must be as a clean stop leaves it: all of it verified, every index there and trimmed, no exchange of segments half
-done, and a producer snapshot at the end of every log. A broker that finds a mark and no snapshot forgets all producers
-and open transactions without a word; where a time index is missing it makes an empty one, and recovery a whole one.
+The directory must be as a clean shutdown leaves it: everything verified, every index present and trimmed, no
+replacement of segments half done, and a producer snapshot at the end of every log. A broker that finds the file and no snapshot
+silently forgets all producers and open transactions; a missing time index it replaces with an empty one, where recovery
+would rebuild it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of one text file: its new content, which lines are other ones, and what was found in it."""
+"""The repair of one text file: its new content, the lines that change, and the findings about it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The four checkpoints of offsets: which lines go, which get another offset, and which are missing.
+"""The four offset checkpoints: which lines are removed, which get another offset, and which are missing.
 
-What is put in the place of a lost or impossible offset never makes a broker lose more:
+An offset that replaces a lost or impossible one never makes a broker lose more data:
 
 - recovery point: beyond the end, the end of the log, as a broker lowers it. Lost, after an unclean stop the base of the
   last segment: with a lower one a broker checks older segments, and cuts at the first bad batch all that is after it.

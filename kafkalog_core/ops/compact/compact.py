@@ -1,6 +1,6 @@
 """`kafkalog compact`: what the cleaner of a release does to each log, simulated.
 
-Nothing is written. How it is carried out says `ops.cleaning.planning`.
+Nothing is written; `ops.compact.planning` plans the changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The assumed values on which a clean depends.
+"""Rows of a compaction forecast, and the assumed values on which a clean depends.
 
 A clean drops records because the topic is compacted, from a segment that is old enough (min.compaction.lag.ms), below
 the high watermark, and tombstones once delete.retention.ms is over. Whether a broker would do it now (dirty ratio,

@@ -1,4 +1,4 @@
-"""What a simulated clean writes, in temporary files: the next clean reads it."""
+"""Simulated cleans of one partition; what a clean writes is kept in temporary files, which the next clean reads."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ class LogReader:
             yield from self._changes(source, file, last, part)
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
-        """Add the figures of a file to `stats`, and yield rows of its damage. Raises StorageError if it cannot be opened."""
+        """Add the figures of a file to `stats`; yield its damage. Raises StorageError if it cannot be opened."""
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
         last: BatchMark | None = None

@@ -1,4 +1,4 @@
-"""Which partitions are meant, by topic and number, and what to say when there is none of them."""
+"""Selections from a command line: which partitions, which batches and records, and how ranges and times are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The census of a partition: one row a log file, what is deleted, swapped or misnamed included."""
+"""Log files read in parts, by several tasks or from where a read ended; and the `segment` rows of a partition."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def _kind_of(file: FileInfo) -> FileKind:
 
 
 def _log_kind(file: FileInfo) -> FileKind:
-    """Return the kind of a log file: damaged content looks like anything, so it counts only if the name has no offset."""
+    """Return the kind of a log file. Damage looks like anything: content counts only if the name has no offset."""
     try:
         content = _content_of(file)
     except UnreadableError:  # its first block: the rest may be read

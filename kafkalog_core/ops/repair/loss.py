@@ -1,4 +1,4 @@
-"""Records that nobody can read any more once a plan has been applied: how many, of when, and where else they may be."""
+"""Records that are lost to readers once a plan is applied: how many, from when, and where else they may be."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["Loss", "measure_loss"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Records that nobody can read any more once the plan has been applied, in one piece of one partition.
+    """Records of one range of one partition that are lost to readers once the plan is applied.
 
     Args:
-        topic: of the partition.
-        partition: its number.
+        topic: topic of the partition.
+        partition: partition number.
         path: the log file, or the first of several.
-        first_offset: of the first record; None: nothing that was a batch.
-        next_offset: after the last record.
-        records: how many; None: cannot be counted.
-        bytes: of the log.
-        committed_records: those below the checkpointed high watermark, at least that many; None: it is not known.
-        first_timestamp_ms: of the oldest batch; None: none.
-        max_timestamp_ms: of the newest; None: none.
-        transactions: that had records there.
-        producers: that wrote there.
-        cure: what would lose less, one sentence; None: nothing is known.
+        first_offset: offset of the first record; None: the bytes held no batch.
+        next_offset: offset after the last record.
+        records: number of records; None: they cannot be counted.
+        bytes: bytes of log.
+        committed_records: records below the checkpointed high watermark, at the least; None: it is unknown.
+        first_timestamp_ms: timestamp of the oldest batch; None: it has none.
+        max_timestamp_ms: timestamp of the newest batch; None: it has none.
+        transactions: number of transactions with records there.
+        producers: number of producers that wrote there.
+        cure: a way to lose less, one sentence; None: none is known.
     """
 
     topic: str | None

@@ -1,4 +1,4 @@
-"""What stretches add up to: counts of each copy, and ranges of offsets at which copies differ."""
+"""`kafkalog replicas`: the comparison of the copies of each partition, as rows and findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a batch, record by record, as short as can be compared: for batches that are not the same as a whole."""
+"""Copies of a log, read in step and compared: whole batches first, and record by record where batches differ."""
 
 from __future__ import annotations
 
@@ -239,17 +239,17 @@ class BatchCursor:
         for segment in segments:
             if segment.log is None:
                 continue
-            path, told = segment.log.path, 0
+            path, reached = segment.log.path, 0
             try:
                 with Source.open(path) as source:
                     for item in scan(source, base_offset=segment.base_offset, options=self._options):
                         if isinstance(item, Damage):
-                            told = self._tell(item.position + item.size_bytes, told)
-                            if item.size_bytes:  # offsets that go back are told by the batch itself
+                            reached = self._advance_to(item.position + item.size_bytes, reached)
+                            if item.size_bytes:  # offsets that go back are reported with the batch itself
                                 yield Flaw(path, item.position, item.size_bytes, item.reason, item.detail)
                             continue
                         end = item.batches.column("position")[-1] + item.batches.column("size_bytes")[-1]
-                        told = self._tell(end, told)
+                        reached = self._advance_to(end, reached)
                         for piece in _sound(item, path, previous):
                             if isinstance(piece, Run):
                                 previous = piece.batches.column("last_offset")[-1]
@@ -257,12 +257,12 @@ class BatchCursor:
                             else:
                                 yield piece
             except StorageError as error:
-                self._tell(segment.size_bytes, told)
-                yield Flaw(path, told, max(0, segment.size_bytes - told), "unreadable", error.message)
+                self._advance_to(segment.size_bytes, reached)
+                yield Flaw(path, reached, max(0, segment.size_bytes - reached), "unreadable", error.message)
 
-    def _tell(self, position: int, told: int) -> int:
-        self._advance(max(0, position - told))
-        return max(position, told)
+    def _advance_to(self, position: int, reached: int) -> int:
+        self._advance(max(0, position - reached))
+        return max(position, reached)
 
 
 def _sound(run: Run, path: str, previous: int) -> Iterable[Run | Flaw]:

@@ -1,4 +1,4 @@
-"""The copies of a partition: where they are, and what the files around their logs say of them."""
+"""The copies of a partition: where they are, which one to keep, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policies of somebody's own, by `MODULE:FUNCTION`."""
+"""Forecasts of retention for one log directory, also with policies of the user's own and with other settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raising what the log-start-offset-checkpoint says of logs that begin later now."""
+"""`kafkalog retain`: what the next retention check of a broker deletes, as a forecast and as a plan."""
 
 from __future__ import annotations
 
@@ -56,32 +56,32 @@ def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: St
     text = broker_dir.offsets.get(kind)
     if text is None:
         entries = [(topic, number, offset) for (topic, number), offset in sorted(starts.items())]
-        told = [f"{topic}-{number} is {offset}" for topic, number, offset in entries]
-        stage.write(path, [encode_offset_checkpoint(entries)], why=_why(told), like=broker_dir.path)
+        changed_entries = [f"{topic}-{number} is {offset}" for topic, number, offset in entries]
+        stage.write(path, [encode_offset_checkpoint(entries)], why=_why(changed_entries), like=broker_dir.path)
         return
     if text.is_refused:
         return
     with Source.open(path) as source:
         mend = CheckpointMend[OffsetEntry](source.read(0, source.size_bytes), parse_offset_entry)
     missing = dict(starts)
-    told = []
+    changed_entries = []
     for line in mend.lines:
         entry = line.entry
         offset = None if entry is None else missing.pop((entry.topic, entry.partition), None)
         if entry is None or offset is None or entry.offset >= offset:
             continue
         mend.replace(line, f"{entry.topic} {entry.partition} {offset}", "its log begins later")
-        told.append(f"{entry.topic}-{entry.partition} from {entry.offset} to {offset}")
+        changed_entries.append(f"{entry.topic}-{entry.partition} from {entry.offset} to {offset}")
     for (topic, number), offset in sorted(missing.items()):
         mend.add(f"{topic} {number} {offset}", "its log begins later")
-        told.append(f"{topic}-{number} to {offset}")
-    if told:
+        changed_entries.append(f"{topic}-{number} to {offset}")
+    if changed_entries:
         content, _ = mend.content()
-        stage.write(path, [content], why=_why(told), like=path)
+        stage.write(path, [content], why=_why(changed_entries), like=path)
 
 
-def _why(told: list[str]) -> str:
-    return f"log start offset of {first_of(told)}"
+def _why(changed_entries: list[str]) -> str:
+    return f"log start offset of {first_of(changed_entries)}"
 
 
 _START: Final = "start-offset"
@@ -181,14 +181,14 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanR
             stray = context.assigned_elsewhere.get(each.question.view.path)
             findings += (*(() if stray is None else (stray,)), *findings_of(each))
     changed = [each for each in forecasts if each.is_change]
-    told, is_expiration_decisive = stage_retention(
+    producer_findings, is_expiration_decisive = stage_retention(
         changed, context, stage, lambda: _raise_starts(context, forecasts, stage)
     )
     expiration = (context.settings.producer_expiration(),) if is_expiration_decisive else ()
     topics = [each.question.topic for each in forecasts]
     assumptions = [assumption for each in changed for assumption in _assumptions_of(each, context.settings)]
     return PlanReport(
-        findings=(*findings, *told),
+        findings=(*findings, *producer_findings),
         settings=(*used_settings(topics), *expiration),
         release=context.guess if forecasts else None,
         assumptions=tuple(dict.fromkeys(assumptions)),

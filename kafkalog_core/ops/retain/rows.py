@@ -146,8 +146,8 @@ def headline(retained: Sequence[Retained], until_ms: int | None) -> list[str]:
     if not retained:
         return ["there is no log here whose retention can be predicted"]
     when, which = _next(retained)
-    told = [f"{_now(retained)}; {when}", *([] if until_ms is None else [f"{_until(retained, until_ms)}."])]
-    return [*told, *(f"{text}." for text in (which, _checks(retained)) if text)]
+    sentences = [f"{_now(retained)}; {when}", *([] if until_ms is None else [f"{_until(retained, until_ms)}."])]
+    return [*sentences, *(f"{text}." for text in (which, _checks(retained)) if text)]
 
 
 def _now(retained: Sequence[Retained]) -> str:
@@ -187,7 +187,7 @@ def _next(retained: Sequence[Retained]) -> tuple[str, str | None]:
 def _checks(retained: Sequence[Retained]) -> str:
     """When the broker looks, and when the space is free."""
     schedules = {(each.forecast.question.rules.runner, each.schedule) for each in retained}
-    told = []
+    sentences = []
     for runner, schedule in sorted(schedules, key=lambda pair: (pair[0], pair[1].interval_ms, pair[1].delay_ms)):
         if runner == "nobody":
             continue
@@ -195,8 +195,8 @@ def _checks(retained: Sequence[Retained]) -> str:
         first = f"first {duration(first_ms)} after a start, then " if first_ms else ""
         who = "the broker" if runner == "retention" else "the cleaner (of compacted topics)"
         wait = duration(schedule.delay_ms)
-        told.append(f"{who} looks {first}every {duration(schedule.interval_ms)}; deleted files go {wait} later")
-    text = "; ".join(dict.fromkeys(told))
+        sentences.append(f"{who} looks {first}every {duration(schedule.interval_ms)}; deleted files go {wait} later")
+    text = "; ".join(dict.fromkeys(sentences))
     return text[:1].upper() + text[1:]
 
 

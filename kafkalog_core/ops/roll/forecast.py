@@ -1,4 +1,4 @@
-"""The batches of a partition's log, one segment after another, as a source of appends."""
+"""Where a log would have rolled: its batches are appended again under a topic's settings."""
 
 from __future__ import annotations
 

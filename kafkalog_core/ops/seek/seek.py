@@ -1,4 +1,4 @@
-"""Kafka's oldest request for offsets: segments by their modification times (Log.getOffsetsBefore, 0.7 to 3.x)."""
+"""`kafkalog seek`: where a broker finds an offset, a timestamp or a byte, and what a fetch from there returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cutting a log where a broker would that starts on it: the start is played through, and its cuts are taken."""
+"""The cuts that a broker makes when it starts, taken from a simulation of the start."""
 
 from __future__ import annotations
 

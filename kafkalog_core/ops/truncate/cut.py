@@ -1,4 +1,4 @@
-"""Where a log is cut: the place as a value, and how it is found by an offset or by the first damage."""
+"""Where a log is cut, as a value: at an offset, or at the first damage."""
 
 from __future__ import annotations
 

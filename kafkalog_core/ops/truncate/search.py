@@ -1,4 +1,4 @@
-"""One partition: where its log is cut, what is lost, and why it is left alone. A piece of work for one process."""
+"""One partition: where its log is cut, what is lost, or why it is left unchanged. The work of one process."""
 
 from __future__ import annotations
 

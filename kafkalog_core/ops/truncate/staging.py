@@ -1,4 +1,4 @@
-"""What follows from a cut for the small files of a partition: producer snapshots and leader epochs."""
+"""The changes of a cut: logs, indexes, producer snapshots and leader epochs, in an order that is safe at every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lowering what the text files at the top of a log directory say of logs that end earlier now."""
+"""`kafkalog truncate`: plans where logs are cut, and lowers the checkpoints of logs that end earlier afterwards."""
 
 from __future__ import annotations
 
