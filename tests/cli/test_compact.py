@@ -220,7 +220,7 @@ def test_no_room_for_the_cleans_that_follow(customers: Path, monkeypatch: pytest
     assert (rows[0]["passes"], rows[0]["state"]) == (1, "cleanable")
     findings = [row for row in rows if row["type"] == "finding"]
     assert [row["code"] for row in findings] == ["compaction.no-room", "compaction.no-watermark"]
-    assert "there are 10 B left" in findings[0]["message"]
+    assert "there are 10 B free" in findings[0]["message"]
 
 
 def test_one_that_is_not_compacted(customers: Path) -> None:

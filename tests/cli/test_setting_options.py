@@ -74,7 +74,7 @@ def test_now() -> None:
             ("--min-compaction-lag-ms", "5", "--set", "min.compaction.lag.ms=6"),
             "--min-compaction-lag-ms 5 and --set min.compaction.lag.ms=6 contradict each other",
         ),
-        (("--now", "yesterday"), "no time"),
+        (("--now", "yesterday"), "not a time"),
     ],
 )
 def test_nonsense(arguments: tuple[str, ...], sentence: str) -> None:

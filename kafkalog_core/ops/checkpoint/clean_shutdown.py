@@ -1,9 +1,9 @@
 """Whether a log directory may get a clean shutdown file: a broker that finds the file recovers nothing.
 
 The directory must be as a clean shutdown leaves it: everything verified, every index present and trimmed, no
-replacement of segments half done, and a producer snapshot at the end of every log. A broker that finds the file and no snapshot
-silently forgets all producers and open transactions; a missing time index it replaces with an empty one, where recovery
-would rebuild it.
+replacement of segments half done, and a producer snapshot at the end of every log. A broker that finds the file and no
+snapshot silently forgets all producers and open transactions; it replaces a missing time index with an empty one, where
+recovery would rebuild it.
 """
 
 from __future__ import annotations

@@ -259,9 +259,9 @@ def read_view(asked: ViewTask) -> PartitionView | Finding:
     if view is None:
         problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
         problem = problem if partition.segments else "it has no segment"
-        return found("retain.not-forecasts_of", place.path, problem=problem, **where)  # type: ignore[arg-type]
+        return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
     first = _comes_first(view)
-    return view if first is None else found("retain.not-forecasts_of", place.path, problem=first, **where)  # type: ignore[arg-type]
+    return view if first is None else found("retain.not-foreseen", place.path, problem=first, **where)  # type: ignore[arg-type]
 
 
 def _comes_first(view: PartitionView) -> str | None:

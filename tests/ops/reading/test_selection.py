@@ -152,5 +152,5 @@ def test_a_selection_where_there_is_no_partition(tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_is_no_regular_expression(log_dir: Path) -> None:
-    with pytest.raises(SelectionError, match="no regular expression"):
+    with pytest.raises(SelectionError, match="is not a regular expression"):
         one(log_dir, topic_regex="(")

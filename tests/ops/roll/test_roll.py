@@ -501,13 +501,13 @@ def test_remote_storage_knows_segments(log_dir: Path) -> None:
 
 def test_epochs_behind_the_end(log_dir: Path) -> None:
     (log_dir / "t-0/leader-epoch-checkpoint").write_bytes(epoch_checkpoint([(0, 0), (4, 41)]))
-    refused(log_dir, "leader epoch 4 begins at offset 41, behind the end of the log at 40")
+    refused(log_dir, "leader epoch 4 starts at offset 41, after the log end offset 40")
 
 
 def test_a_log_of_0_7(tmp_path: Path) -> None:
     (tmp_path / "u-0").mkdir()
     (tmp_path / f"u-0/{0:020d}.kafka").write_bytes(b"")
-    refused(tmp_path / "u-0", "no segment of 0.8 or later", kafka="0.7")
+    refused(tmp_path / "u-0", "no segment of Kafka 0.8 or later", kafka="0.7")
 
 
 def test_several_log_directories_and_files(log_dir: Path, tmp_path: Path) -> None:
