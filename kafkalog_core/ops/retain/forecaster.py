@@ -246,7 +246,7 @@ class ViewTask:
 
 
 def read_view(asked: ViewTask) -> PartitionView | Finding:
-    """Return the segments of a partition; a finding where nothing of it can be forecasts_of."""
+    """Return the segments of a partition; a finding if nothing of it can be predicted."""
     place, name = asked.place, asked.place.name
     where = {"topic": name.topic, "partition": name.partition}
     if name.topic == METADATA_TOPIC:
