@@ -34,7 +34,7 @@ __all__ = ["TopicId", "brokers_of", "check_across", "check_topic_ids", "settled"
 
 
 _Said = tuple[str, "Finding"]
-"""The directory that a finding is said of, and the finding."""
+"""The directory that a finding is about, and the finding."""
 
 
 class TopicId(NamedTuple):
@@ -52,7 +52,7 @@ class TopicId(NamedTuple):
 
 
 def check_across(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[_Said]:
-    """Findings about log directories beside each other, each with the path of the directory that it is said of."""
+    """Yield findings about log directories of one broker, each with the path of the directory that it is about."""
     yield from _check_ids(broker_dirs, owners)
     for group in brokers_of(broker_dirs, owners):
         yield from _check_meta(group)
@@ -177,7 +177,7 @@ def _check_marks(group: Sequence[BrokerDir]) -> Iterator[_Said]:
 
 
 def _check_partitions(group: Sequence[BrokerDir]) -> Iterator[_Said]:
-    """The same partition in two directories; in one and the same it is told with that directory."""
+    """Yield findings about a partition in two directories; twice in one directory is reported with that directory."""
     first: dict[tuple[str | None, int | None, DirectoryState], tuple[BrokerDir, PartitionPath]] = {}
     served = (DirectoryState.CURRENT, DirectoryState.FUTURE)
     places = [
@@ -263,7 +263,7 @@ def _is_still(segment: SegmentVerdict) -> bool:
 
 
 def _has_new_logs(verdict: PartitionVerdict) -> bool:
-    """Whether a segment has been begun behind the last one."""
+    """Return whether a segment was begun after the last one."""
     last = verdict.segments[-1].base_offset if verdict.segments else -1
     try:
         names = [parse_file_name(name) for name in os.listdir(verdict.path)]

@@ -32,7 +32,7 @@ DAY_MS: Final = 24 * 60 * 60 * 1000
 FUTURE_MS: Final = DAY_MS
 """How far ahead of the check a timestamp may be: brokers allow an hour (4.x) or anything, clocks and zones differ."""
 MOST_EPOCHS: Final = 16 * 1024
-"""Leader epochs that are kept of one segment: no cluster elects so many leaders while it writes one."""
+"""Number of leader epochs that are kept of one segment: no cluster elects that many leaders while it writes one."""
 NOT_KNOWN: Final = -2
 """The last offset before a place that is damaged: what is missing there is no sign of compaction."""
 
@@ -47,13 +47,13 @@ _CODES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFigures:
-    """What the headers tell of a segment. Offsets and timestamps are null where there are none.
+    """Figures of a segment, from its headers. Offsets and timestamps are `None` if there are none.
 
     Args:
         batches: whole ones.
         records: those that headers count.
-        first_offset: null too where only its content tells it: of a compressed message of v07, v0 and v1.
-        last_offset: of the last batch; of v07 the address behind it.
+        first_offset: `None` too if only the content has it: of a compressed message of v07, v0 and v1.
+        last_offset: of the last batch; of v07 the address after it.
         first_timestamp_ms: the largest timestamp of the first batch that has one, as rolling takes it.
         max_timestamp_ms: the largest of all.
         formats: names of those that occur, `v0`, `v1`, `v2` or `v07`.
@@ -134,12 +134,12 @@ class BatchCheck:
             )
 
     def damage(self, damage: Damage) -> None:
-        """What is missing here is no hole that compaction left."""
+        """Ignore it: what is missing here is not a hole that compaction left."""
         del damage
         self._state[k.BC_PREVIOUS] = NOT_KNOWN
 
     def finish(self, size_bytes: int) -> None:
-        """Say what is said once for a file, and count what was too often to be said each time."""
+        """Report what is reported once for a file, and the number of places that are not reported one by one."""
         del size_bytes
         state = self._state
         for bit, code in (*_CODES.items(), (k.ODD_EPOCH_BACK, "batch.epoch-back")):
@@ -195,7 +195,7 @@ class BatchCheck:
         )
 
     def _epoch_back(self, batches: BatchColumns, row: int) -> None:
-        """Leader epochs go back at a row: either it is wrong or those before it are, and what follows tells which."""
+        """Report decreasing leader epochs: this row is wrong or those before it are; the next batches show which."""
         state = self._state
         self._show(k.ODD_EPOCH_BACK)
         epochs, positions = batches.column("leader_epoch"), batches.column("position")
@@ -277,8 +277,8 @@ class RecordCheck:
     """Decodes all records, into columns that are used again, and lets a kernel look at them.
 
     After `finish`, `wrapped_records` is the number of records in compressed messages of v07, v0 and v1, which headers
-    do not count, `first_offset` that of the first record; `is_thinned`, `gap_count` and `first_gap` tell of offsets
-    that are missing inside of such messages and before them.
+    do not count, `first_offset` that of the first record; `is_thinned`, `gap_count` and `first_gap` are about offsets
+    that are missing within such messages and before them.
     """
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
@@ -300,12 +300,12 @@ class RecordCheck:
 
     @property
     def first_offset(self) -> int | None:
-        """Of the first record; null where none was read."""
+        """Offset of the first record; `None` if none was read."""
         return self._state[k.RC_FIRST] if self._state[k.RC_RECORDS] else None
 
     @property
     def is_thinned(self) -> bool:
-        """Whether offsets are missing inside of compressed messages, as compaction leaves them."""
+        """Whether offsets are missing within compressed messages, as compaction leaves them."""
         return self._state[k.RC_HOLES] > 0
 
     @property
@@ -315,7 +315,7 @@ class RecordCheck:
 
     @property
     def first_gap(self) -> OffsetGap | None:
-        """The first place of those; null: there is none."""
+        """The first of those places; `None`: there is none."""
         state = self._state
         if not state[k.RC_GAPS]:
             return None
@@ -336,12 +336,12 @@ class RecordCheck:
         state[k.RC_JOINED] = 1
 
     def damage(self, damage: Damage) -> None:
-        """Offsets that are missing here are no hole."""
+        """Ignore it: offsets that are missing here are not a hole."""
         del damage
         self._state[k.RC_JOINED] = 0
 
     def finish(self, size_bytes: int) -> None:
-        """Count what was too often to be said each time."""
+        """Report the number of places that are not reported one by one."""
         del size_bytes
         for bit, code in _RECORDS_CODES.items():
             more = self._state[k.RC_MORE + bit.bit_length() - 1]

@@ -69,7 +69,7 @@ class Check(Protocol):
         """Whole batches with a good checksum (level headers: not computed); valid until the call returns."""
 
     def damage(self, damage: Damage) -> None:
-        """Bytes that are no batch, or, of size 0, a word about the batch before."""
+        """Take bytes that do not form a batch, or, of size 0, a note on the batch before."""
 
     def finish(self, size_bytes: int) -> None:
         """The log is read to its end, `size_bytes`."""
@@ -85,7 +85,7 @@ class Watch(Protocol):
         """As a check gets it."""
 
     def bulk(self, damaged: DamageColumns) -> None:
-        """Many damaged places at once, before, between or behind the batches of the next run."""
+        """Take many damaged places at once, before, between or after the batches of the next run."""
 
 
 FILE_CUT: Final = "a file that was cut, as no append goes on in it"
@@ -96,10 +96,10 @@ _TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 
 
 class FramingCheck:
-    """Damaged places wait for the batch behind them, which tells what offsets are lost in them.
+    """Findings of damaged places. They wait for the next batch, which shows what offsets are lost in them.
 
     What a broker does about them depends on what is around the segment: `findings.logs.DAMAGE_REASONS` leads back from
-    the codes to the reasons, for whoever knows that.
+    the codes to the reasons, for the caller that knows it.
     """
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
@@ -143,12 +143,12 @@ class FramingCheck:
         wrong = batch_too_high(self._last)
         if wrong is not None:
             position, last = wrong
-            detail = f"they end with {last}, but the batch behind it, at byte {damage.position}, has lower ones"
+            detail = f"they end with {last}, but the next batch, at byte {damage.position}, has lower ones"
         code = DAMAGE_CODES[damage.reason]
         self._sink.add(code, self._path, position=position, offset=damage.next_offset, detail=detail)
 
     def finish(self, size_bytes: int) -> None:
-        """What is damaged at the end of the file has no batch behind it."""
+        """Report what is damaged at the end of the file: no batch follows it."""
         del size_bytes
         if self._waiting:
             self._put("")
@@ -157,7 +157,7 @@ class FramingCheck:
                 self._sink.count_more(DAMAGE_CODES[reason], self._path, count)
 
     def _wait(self, damage: Damage) -> None:
-        """Keep so many of one reason as are shown, and count the others."""
+        """Keep as many of one reason as are shown, and count the others."""
         if damage.reason not in _TAILS and self._waiting_of[damage.reason] >= SHOWN:
             self._waiting_more += 1
             self._more[damage.reason] += 1
@@ -166,7 +166,7 @@ class FramingCheck:
         self._waiting.append(damage)
 
     def _put(self, open_end: str | None, behind: int | None = None) -> None:
-        """Findings for all that waits; `behind`: offset of the next batch, `open_end`: what is said without."""
+        """Report all that waits; argument `behind`: offset of the next batch, `open_end`: the text if there is none."""
         waiting, self._waiting = self._waiting, []
         count, self._waiting_more = len(waiting) + self._waiting_more, 0
         self._waiting_of.clear()
@@ -232,12 +232,12 @@ class Gaps:
 
     @cached_property
     def count(self) -> int:
-        """Places inside of segments and between them where offsets are missing."""
+        """Number of places within segments and between them where offsets are missing."""
         return sum(verdict.gap_count for verdict in self._verdicts) + len(self._between)
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the log is a compacted one, or has so many gaps as a follower that has copied one."""
+        """Whether the log is compacted, or has as many gaps as a follower that has copied a compacted one."""
         return self._is_compacted or self.count > FEW_GAPS
 
     @cached_property
@@ -249,7 +249,7 @@ class Gaps:
         return not self.count or shows_no_compaction(self._before_the_gap(), ScanOptions())
 
     def findings(self, sink: Sink) -> list[Finding]:
-        """What is missing between segments, and what is there twice; gaps inside of segments go into `sink`."""
+        """Return what is missing between segments, and what is there twice; gaps within segments go into `sink`."""
         self._put_inside(sink)
         gaps = chain_findings(
             [None if verdict.is_unread else _span(verdict) for verdict in self._verdicts],
@@ -270,7 +270,7 @@ class Gaps:
         ]
 
     def _before_the_gap(self) -> Iterator[LogPart]:
-        """What stands before the only gap, the nearest first."""
+        """Yield what is before the only gap, the nearest first."""
         for index, verdict in enumerate(self._verdicts):
             if verdict.gaps:
                 yield LogPart(verdict.path, verdict.base_offset, verdict.gaps[0].position)
@@ -315,7 +315,7 @@ class Gaps:
         return replace(gap, severity="error", cure=LOST_CURE)
 
     def _with_rescue(self, gap: Finding) -> Finding:
-        """A gap with the file that may fill it: what waits for its deletion goes at the next start."""
+        """Return a gap with the file that may fill it: the next start deletes files that wait for deletion."""
         if gap.code != "segment.gap":
             return gap
         for other in self._partition.other_segments:

@@ -1,7 +1,7 @@
 """The small files of a partition: those that are missing, left over, in the way, unreadable to a broker, or malformed.
 
 What a listing says by names alone is the base. Here it is known that nobody is at work and what is in the log, so that
-some of it is worse than it looks, and what is said of every segment of a bare copy is said once.
+some of it is worse than it looks, and what is true of every segment of a bare copy is reported once.
 """
 
 from __future__ import annotations
@@ -232,12 +232,12 @@ def broker_uid(files: Iterable[FileInfo], directory: str) -> int:
 
 
 def check_directories(paths: Iterable[str]) -> Iterator[Finding]:
-    """Findings about directories of partitions beside each other: those that are not of the user of most of them."""
+    """Yield findings about partition directories that do not belong to the user of most of them."""
     statuses: list[tuple[str, _User, int]] = []
     for path in paths:
         try:
             status = stat_path(path)
-        except StorageError:  # told when it is listed
+        except StorageError:  # reported when it is listed
             continue
         statuses.append((path, _User(status.st_uid, status.st_gid), stat.S_IMODE(status.st_mode)))
     if not statuses:
@@ -316,7 +316,7 @@ _IN_A_LOG: Final = frozenset({"log", "batch"})
 
 
 class Replacements:
-    """What is wrong with the replacements of a partition, beside what is wrong with their logs by themselves.
+    """Faults of the replacements of a partition, apart from those of their logs.
 
     Args:
         partition: its listing.
@@ -367,7 +367,7 @@ class Replacements:
         return parse_file_name(finding.path.rpartition("/")[2]).state is FileState.SWAP
 
     def _reason(self, swap: SegmentVerdict) -> str | None:
-        """Why the originals are better; null: they are not, or are gone."""
+        """Return why the originals are better; `None`: they are not, or do not exist."""
         if swap.is_unread or any(one.is_unread for one in self._segments):
             return None
         beyond = self._beyond(swap)
@@ -400,7 +400,7 @@ class Replacements:
         return any(other.base_offset > swap.base_offset for other in others)
 
     def _beyond(self, swap: SegmentVerdict) -> str | None:
-        """Offsets behind the end of the log: a replacement is made of what was there."""
+        """Return a text if offsets are after the end of the log: a replacement is made of what was there."""
         active = self._segments[-1] if self._segments else None
         if active is None or active.damage or swap.last_offset is None or swap.last_offset < active.base_offset:
             return None
@@ -408,8 +408,8 @@ class Replacements:
         if swap.last_offset <= end or swap.base_offset > end:
             return None
         count = len(self._originals(swap))
-        goes = "the active segment goes" if count <= 1 else f"{count:,} segments go"
-        return f"it reaches to offset {swap.last_offset}, the log only to {end}: {goes} with it"
+        replaced = "the active segment" if count <= 1 else f"{count:,} segments"
+        return f"it reaches to offset {swap.last_offset}, the log only to {end}; it replaces {replaced}"
 
     def _originals(self, swap: SegmentVerdict) -> list[SegmentVerdict]:
         """The live segments that go when the replacement comes."""

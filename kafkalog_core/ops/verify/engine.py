@@ -66,12 +66,12 @@ class VerifyRequest:
 
     Args:
         targets: files, partitions and log directories, from `targets.resolve`.
-        now_ms: time of the check, ms since 1970: timestamps behind it lie in the future.
+        now_ms: time of the check, ms since 1970: later timestamps are in the future.
         level: `headers` reads batch headers alone, `checksums` every byte, `records` also decodes every record.
         max_batch_bytes: the largest batch that is read, inflated too.
-        jobs: processes; 1: none beside this one.
+        jobs: number of processes; 1: only this one.
         others: what somebody else verifies at the same time, and then `verify_across` all of it: their partitions are
-            named where some are missed here. Null: this is all that is verified.
+            named where some are missing here. `None`: this is all that is verified.
         kafka: the release whose broker would start on the directories; None: the one that left each of them.
     """
 
@@ -111,7 +111,7 @@ def _log_bytes_in(path: str) -> int:
 Verdict = PartitionVerdict | PlaceVerdict
 _Piece = PartitionWork | FileTarget
 _ALONE_PIECES: Final = 100
-"""Pieces of work that this process does before it starts others: those cost as much as so many small partitions."""
+"""Pieces of work that this process does before it starts others: their start costs as much as these small ones."""
 
 _RECENT_PIECES: Final = 50
 _SMALL_AT_ONCE: Final = 8
@@ -199,7 +199,7 @@ class _Runner:
             yield from self._log_dirs.across()
 
     def _of_target(self, target: Target, results: Iterator[Verdict]) -> Iterator[Verdict]:
-        """Verdicts of its partitions in their order; of those that depend on the others, behind them.
+        """Yield verdicts of its partitions in their order; of those that depend on the others, after them.
 
         Where the work is stopped, those come out as they are: what is known is not lost.
         """
@@ -213,7 +213,7 @@ class _Runner:
                     waiting.append(verdict)
                 else:
                     yield self._log_dirs.decided(target, verdict)
-                self._progress.advance(0)  # whoever listens may end it here
+                self._progress.advance(0)  # the listener may end it here
         except GeneratorExit:
             raise
         except BaseException:
@@ -367,9 +367,9 @@ class _Runner:
     def _started(self) -> Workers:
         return self._hands.started(self._request.jobs, self._progress)
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- what is reported ---------------------------------------------------------------------------------------------
     def _take(self, path: str, outcome: Outcome) -> None:
-        """What has come of a piece beside its verdict."""
+        """Take what a piece has given apart from its verdict."""
         for index, line in outcome.lines:
             self._keep(partition_key(path), index, line)
         self._skip(outcome.skipped_bytes)

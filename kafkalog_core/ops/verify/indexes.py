@@ -1,4 +1,4 @@
-"""The entries of one index file, window by window, and the zeros behind them."""
+"""The entries of one index file, window by window, and the zeros after them."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _CLEAN: Final = bytes(WINDOW_ENTRIES)
 
 
 class EntryWindows:
-    """Windows over the entries of one index. Nothing stays open between two of them.
+    """Windows over the entries of one index. No file is open between two of them.
 
     `count` entries are in the file, `used` of them before the zeros at its end; `partial_bytes` are left over. Of those
-    `used`, `window` entries stand in `data` with their `marks`, and `next_slot` is the number of the one behind them.
+    `used`, `window` entries are in `data` with their `marks`, and `next_slot` is the number of the next one.
     """
 
     def __init__(self, path: str, layout: Layout, *, is_time: bool) -> None:
@@ -61,7 +61,7 @@ class EntryWindows:
 
     @property
     def has_more(self) -> bool:
-        """Whether entries stand behind the window."""
+        """Whether there are entries after the window."""
         return self.next_slot < self.used
 
     def open(self, state: array[int]) -> None:
@@ -141,7 +141,7 @@ CODES: Final = {
     c.FAULT_TIME: "wrong-timestamp",
     c.FAULT_MAXIMUM: "wrong-timestamp",
 }
-"""The part of a finding's code behind the dot, by kind of fault."""
+"""The part of a finding's code after the dot, by kind of fault."""
 
 
 def describe(fault: list[int], *, is_time: bool) -> str:
@@ -164,9 +164,9 @@ def _batch(fault: list[int]) -> str:
 
 def _unsorted(fault: list[int], is_time: bool) -> str:
     if fault[c.F_GOOD] < 0:
-        return ", which does not go with the entries behind it"
+        return ", which contradicts the entries after it"
     good = _said(fault[c.F_GOOD_FIRST], fault[c.F_GOOD_SECOND], is_time=is_time)
-    return f", between entry {fault[c.F_GOOD]} before it, which says {good}, and those behind it"
+    return f", between entry {fault[c.F_GOOD]} before it, which says {good}, and those after it"
 
 
 def _beyond(fault: list[int], _: bool) -> str:
@@ -175,7 +175,7 @@ def _beyond(fault: list[int], _: bool) -> str:
 
 def _position(fault: list[int], _: bool) -> str:
     if fault[c.F_POSITION] >= 0:
-        return f", inside of {_batch(fault)}"
+        return f", within {_batch(fault)}"
     if fault[c.F_SECOND] < 0:
         return ", where no file has a byte"
     return ", and the first batch of a segment is never indexed"
@@ -248,7 +248,7 @@ class _IndexCheck(ABC):
             self._check_mark(c.ROW_DAMAGE, damage.position, damage.size_bytes)
 
     def finish(self, size_bytes: int) -> None:
-        """What is left of the index points behind the log, unless that has grown; then say what was found."""
+        """Report entries that point beyond the log, unless it has grown, then all that was found."""
         if not self._has_grown(size_bytes):
             self._check_mark(c.ROW_END, size_bytes, MAX_INT64 - size_bytes)
         windows = self._windows
@@ -357,7 +357,7 @@ class _IndexCheck(ABC):
                 windows.path,
                 position=end,
                 size_bytes=windows.partial_bytes,
-                problem=f"{windows.partial_bytes} bytes stand behind its {windows.count} entries of {size} bytes",
+                problem=f"{windows.partial_bytes} bytes follow its {windows.count} entries of {size} bytes",
             )
 
     def _may_be_old(self, fault: list[int]) -> bool:
@@ -366,7 +366,7 @@ class _IndexCheck(ABC):
 
 
 def _joined(faults: list[list[int]]) -> list[list[int]]:
-    """Faults of one code whose entries stand one behind the other become one, in place."""
+    """Faults of one code whose entries follow each other become one, in place."""
     joined: list[list[int]] = []
     for fault in faults:
         last = joined[-1] if joined else None

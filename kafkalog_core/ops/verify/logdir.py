@@ -66,7 +66,7 @@ _Verdict = PartitionVerdict | PlaceVerdict
 
 
 def interrupted_runs(target: Target) -> Iterator[PlaceVerdict]:
-    """Yield what is to be said first of a log directory or partition: a run of kafkalog stopped between its files."""
+    """Yield what is reported first of a log directory or partition: a run of kafkalog stopped between its files."""
     if isinstance(target, FileTarget):
         return
     try:
@@ -88,11 +88,11 @@ def _interrupted(path: str, run: Journal) -> Finding:
 
 
 class LogDirs:
-    """The log directories around the partitions that are checked; what is found there goes with theirs.
+    """The log directories around the partitions that are checked, with the findings in both.
 
-    For each partition `context` is asked for before it is checked and `refined` afterwards; a verdict that `waits` goes
-    through `decided` when all partitions of its target were refined. Then comes `verdict` for each log directory, and
-    `across` last of all. `depth`: how to check the batches of files at their top; null: not at all. `others` are known,
+    For each partition `context` is asked for before it is checked and `refined` afterwards; a verdict that `waits` is
+    passed to `decided` when all partitions of its target were refined. Then comes `verdict` for each log directory, and
+    `across` last of all. `depth`: check level of the files at their top; `None`: not at all. `others` are known,
     and not checked here. `kafka`: the release whose rules count; None: the one that left each log directory.
     """
 
@@ -143,7 +143,7 @@ class LogDirs:
         return result
 
     def waits(self, target: Target, verdict: _Verdict) -> bool:
-        """Whether what is said of a partition depends on others of its target that are still to be checked."""
+        """Return whether the verdict of a partition depends on others of its target that are still to be checked."""
         is_clean = isinstance(target, LogDirTarget) and target.log_dir.is_broker_dir and target.log_dir.is_clean
         return is_clean and any(map(is_unmarking, verdict.findings))
 
@@ -246,7 +246,7 @@ class LogDirs:
             pass
 
     def across(self) -> Iterator[PlaceVerdict]:
-        """What only several log directories together can tell, by the directory that it is said of."""
+        """Yield what only several log directories together show, by the directory that it is about."""
         broker_dirs = [
             broker_dir
             for target in self._targets
@@ -455,7 +455,7 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
 
 
 def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
-    """What 0.11 and later write into partitions tells that there was a meta.properties, which 0.9 has brought.
+    """Report a lost meta.properties (since 0.9): partitions have files that only 0.11 and later write.
 
     A listing of the log directory knows it of what is at the top.
     """
@@ -485,7 +485,7 @@ def _is_expected(kind: FileKind, broker_dir: BrokerDir, partitions: Iterable[Par
 
 
 def _severity_of_cut(broker_dir: BrokerDir) -> Severity:
-    """Of a checkpoint that ends behind its version: no broker writes it so."""
+    """Return the severity of a checkpoint that ends after its version: no broker writes it that way."""
     return "error" if broker_dir.log_dir.is_clean else "warning"
 
 

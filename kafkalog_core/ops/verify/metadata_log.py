@@ -1,4 +1,4 @@
-"""The metadata log of a KRaft node beside its snapshots: what its start makes of them, before it reads a record.
+"""The metadata log of a KRaft node and its snapshots: what its start makes of them, before it reads a record.
 
 `bootstrap.checkpoint` at the top of a log directory is a file of batches like the snapshots, and is checked like them.
 """
@@ -193,7 +193,7 @@ def _last_epoch(verdict: PartitionVerdict) -> int | None:
     kind = FileKind.LEADER_EPOCH
     try:
         text = read_epochs(EntryFile(path=f"{verdict.path}/{fixed_file_name(kind)}", kind=kind))
-    except StorageError:  # missing or not readable: told with the partition
+    except StorageError:  # missing or not readable: reported with the partition
         return max(epochs, default=None)
     entries = (placed.entry for placed in text.entries)
     epochs += [entry.leader_epoch for entry in entries if isinstance(entry, EpochEntry)]
@@ -209,4 +209,4 @@ def _of(verdict: PartitionVerdict, finding: Finding) -> Finding:
 
 
 def _unseen(size_bytes: int) -> None:
-    """Some hundred bytes are no progress."""
+    """Ignore some hundred bytes of progress."""

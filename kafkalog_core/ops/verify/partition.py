@@ -50,7 +50,7 @@ _LEFT_BY_CRASH: Final = frozenset({"index.zero-entries", "timeindex.zero-entries
 
 @dataclass(frozen=True, slots=True)
 class CheckerPlace:
-    """How far the checks over all segments are behind one of them; findings are those since the one before."""
+    """State of the checks over all segments after one of them; findings are those since the one before."""
 
     found: SinkPart
     producers: ProducerPlace
@@ -120,17 +120,17 @@ class PartitionChecker:
         self._verdicts.append(verdict)
 
     def premise(self, verdict: SegmentVerdict) -> str:
-        """All that what was said behind a segment depends on, beside its files and those before it."""
+        """Return all that the findings up to a segment depend on, apart from its files and those before it."""
         compacted = is_compacted(self._partition.topic, is_cleaned=self._context.is_cleaned)
         return f"{self._partition.format} {self._start_offset} {compacted} {self._is_rebuilt(verdict)}"
 
     def take_place(self) -> CheckerPlace:
-        """How far the checks are behind the segment that was ended last; to be called behind each, or never."""
+        """Return the state of the checks after the last segment; to be called after each segment, or never."""
         return CheckerPlace(self._sink.take_part(), self._producers.take_place())
 
     @property
     def producer_states(self) -> ProducerStates:
-        """All producers behind the segment that was ended last."""
+        """All producers after the segment that was ended last."""
         return self._producers.states
 
     @property
@@ -144,7 +144,7 @@ class PartitionChecker:
         return Gaps(self._partition, self._context, self._verdicts, is_compacted=self._is_compacted)
 
     def resume(self, places: Sequence[tuple[SegmentVerdict, CheckerPlace]], producers: bytes) -> None:
-        """Go on behind segments that an earlier run has checked; `producers` is the state behind the last of them.
+        """Continue after segments that an earlier run has checked; `producers` is the state after the last of them.
 
         Raises FieldError where that is none.
         """
@@ -206,7 +206,7 @@ class PartitionChecker:
             self._missing.add(verdict.gaps[-1].last_offset + 1, next_offset(verdict) - 1)
 
     def _judged(self, verdict: SegmentVerdict) -> list[Finding]:
-        """Findings of a segment; what a crash leaves in an index is no error where recovery builds it anew."""
+        """Return findings of a segment; what a crash leaves in an index is not an error if recovery rebuilds it."""
         is_rebuilt = self._is_rebuilt(verdict)
         return [
             replace(finding, severity="warning") if is_rebuilt and finding.code in _LEFT_BY_CRASH else finding
@@ -240,7 +240,7 @@ class PartitionChecker:
             )
 
     def _read_epochs(self, look: Callable[[], None] | None) -> EpochText | None:
-        """Its leader-epoch-checkpoint; null where it cannot be read, which whoever looks at the small files says."""
+        """Return its leader-epoch-checkpoint; `None` if it cannot be read, which the check of small files reports."""
         partition = self._partition
         file = next((file for file in partition.metadata_files if _is_epoch_file(file)), None)
         if file is None:
@@ -317,7 +317,7 @@ class PartitionChecker:
         return bool(formats - {"v2"}) or self._partition.name.state is DirectoryState.DELETE
 
     def _is_rebuilt(self, verdict: SegmentVerdict) -> bool:
-        """Whether the next start recovers this segment, and builds its indexes anew."""
+        """Return whether the next start recovers this segment, and rebuilds its indexes."""
         return self._recovered_from is not None and verdict.base_offset >= self._recovered_from
 
     # --- what is after the recovery point -----------------------------------------------------------------------------

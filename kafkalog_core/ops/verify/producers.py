@@ -53,7 +53,7 @@ _CODES: Final = {
 }
 _FIELD_KINDS: Final = frozenset({"epoch-missing", "sequence-missing", "control-fields", "producer-missing"})
 _EXPLAINED: Final = frozenset({"sequence-gap", "sequence-back", "epoch-start", "transaction-cut"})
-"""What is no sign of damage where batches are missing for another reason: compaction, or damage that is told itself."""
+"""Not a sign of damage if batches are missing for another reason: compaction, or damage that is reported itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class ProducerChecks:
 
     @property
     def aborted(self) -> AbortedTxns:
-        """Transactions whose ABORT marker is in the log at hand, in the order of the markers."""
+        """Transactions whose ABORT marker is in this log, in the order of the markers."""
         return self._aborted
 
     @property
@@ -140,7 +140,7 @@ class ProducerChecks:
         )
 
     def resume(self, path: str, place: ProducerPlace) -> None:
-        """Go on behind the log at `path`, in the order of logs; the last call is followed by `resume_states`."""
+        """Continue after the log at `path`, in the order of logs; `resume_states` follows the last call."""
         self._path = path
         self._sink.add_part(place.found)
         self._explained.add_part(place.explained)
@@ -318,8 +318,8 @@ def check_partition_offsets(
         broker_dir: the log directory that the partition is in.
         name: of the partition's directory.
         path: of the partition's directory.
-        log_start_offset: base of the first segment; null: there is none.
-        log_end_offset: offset behind the last record; null: there is no segment.
+        log_start_offset: base of the first segment; `None`: there is none.
+        log_end_offset: offset after the last record; `None`: there is no segment.
     """
     if log_start_offset is None or log_end_offset is None:  # a broker makes a segment there
         log_start_offset = log_end_offset = max(broker_dir.offset(FileKind.LOG_START_OFFSET, name) or 0, 0)
@@ -372,7 +372,7 @@ class _OffsetCheck:
             yield self._finding("high-watermark.below-end", FileKind.HIGH_WATERMARK, value)
 
     def beyond(self, kind: FileKind, code: str) -> Iterator[Finding]:
-        """An offset that is never behind the end of the log."""
+        """Report an offset after the end of the log, where it never is."""
         value = self._broker_dir.offset(kind, self._name)
         if value is not None and value > self._end:
             yield self._finding(code, kind, value)
@@ -383,7 +383,7 @@ class _OffsetCheck:
         return not self._broker_dir.log_dir.is_clean and flushed <= self._end and self._start < self._end
 
     def _is_written(self, kind: FileKind) -> bool:
-        """Whether the checkpoint names any partition at all; an empty one is told once for all of them."""
+        """Return whether the checkpoint names any partition; an empty one is reported once for all of them."""
         text = self._broker_dir.offsets.get(kind)
         return text is not None and not text.is_refused and bool(text.file.entries)
 

@@ -79,7 +79,7 @@ def marked_files(
 
 
 def marks_of(files: Iterable[FileInfo]) -> tuple[FileMark, ...] | None:
-    """Marks of files that are as they were listed; null where one has changed or cannot be read."""
+    """Return marks of files that are as they were listed; `None` if one has changed or cannot be read."""
     marks = []
     for file in files:
         crc = _crc_of_ends(file)
@@ -90,7 +90,7 @@ def marks_of(files: Iterable[FileInfo]) -> tuple[FileMark, ...] | None:
 
 
 def is_unchanged(files: Sequence[FileInfo], marks: Sequence[FileMark]) -> bool:
-    """Whether files are those of the marks: what a listing tells first, as it costs nothing."""
+    """Return whether files are those of the marks: first by the listing, which costs nothing."""
     listed = [(file.name.raw, file.size_bytes, file.mtime_ns, file.inode) for file in files]
     if listed != [(mark.name, mark.size_bytes, mark.mtime_ns, mark.inode) for mark in marks]:
         return False
@@ -98,7 +98,7 @@ def is_unchanged(files: Sequence[FileInfo], marks: Sequence[FileMark]) -> bool:
 
 
 def _crc_of_ends(file: FileInfo) -> int | None:
-    """Of the first and the last bytes, which are all of a small file; null where it is not as it was listed."""
+    """Return the CRC of the first and last bytes (all of a small file); `None` if the file has changed since."""
     size_bytes = file.size_bytes
     try:
         with Source.open(file.path) as source:
@@ -118,7 +118,7 @@ _VERSION: Final = 1
 
 
 class StateError(KafkalogError):
-    """What is said to be the state of an earlier run is none, or not one of this release."""
+    """The file given as the state of an earlier run is not one, or not one of this release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +126,12 @@ class SegmentRecord:
     """One checked segment.
 
     Args:
-        premise: what the verdict depends on beside the files; see `PartitionChecker.premise`.
+        premise: what the verdict depends on apart from the files; see `PartitionChecker.premise`.
         now_ms: time of the check.
         marks: of its files.
         verdict: what was found.
-        place: how far the checks over all segments were behind it.
-        producers: their state behind it, in base64; null: not kept, so that nobody goes on from here.
+        place: the state of the checks over all segments after it.
+        producers: their state after it, in base64; `None`: not kept, so that no run continues from here.
     """
 
     premise: str
@@ -157,10 +157,10 @@ class Keeper(Protocol):
         """Lines of a partition's first segments, in order."""
 
     def keep(self, partition: str, index: int, line: str) -> None:
-        """Keep the line of a segment; what is known of it and those behind it is no longer true."""
+        """Keep the line of a segment; what is known of it and of later ones is no longer true."""
 
     def skipped(self, size_bytes: int) -> None:
-        """So many bytes of log were not read again."""
+        """Count bytes of log that were not read again."""
 
 
 # --- one line a segment -----------------------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ def head_line(request: VerifyRequest, version: str) -> str:
 
 
 def head_problem(line: str, request: VerifyRequest, version: str) -> str | None:
-    """Why the lines behind a head are not to be used, as the end of a sentence; null: they are.
+    """Return why the lines after a head cannot be used, as the end of a sentence; `None`: they can.
 
-    Raises StateError where it is no head.
+    Raises StateError if it is not a head.
     """
     values = _loads(line)
     if values.get("format") != _FORMAT:
@@ -238,7 +238,7 @@ def _loads(line: str) -> dict[str, object]:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise StateError("it is no line of JSON") from error
+        raise StateError("it is not a line of JSON") from error
     if not isinstance(values, dict):
-        raise StateError("it is no JSON object")
+        raise StateError("it is not a JSON object")
     return values

@@ -45,15 +45,15 @@ _PLACE: Final = ("position", "size_bytes", "base_offset", "last_offset")
 def check_segment(
     task: SegmentTask, chain: Chain, advance: Callable[[int], None], watch: Watch | None = None
 ) -> SegmentVerdict:
-    """Everything that a segment tells by itself.
+    """Check everything that a segment shows by itself.
 
-    Batches with a producer go to `chain`; `advance` is told of bytes of log as they are read; `watch`, where there is
+    Batches with a producer go to `chain`; `advance` gets the bytes of log as they are read; `watch`, where there is
     one, sees all. What cannot be opened or read is a finding, never an exception.
     """
     sink = Sink(task.topic, task.partition)
     log = task.segment.log
     if log is None:
-        raise AssertionError("a segment without a log is no task")
+        raise AssertionError("a segment without a log is not a task")
     checker = _SegmentChecker(task, sink, chain, watch)
     try:
         with Source.open(log.path) as source:
@@ -135,7 +135,7 @@ class _SegmentChecker:
             self._chain.replay(run.batches, markers, holes)
 
     def _bulk(self, run: Run, damaged: DamageColumns) -> None:
-        """Whole batches with damaged ones before, between and behind them."""
+        """Take whole batches with damaged ones before, between and after them."""
         if self._watch is not None:
             self._watch.bulk(damaged)
         batches = run.batches
@@ -216,7 +216,7 @@ def _joined(damaged: DamageColumns, first: int, last: int) -> Damage:
 
 
 def _is_unfinished(damage: Damage, source: Source) -> bool:
-    """Whether the file ended inside of a batch because a broker was just writing it."""
+    """Return whether the file ended within a batch because a broker was writing it."""
     is_tail = damage.size_bytes > 0 and damage.position + damage.size_bytes >= source.size_bytes
     return is_tail and source.refresh() is FileChange.GREW
 
@@ -237,7 +237,7 @@ class Reading(Protocol):
         """See `segment.check_segment`."""
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
-        """All that a partition has beside its live segments: asked once, before any of them."""
+        """Check all that a partition has apart from its live segments: called once, before any of them."""
 
     def finish(self) -> object:
         """All is read: what the `Readers` are to get of it."""
@@ -281,7 +281,7 @@ class _Scans:
         return check_segment(task, chain, advance)
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
-        """Whoever judges the partition reads those that count."""
+        """Ignore them: the check of the partition reads those that count."""
 
     def finish(self) -> object:
         return None
@@ -309,7 +309,7 @@ def check_file(target: FileTarget, depth: Depth, advance: Callable[[int], None])
 
 
 def _segment_of(target: FileTarget) -> tuple[Segment, bool]:
-    """The segment that a file belongs to, and whether nothing follows it; a log that stands alone is one by itself."""
+    """Return the segment of a file, and whether it is the last one; a single log is a segment by itself."""
     try:
         partition = read_partition(os.path.dirname(target.path) or ".")
     except StorageError:

@@ -138,7 +138,7 @@ class Spooled:
 class Spool:
     """A chain that keeps what it takes for another process.
 
-    Files are made in `directory`; null: there is none that both processes see.
+    Files are made in `directory`; `None`: there is none that both processes see.
     """
 
     def __init__(self, directory: str | None) -> None:

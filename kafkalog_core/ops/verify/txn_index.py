@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SNAPSHOT_BYTES", "AbortMarkers", "AbortedTxns", "Doubt", "check_snapshot", "check_txn_index"]
 
 
-_OTHERS: Final = 3  # fields beside the marker's offset
+_OTHERS: Final = 3  # fields apart from the marker's offset
 
 
 class AbortedTxns:
@@ -78,7 +78,7 @@ class Doubt:
 
     `start_offset`: the log starts here, so transactions may have begun before. `damage`: spans of offsets
     (first, last) that could not be read. `is_compacted`: markers and data may have been cleaned away.
-    `is_rebuilt`: an unclean start recovers the segment and builds the index anew.
+    `is_rebuilt`: an unclean start recovers the segment and rebuilds the index.
     """
 
     start_offset: int

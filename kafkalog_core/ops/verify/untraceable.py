@@ -32,17 +32,17 @@ UNTRACEABLE: Final = {
     ),
     "start-of-an-old-log": Untraceable(
         "Whole segments lost from the start of a log without leader epochs, as before 0.11.",
-        "Retention removes them. Later on the first leader epoch moves with the start of the log, and tells.",
+        "Retention removes them. Since 0.11 the first leader epoch moves with the start of the log, and shows it.",
     ),
     "leader-epoch-of-a-compacted-log": Untraceable(
-        "In a compacted log, a start offset in the leader-epoch-checkpoint that is too low but behind the first batch "
+        "In a compacted log, a start offset in the leader-epoch-checkpoint that is too low but after the first batch "
         "of the epoch before, and a leader epoch in the header of a batch that is that of the batch before.",
-        "The cleaner may leave batches of an earlier leader epoch that reach behind the start of the next one.",
+        "The cleaner may leave batches of an earlier leader epoch that reach beyond the start of the next one.",
     ),
     "leader-epoch-of-an-old-log": Untraceable(
         "Another leader epoch in the header of a batch of a log that holds magic 0 or 1 too, where epochs still "
         "rise, and lines lost from the leader-epoch-checkpoint of such a log, or changed so that they still rise.",
-        "Brokers empty that file when a topic goes back to an older format, so nothing tells the epochs of its "
+        "Brokers empty that file when a topic returns to an older format, so nothing records the epochs of its "
         "batches.",
     ),
     "offset-index-entry": Untraceable(
@@ -83,7 +83,7 @@ UNTRACEABLE: Final = {
         "A replica that was just copied is compacted and has none; without log.cleaner.enable there is no such file.",
     ),
     "spelling": Untraceable(
-        "The order of lines in a checkpoint, other white space between their words or behind the last line, "
+        "The order of lines in a checkpoint, other white space between their words or after the last line, "
         "comments in meta.properties.",
         "Brokers write the lines in any order, and nobody reads the rest.",
     ),
@@ -96,7 +96,7 @@ UNTRACEABLE: Final = {
     "topic-id": Untraceable(
         "Another topic id in partition.metadata, where no other partition of the topic is given; those of two "
         "topics exchanged; with ZooKeeper, the whole file.",
-        "It stands nowhere else in the directory. Brokers before 2.8 write none.",
+        "It is nowhere else in the directory. Brokers before 2.8 write none.",
     ),
     "clean-mark": Untraceable(
         "The mark of a clean stop lost, or another broker epoch in it, or nothing.",
@@ -122,15 +122,15 @@ ONLY_WARNED: Final = {
     ),
     "index-without-a-log": Untraceable(
         "A log lost, with its indexes left, at the start or at the end of the logs or in a compacted one.",
-        "Where a segment is removed its log goes first, and a crash may come in between.",
+        "A broker removes the log of a segment first, and a crash may come in between.",
     ),
     "line-of-a-partition": Untraceable(
         "A line of a checkpoint that names a partition of which there is no directory; after a clean stop, a "
         "partition without a line of its recovery point.",
-        "A partition that was deleted or moved stays in the checkpoints until they are written again.",
+        "A partition that was deleted or moved is kept in the checkpoints until they are written again.",
     ),
     "checkpoint-after-a-crash": Untraceable(
-        "After an unclean stop: a checkpoint that is empty, and a log that starts behind its first leader epoch.",
+        "After an unclean stop: a checkpoint that is empty, and a log that starts after its first leader epoch.",
         "The first start makes them empty, and leader epochs are written after old segments were removed.",
     ),
     "snapshot-after-a-crash": Untraceable(

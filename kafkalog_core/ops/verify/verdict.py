@@ -38,7 +38,7 @@ __all__ = [
 
 _Value = TypeVar("_Value")
 _HERE = "\0"
-"""Stands at the start of a text for the directory that is meant, so that it may be found at another path later."""
+"""Replaces the directory at the start of a text, so that it may be found at another path later."""
 
 
 def to_plain(value: object, directory: str) -> object:
@@ -106,7 +106,7 @@ def _reader(hint: Any) -> Callable[[object, str], object]:
 
 def _read_text(data: object, directory: str) -> str:
     if not isinstance(data, str):
-        raise ValueError(f"{data!r:.40} is no text")  # noqa: TRY004 -- it is what was read that is wrong
+        raise ValueError(f"{data!r:.40} is not a text")  # noqa: TRY004 -- it is what was read that is wrong
     return directory + data[len(_HERE) :] if data.startswith(_HERE) else data
 
 
@@ -161,13 +161,13 @@ def _class_reader(kind: Any) -> Callable[[object, str], object]:
 
 def _items(data: object, count: int | None = None) -> list[object]:
     if not isinstance(data, list) or count not in {None, len(data)}:
-        raise ValueError(f"{data!r:.40} is no list of {'values' if count is None else count}")
+        raise ValueError(f"{data!r:.40} is not a list of {'values' if count is None else count}")
     return data
 
 
 MOST_SPANS: Final = 4096
-"""So many are told apart; of more, those with the least between them are joined."""
-_ROOM: Final = 4  # so many times as many wait to be joined together, as that takes a look at all of them
+"""Number of spans that are kept apart; of more, those with the least between them are joined."""
+_ROOM: Final = 4  # times as many wait to be joined together, as that takes a look at all of them
 
 
 class Spans:
@@ -183,7 +183,7 @@ class Spans:
         self.between = 0
 
     def add(self, first: int, last: int) -> None:
-        """One more; mostly it lies behind the others."""
+        """Add a span; mostly it is after the others."""
         spans = self._spans
         if spans and spans[-1][1] + 1 == first:
             spans[-1] = spans[-1][0], max(last, spans[-1][1])
@@ -251,7 +251,7 @@ class OffsetGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentVerdict:
-    """One checked segment. Offsets and timestamps are null where there is no batch, or none that has one.
+    """One checked segment. Offsets and timestamps are `None` if there is no batch, or none that has one.
 
     Args:
         path: of its log.
@@ -330,7 +330,7 @@ class SegmentVerdict:
 class PartitionVerdict:
     """One checked partition; `findings` hold those of its segments too, in the order of the files.
 
-    `log_start_offset` and `log_end_offset` are what a broker would find: null where there is no segment.
+    `log_start_offset` and `log_end_offset` are what a broker would find: `None` if there is no segment.
     """
 
     path: str
@@ -357,5 +357,5 @@ def next_offset(verdict: SegmentVerdict) -> int:
 
 
 def ends_in_damage(verdict: SegmentVerdict) -> bool:
-    """Whether what stands at the end of a segment's log is damaged."""
+    """Return whether the end of a segment's log is damaged."""
     return bool(verdict.damage) and sum(verdict.damage[-1]) >= verdict.size_bytes

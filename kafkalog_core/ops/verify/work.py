@@ -1,6 +1,6 @@
 """The way through the segments of one partition: those that an earlier run has checked, then the others one by one.
 
-Behind each segment a line is kept, if anybody wants it, that lets a later run go on there.
+After each segment a line is kept, if the caller wants it, with which a later run continues there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ __all__ = [
 Keep = Callable[[int, str], None]
 _SMALL_STATE_BYTES: Final = 16 * 1024
 _LOG_PER_STATE: Final = 1000
-"""A state of producers that is not small is kept where there are so many bytes of log for each of its own."""
+"""A state of producers that is not small is kept if there are this many bytes of log for each of its own."""
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -107,7 +107,7 @@ def unchanged(
 
 
 class Course:
-    """One partition: `checker` begins each segment behind the first `done` and takes its batches, `end` ends it.
+    """One partition: `checker` begins each segment after the first `done` and takes its batches, `end` ends it.
 
     `skipped_bytes` of log are not read again.
 
@@ -145,7 +145,7 @@ class Course:
         self.checker.end(verdict)
         if self._keep is not None:
             line = self._line(verdict)
-            if line is None:  # it changes: nobody goes on behind it
+            if line is None:  # it changes: no run continues after it
                 self._keep = None
             else:
                 self._keep(self.done, line)
@@ -190,7 +190,7 @@ class Course:
 
 
 def is_timeless(verdict: SegmentVerdict, then_ms: int, now_ms: int) -> bool:
-    """Whether the same would be said now; what lies in the future is said as it was seen up to a day ago."""
+    """Return whether the findings would be the same now; a time in the future counts as seen up to a day ago."""
     newest = verdict.max_timestamp_ms
     if newest is None or newest <= min(then_ms, now_ms) + FUTURE_MS:
         return True
@@ -223,8 +223,8 @@ class PartitionWork:
         lines: what an earlier run has left of its first segments.
         wants_lines: whether to leave some for a later run.
         split: how many segments, or more, make a large partition one to be given back, to be checked by several
-            processes; null: never.
-        split_bytes: what makes a partition a large one; null: `SPLIT_BYTES`.
+            processes; `None`: never.
+        split_bytes: what makes a partition a large one; `None`: `SPLIT_BYTES`.
         reader: who reads its segments.
     """
 
@@ -240,7 +240,7 @@ class PartitionWork:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A partition too large for one process: its segments behind the first `done`, to be checked by several.
+    """A partition too large for one process: its segments after the first `done`, to be checked by several.
 
     Of each task it is known how many bytes of its log are to be read.
     """
@@ -253,9 +253,9 @@ class Split:
     reader: Reader
 
     def groups(self, most_bytes: int) -> Iterator[tuple[SegmentTask, ...]]:
-        """Its tasks in order, so many at a time as have no more bytes to read together.
+        """Yield its tasks in order, as many at a time as have no more bytes to read together.
 
-        A small last segment, which an active one mostly is, goes with those before it.
+        A small last segment, which an active one mostly is, is joined with those before it.
         """
         group: list[SegmentTask] = []
         size_bytes = 0

@@ -147,7 +147,7 @@ def test_the_batch_whose_offsets_are_too_high_is_named_and_not_the_one_behind(tm
     before = b"" if alone else one
     checked = check_bytes(tmp_path, before + high + three)
     assert checked.places == [("batch.offset-order", len(before))]
-    assert "they end with 1009, but the batch behind it" in checked.findings[0].message
+    assert "they end with 1009, but the next batch" in checked.findings[0].message
 
 
 def test_a_compressed_message_whose_offset_is_too_high(tmp_path: Path) -> None:

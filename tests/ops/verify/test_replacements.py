@@ -101,7 +101,7 @@ def brief(findings: list[Finding]) -> list[tuple[str, str]]:
         ({"at0": bytes(200)}, "it is damaged at byte 0, and what it replaces is whole", ["log.zero-tail"]),
         (
             {"at0": log(*range(29), 1000)},
-            "it reaches to offset 1000, the log only to 29: 3 segments go with it",
+            "it reaches to offset 1000, the log only to 29; it replaces 3 segments",
             [],
         ),
         (
