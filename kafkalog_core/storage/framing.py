@@ -93,7 +93,7 @@ class LogFraming:
 
     def entry_bytes(self, header: memoryview) -> int:
         """See Framing."""
-        at = layout.ENVELOPE.at("size")
+        at = layout.ENVELOPE.at("size")  # as `FileLogInputStream.nextBatch` reads it
         return layout.LOG_OVERHEAD + int.from_bytes(header[at : at + 4], "big", signed=True)
 
     def candidate(self, memory: memoryview, begin: int, rest: int, max_bytes: int) -> int:

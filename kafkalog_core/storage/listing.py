@@ -245,6 +245,7 @@ def _live_state(base_offset: int, parts: dict[str, FileInfo], log_kind: FileKind
     if log is None:
         return SegmentState.ORPHAN if parts.keys() - {"snapshot"} else None
     name = log.name
+    # `LogLoader.loadSegmentFiles` creates an empty segment with the padded name, and ignores a log with another one.
     if name.kind is log_kind and name.kind in LOG_KINDS and name.raw == segment_file_name(base_offset, log_kind):
         return SegmentState.CLOSED
     return SegmentState.UNREAD

@@ -209,9 +209,9 @@ def _log_findings(partition: Partition) -> Iterator[Finding]:
 
 
 def _segment_findings(segment: Segment, *, has_timeindex: bool) -> Iterator[Finding]:
-    if segment.size_bytes > MAX_INT32:
+    if segment.size_bytes > MAX_INT32:  # no start opens it (`LogLoader.loadSegmentFiles`)
         yield found("segment.oversize", _path_of(segment), size_bytes=segment.size_bytes, offset=segment.base_offset)
-    if not segment.size_bytes:  # recent releases make the indexes of a new segment at its first append
+    if not segment.size_bytes:  # recent releases create the indexes of a new segment at its first append
         return
     for code, part, kind, expected in (
         ("segment.index-missing", segment.index, FileKind.OFFSET_INDEX, True),
@@ -231,6 +231,7 @@ def _other_segment_findings(segment: Segment, partition: Partition) -> Iterator[
 
 
 def _unplaced_finding(segment: Segment, partition: Partition) -> Finding:
+    # `LogLoader.removeTempFilesAndCollectSwapFiles`: `.deleted` and `.cleaned` are deleted, `.swap` is completed.
     code, offset, size_bytes = _CODE_OF_STATE[segment.state], segment.base_offset, segment.size_bytes
     is_alone = all(live.base_offset != offset for live in partition.segments)
     if segment.state is SegmentState.SWAP and size_bytes and is_alone:
@@ -255,7 +256,7 @@ def _unread_findings(segment: Segment, partition: Partition) -> Iterator[Finding
 
 def _orphan_findings(segment: Segment, partition: Partition, with_log: frozenset[int]) -> Iterator[Finding]:
     """Yield findings about indexes without a log; after an interrupted deletion their log is `.deleted` already."""
-    log_name = segment_file_name(segment.base_offset, FileKind.LOG)
+    log_name = segment_file_name(segment.base_offset, FileKind.LOG)  # without it, `loadSegmentFiles` deletes indexes
     for file in segment.files:
         if file.name.kind is FileKind.SNAPSHOT:
             continue

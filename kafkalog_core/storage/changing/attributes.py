@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
-__all__ = ["Attributes", "extended_attributes"]
+__all__ = ["SUPERUSER", "Attributes", "extended_attributes"]
 
 
+SUPERUSER: Final = 0
 _PERMISSIONS: Final = 0o777
 """The permission bits that are copied: set-user-id, set-group-id and sticky have no use on a file of Kafka's."""
 _NO_SUCH_THING: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})

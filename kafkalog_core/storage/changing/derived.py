@@ -142,7 +142,8 @@ def _logs(directory: str, trusted: TrustedDirectories) -> list[str]:
 
 
 CLEAN_SHUTDOWN_CONTENT: Final = b""
-"""The content of a clean shutdown file. Since 3.9 a broker writes its broker epoch into it, which is unknown here.
+"""The content of a clean shutdown file: an empty one means a clean shutdown to every release.
 
-An empty file means a clean shutdown to every release and claims no epoch: the broker registers as one that lost it.
+Since 3.9 a broker writes its broker epoch into it (`CleanShutdownFileHandler`), which is unknown here. An empty file
+claims no epoch: the broker registers as one that lost it.
 """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kafkalog_core.command_lines import shell_path, shell_word
 from kafkalog_core.errors import DeniedError, NotFoundError, RefusedError, StorageError
-from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.attributes import SUPERUSER, Attributes
 from kafkalog_core.storage.changing.changes import (
     INDEXES,
     fingerprint,
@@ -294,9 +294,6 @@ def _is_torn(there: bytes, kept: bytes, position: int) -> bool:
     return all(there[begin:end] in {kept[begin:end], bytes(end - begin)} for begin, end in pairwise(bounds))
 
 
-_SUPERUSER: Final = 0
-
-
 _HARMLESS: Final = ("user.", "system.posix_acl_access")
 """Extended attributes that the owner of a file may set; `security.capability` is not one of them."""
 
@@ -306,7 +303,7 @@ def check_owners(journal: Journal, wanted: Iterable[tuple[JournalEntry, Attribut
 
     Root is checked alone: the system keeps other users from doing so.
     """
-    if os.geteuid() != _SUPERUSER:
+    if os.geteuid() != SUPERUSER:
         return
     known: dict[str, _Known] = {}
     for entry, attributes in wanted:
@@ -343,7 +340,7 @@ class _Known:
                     continue
                 if status.st_nlink == 1:
                     self._add(path)
-                elif status.st_uid != _SUPERUSER:  # a backup of hard links
+                elif status.st_uid != SUPERUSER:  # a backup of hard links
                     self._owners.add((status.st_uid, status.st_gid))
             problem = self._missing(attributes)
         return problem

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from kafkalog_core.errors import AccessError, LockedError, NotFoundError
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.attributes import SUPERUSER, Attributes
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.logdir import is_broker_dir
@@ -43,7 +43,6 @@ _NAME: Final = fixed_file_name(FileKind.LOCK)
 _HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
 _OWNER_BITS: Final = 0o600
 _READ_BITS: Final = 0o044
-_SUPERUSER: Final = 0
 _LOCKS: Final = "/proc/locks"
 _BROKER: Final = "kafka.Kafka"
 _SCRIPT: Final = "kafkalog"
@@ -243,7 +242,7 @@ class _BrokerLock:
         broker that starts at this moment must not find one of the wrong owner.
         """
         status = Attributes.of(self._directory, self._trusted)
-        if os.geteuid() not in {_SUPERUSER, status.uid}:
+        if os.geteuid() not in {SUPERUSER, status.uid}:
             raise AccessError(
                 f"does not exist yet, and one of yours would keep out user {status.uid}, who owns the directory; "
                 f"run this as that user, or as root",
@@ -347,7 +346,7 @@ class _OwnLock:
         if self._trusted.exists(self._path):
             return
         status = Attributes.of(self._directory, self._trusted)
-        is_root = os.geteuid() == _SUPERUSER
+        is_root = os.geteuid() == SUPERUSER
         own = Attributes(uid=status.uid, gid=status.gid, mode=_OWNER_BITS | (status.mode & _READ_BITS))
         try:
             self._disk.write_file(self._path, (), own if is_root else None, None)

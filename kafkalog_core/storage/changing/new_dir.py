@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
-from kafkalog_core.storage.changing.attributes import Attributes
+from kafkalog_core.storage.changing.attributes import SUPERUSER, Attributes
 from kafkalog_core.storage.changing.space import broker_dir_around, free_bytes
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.source import may
@@ -28,7 +28,6 @@ __all__ = ["NewDir", "NewTree", "TaskAttempts", "new_dir_problem"]
 _SUFFIX: Final = ".kafkalog-unfinished"
 _PARTS: Final = ".kafkalog-parts"
 _ENDED_PARTS: Final = ".kafkalog-ended-parts"
-_SUPERUSER: Final = 0
 _MAY_WRITE: Final = 0o600
 _MAY_ENTER: Final = 0o700
 
@@ -274,7 +273,7 @@ def _remove_all(disk: Disk, path: str) -> None:
 
 def _own(attributes: Attributes) -> Attributes:
     """Return attributes with an owner that this process may set: root any, other users themselves."""
-    if os.geteuid() == _SUPERUSER:
+    if os.geteuid() == SUPERUSER:
         return attributes
     is_group_free = attributes.gid in {os.getegid(), *os.getgroups()}
     return replace(attributes, uid=os.geteuid(), gid=attributes.gid if is_group_free else os.getegid())

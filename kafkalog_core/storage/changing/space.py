@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.storage.changing.attributes import SUPERUSER
 from kafkalog_core.storage.changing.changes import grouped, may_delete_first
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
@@ -32,9 +33,6 @@ __all__ = [
     "spaces_of",
     "write_problems",
 ]
-
-
-_SUPERUSER: Final = 0
 
 
 def write_problems(changes: Iterable[Change]) -> Iterator[str]:
@@ -98,7 +96,7 @@ def _owner_problem(path: str) -> tuple[object, str | None]:
         raise open_error(path, error) from error
     user = os.geteuid()
     groups = {os.getegid(), *os.getgroups()}
-    if user == _SUPERUSER or (status.st_uid == user and status.st_gid in groups):
+    if user == SUPERUSER or (status.st_uid == user and status.st_gid in groups):
         return None, None
     problem = (
         f"{path}: belongs to user {status.st_uid}, group {status.st_gid}, but a new file of this user would not "
@@ -222,7 +220,7 @@ def direct_count(changes: Sequence[Change], free: int) -> int:
 def free_bytes(path: str) -> int:
     """Return the number of bytes that this process may still write to the file system of a directory."""
     status = os.statvfs(path)
-    blocks = status.f_bfree if os.geteuid() == _SUPERUSER else status.f_bavail
+    blocks = status.f_bfree if os.geteuid() == SUPERUSER else status.f_bavail
     return blocks * status.f_frsize
 
 
