@@ -17,7 +17,8 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan, site_of
+from kafkalog_core.ops.repair.context import target_dir
+from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from kafkalog_core.storage.partition import partition_name
 from tests.corpus import archives, faults, recovering
@@ -112,7 +113,7 @@ def is_out_of_service(finding: Finding) -> bool:
 def plan(command: str, directory: Path, kafka: str, **options: Any) -> Plan:
     """A plan of a command under a release, with its default settings."""
     given = {"kafka": kafka, "config": None, "assignments": [], "topic_assignments": []}
-    request = PlanRequest(site=site_of([str(directory)]), options={"kafka": given, **options}, now_ms=NOW_MS)
+    request = PlanRequest(target=target_dir([str(directory)]), options={"kafka": given, **options}, now_ms=NOW_MS)
     return make_plan(command, request).plan
 
 
@@ -121,7 +122,7 @@ def disagreements(directory: Path, kafka: str) -> list[str]:
     planned = plan("truncate", directory, kafka, as_broker=True)
     changes = {change.path: change for change in planned.changes}
     refusals: dict[tuple[str | None, int | None], set[str]] = {}
-    for refusal in planned.outcome.refusals:
+    for refusal in planned.report.refusals:
         refusals.setdefault((refusal.topic, refusal.partition), set()).add(refusal.code)
     found: list[str] = []
     for finding in findings([directory], kafka):
@@ -175,14 +176,14 @@ def other_disagreements(directory: Path, kafka: str) -> list[str]:
         theirs = {_place(reason, at) for (file, at), reason in shown.items() if file == path}
         if mine != theirs and len(mine) < SHOWN:  # verify counts the rest of very many
             missed.append(f"dump: {path}: {theirs} and not {mine}")
-    refused = plan("reindex", directory, kafka).outcome.refusals
+    refused = plan("reindex", directory, kafka).report.refusals
     missed += [
         f"reindex: {each.path} {each.position}: {each.message}"
         for each in refused
         if each.code == "reindex.damaged" and (each.path, each.position) not in damaged
     ]
     try:
-        obstacles = plan("checkpoint", directory, kafka, mark_clean=True).outcome.refusals
+        obstacles = plan("checkpoint", directory, kafka, mark_clean=True).report.refusals
     except RefusedError:  # not a log directory of a broker
         return missed
     known = {(each.path, each.position) for each in obstacles}

@@ -135,7 +135,7 @@ def test_only_a_regular_file_is_changed(tmp_path: Path) -> None:
     assert status is not None
     assert os.path.samestat(status, file.stat())
     for path, problem in (
-        (link, "is a symbolic link, and kafkalog does not change files through links; put the file itself here"),
+        (link, "is a symbolic link, which kafkalog does not follow to change a file; put the file itself here"),
         (tmp_path, "is not a regular file"),
         (fifo, "is not a regular file"),
     ):
