@@ -1,4 +1,4 @@
-"""When a broker starts a new segment: the rules, settings and figures that it goes by, and its order of questions."""
+"""Appends to a log: when a broker rolls a new segment, and which index entries it writes (`LogSegment.append`)."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ __all__ = [
 
 
 RollReason = Literal["bytes", "time", "offset-index", "time-index", "offset-range"]
-"""Why a new segment begins, in the order in which brokers ask."""
+"""Why a new segment begins, in the order in which brokers check (`LogSegment.shouldRoll`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRules:
-    """What a release does when it appends.
+    """How a release appends.
 
     Args:
         bits: of its indexes, REBUILD_LAST to REBUILD_RANGE.
-        counts_set: the bytes that are being appended count with those that are there; 0.8.0 compares what is there.
-        ages_by_records: a segment is as old as timestamps say, once its first batch has one; else by the wall clock.
+        counts_set: the bytes to be appended are added to those of the log; 0.8.0 compares the log alone.
+        ages_by_records: a segment is as old as its timestamps, once its first batch has one; else by the wall clock.
         bounds_offsets: offsets that no index of the segment can hold start a new one.
-        names_segment: after the first offset appended, the end of the log, or what is between them in 0.11 and 1.x.
-        indexes_calls: the indexes look at a whole append call as if it were one batch.
+        names_segment: after the first offset appended, the log end offset, or what is between them in 0.11 and 1.x.
+        indexes_calls: the indexes treat a whole append call as if it were one batch.
         names_record: a time entry has the offset of the very record, where a batch is not compressed.
     """
 
@@ -67,7 +67,7 @@ class AppendRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendLimits:
-    """Settings that count: segment.bytes and .ms, segment.index.bytes, index.interval.bytes, flush.messages and .ms."""
+    """The settings segment.bytes and .ms, segment.index.bytes, index.interval.bytes, flush.messages and .ms."""
 
     segment_bytes: int
     segment_ms: int
@@ -79,17 +79,17 @@ class AppendLimits:
 
 @dataclass(slots=True, kw_only=True)
 class OpenSegment:
-    """The segment that is appended to.
+    """The active segment.
 
     Args:
         base_offset: of the segment.
         indexes: as they grow.
-        jitter_ms: what is taken off segment.ms for this one.
-        created_ms: when it was opened; null: nobody knows, and where its records have no time it never grows old.
+        jitter_ms: what is subtracted from segment.ms for this one.
+        created_ms: when it was opened; None: unknown, and where its records have no time it never reaches segment.ms.
         size_bytes: of its log.
         batches: in it.
         first_timestamp_ms: largest timestamp of its first append; -1: none.
-        end_offset: behind its last batch.
+        end_offset: after its last batch.
     """
 
     base_offset: int
@@ -103,7 +103,7 @@ class OpenSegment:
 
 
 class AppendSet(NamedTuple):
-    """What one append call brings: its bytes, its largest timestamp, its first (-1: unknown) and last offset."""
+    """One append call: its bytes, its largest timestamp, its first (-1: unknown) and last offset."""
 
     size_bytes: int
     max_timestamp_ms: int
@@ -112,7 +112,7 @@ class AppendSet(NamedTuple):
 
 
 class Roll(NamedTuple):
-    """Why a new segment begins, its base offset, and the append that does not go into the one before."""
+    """Why a new segment begins, its base offset, and the append that does not fit into the one before."""
 
     reason: RollReason
     next_base: int
@@ -122,9 +122,9 @@ class Roll(NamedTuple):
 def roll_reason(
     segment: OpenSegment, batch: AppendSet, limits: AppendLimits, rules: AppendRules, *, now_ms: int | None = None
 ) -> RollReason | None:
-    """Why a broker starts a new segment before an append, the first reason in its order; null: it does not.
+    """Return why a broker rolls a new segment before an append, the first reason in its order; None: it does not.
 
-    `LogSegment.shouldRoll`. `now_ms` null: nobody knows the time, so that only records tell how old a segment is.
+    `LogSegment.shouldRoll`. `now_ms` None: the time is unknown, so that only records show how old a segment is.
     """
     added = batch.size_bytes if rules.counts_set else 0
     if segment.size_bytes > limits.segment_bytes - added:
@@ -147,31 +147,31 @@ def _waited(segment: OpenSegment, max_timestamp_ms: int, rules: AppendRules, now
 
 
 class AppendSink(Protocol):
-    """Who takes what an appender makes. Calls come in the order of the log."""
+    """Receives the segments and batches that an appender produces, in the order of the log."""
 
     def begin(self, segment: OpenSegment) -> None:
-        """A new segment is there, empty."""
+        """Begin a new, empty segment."""
 
     def append(self, data: memoryview, run: Run, first: int, last: int) -> None:
-        """Bytes for the end of its log: rows `first` to `last` (exclusive) of a run. Valid until the call returns."""
+        """Append rows `first` to `last` (exclusive) of a run to its log. They are valid until the call returns."""
 
     def end(self, segment: OpenSegment, roll: Roll | None) -> None:
-        """It is complete, indexes closed; without a roll the log ends with it."""
+        """End the segment, with closed indexes; without a roll the log ends with it."""
 
     def flush(self, end_offset: int) -> None:
-        """Bring all below an offset to the disk."""
+        """Flush every record below an offset to disk."""
 
 
 class Appender:
-    """Appends to one partition's log.
+    """Appends to the log of one partition.
 
     Args:
-        sink: takes what comes of it.
+        sink: receives the segments and batches.
         base_offset: of the first segment.
         limits: settings of the topic.
         rules: of the release.
-        jitter: what is taken off segment.ms for a segment, by its base offset.
-        now_ms: the time at which the first segment is opened; null: it is not known.
+        jitter: what is subtracted from segment.ms for a segment, by its base offset.
+        now_ms: when the first segment is opened; None: unknown.
     """
 
     def __init__(
@@ -225,19 +225,19 @@ class Appender:
         self._write(run, list(batches.column("position")), first, last, is_set=True)
 
     def tick(self, now_ms: int) -> None:
-        """What a broker does every flush period: flush where the last one is flush.ms ago."""
+        """Flush as a broker does every flush period, where the last flush is flush.ms ago."""
         if self._flushed_ms is None or now_ms - self._flushed_ms >= self._limits.flush_ms:
             self.flush()
             self._flushed_ms = now_ms
 
     def flush(self) -> None:
-        """Bring everything to the disk."""
+        """Flush everything to disk."""
         if self.end_offset > self.recovery_point:
             self._sink.flush(self.end_offset)
             self.recovery_point = self.end_offset
 
     def close(self) -> None:
-        """End the last segment as a clean stop does."""
+        """End the last segment as a clean shutdown does."""
         self._segment.indexes.close()
         self._sink.end(self._segment, None)
 
@@ -261,7 +261,7 @@ class Appender:
         return segment
 
     def _roll(self, reason: RollReason, batch: AppendSet, now_ms: int | None) -> None:
-        """The next segment; what is below it is flushed, which brokers do in the background."""
+        """Begin the next segment; everything below it is flushed, which brokers do in the background."""
         next_base = self.end_offset
         if self._rules.names_segment == "first" and batch.first_offset >= 0:
             next_base = max(next_base, batch.first_offset)
@@ -274,7 +274,7 @@ class Appender:
 
     @staticmethod
     def _set(batches: BatchColumns, first: int, last: int) -> AppendSet:
-        """What a broker knows of batches before it appends them: old formats do not say their first offset."""
+        """Return what a broker knows of batches before it appends them: old formats do not store their first offset."""
         positions, sizes = batches.column("position"), batches.column("size_bytes")
         is_known = batches.column("format")[first] == MAGIC_V2
         return AppendSet(
@@ -288,10 +288,10 @@ class Appender:
     def _next_roll(
         self, batches: BatchColumns, starts: list[int], first: int, last: int, now_ms: int | None
     ) -> tuple[int, RollReason | None]:
-        """The first row that does not go into this segment, and why; or one up to which all do.
+        """Return the first row that does not fit into this segment, and why; or one up to which all do.
 
-        The same as `roll_reason` for each row by itself, which a property test proves; rows that cannot be the one
-        are passed over in bulk.
+        The result is that of `roll_reason` for each row, which a property test proves; rows that cannot be the first
+        one are skipped in bulk.
         """
         segment, limits, rules = self._segment, self._limits, self._rules
         room = limits.segment_bytes - segment.size_bytes
@@ -302,13 +302,13 @@ class Appender:
         ends = self._row_too_late(batches, first, ends, now_ms)
         if ends >= last:
             return last, None
-        if not segment.size_bytes and ends == first:  # nothing is there to be left behind
+        if not segment.size_bytes and ends == first:  # an empty segment is not rolled
             is_beyond = rules.bounds_offsets and batches.column("last_offset")[first] - segment.base_offset > MAX_INT32
             return (first, "offset-range") if is_beyond else (first + 1, None)
         return ends, self._reason_at(batches, starts, first, ends, now_ms)
 
     def _row_behind(self, batches: BatchColumns, starts: list[int], first: int, last: int, room: int) -> int:
-        """The first row that segment.bytes has no room for."""
+        """Return the first row that segment.bytes has no room for."""
         if not self._rules.counts_set:
             return bisect_right(starts, starts[first] + room, first, last)
         row = bisect_right(starts, starts[first] + room, first, last) - 1
@@ -317,7 +317,7 @@ class Appender:
         return max(row, first)
 
     def _row_too_late(self, batches: BatchColumns, first: int, last: int, now_ms: int | None) -> int:
-        """The first row that is later than segment.ms allows."""
+        """Return the first row that is later than segment.ms allows."""
         segment, times = self._segment, batches.column("max_timestamp_ms")
         begun = segment.first_timestamp_ms
         row = first
@@ -336,9 +336,9 @@ class Appender:
     def _reason_at(
         self, batches: BatchColumns, starts: list[int], first: int, row: int, now_ms: int | None
     ) -> RollReason | None:
-        """Why a row begins a new segment, with those before it appended; null: the indexes have room for it yet."""
+        """Return why a row begins a new segment, with those before it appended; None: the indexes have room for it."""
         if row > first and self._segment.indexes.room <= row - first:
-            return None  # only when they are appended it is known how many entries they got
+            return None  # how many entries they get is known only when they are appended
         segment = self._segment
         seen = OpenSegment(
             base_offset=segment.base_offset,
@@ -354,7 +354,7 @@ class Appender:
 
     # --- bytes and indexes --------------------------------------------------------------------------------------------
     def _write(self, run: Run, starts: list[int], first: int, last: int, *, is_set: bool = False) -> None:
-        """Put rows into the segment: to the sink first, as a broker does, then to the indexes."""
+        """Append rows to the segment: first to the sink, as a broker does, then to the indexes."""
         segment, batches = self._segment, run.batches
         sizes = batches.column("size_bytes")
         size_bytes = starts[last - 1] + sizes[last - 1] - starts[first]

@@ -2,8 +2,8 @@
 
 Only values that decide which records are lost count: the policy that deletes or compacts, the limits of age and size,
 the high watermark below which all replicas have the records. Settings that only decide when a broker acts (dirty ratio,
-check interval), how files are cut and indexed (segment.bytes, index.interval.bytes), or for how long a broker keeps the
-state of an idle producer, lose no record and are never asked for.
+check interval), how files are rolled and indexed (segment.bytes, index.interval.bytes), or for how long a broker keeps
+the state of an idle producer, lose no record and are never asked for.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Assumption:
 
 
 def assumed_of_topic(topic: TopicSettings, names: Iterable[str]) -> Iterator[Assumption]:
-    """Yield those of some settings of a topic that are only assumed."""
+    """Yield the assumptions among some settings of a topic."""
     for name in names:
         setting = topic.setting(name)
         if setting.gap is None:
@@ -75,14 +75,14 @@ def assumed_of_topic(topic: TopicSettings, names: Iterable[str]) -> Iterator[Ass
 
 
 def assumed_of_broker(settings: Iterable[Setting]) -> Iterator[Assumption]:
-    """Yield those of some settings of the broker that are only assumed."""
+    """Yield the assumptions among some settings of the broker."""
     for setting in settings:
         if setting.gap is not None:
             yield _assumption(setting, "the broker", f"--set {shell_word(f'{setting.name}={setting.text}')}")
 
 
 def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
-    """Yield that the high watermark of a partition is not known, where it is not."""
+    """Yield the assumption of a high watermark, if it is unknown."""
     if not view.bounds.high_watermark.is_known:
         yield Assumption(
             what=f"high watermark {view.high_watermark}, the log end offset,",
@@ -135,7 +135,7 @@ def with_options(command_line: CommandLine | None, *options: str) -> str:
 
 
 def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Iterator[str]:
-    """The values as options, as far as they have some; of many topics those of the first."""
+    """Yield the values as options, as far as they have some; of many topics those of the first."""
     given = [each for each in assumptions if each.option is not None]
     if not given:
         return
@@ -154,7 +154,7 @@ def _stating(assumptions: Sequence[Assumption], line: CommandLine | None) -> Ite
 
 
 def _with_config(assumptions: Iterable[Assumption], line: CommandLine | None) -> Iterator[str]:
-    """The broker's server.properties, where that can settle all of it."""
+    """Yield the option with the broker's server.properties, where that can state all of them."""
     kinds = {each.kind for each in assumptions}
     command = with_options(line, _CONFIG)
     if kinds == {"no-config"}:
@@ -169,7 +169,7 @@ def _assumption(setting: Setting, of: str, option: str) -> Assumption:
 
 
 def _owners(owners: Sequence[str]) -> str:
-    """`topic a`; of several `topic a, topic b and 7 more`."""
+    """Return `topic a`; for several `topic a, topic b and 7 more`."""
     more = len(owners) - _SHOWN
     return _and(owners) if more <= 0 else f"{', '.join(owners[:_SHOWN])} and {more} more"
 

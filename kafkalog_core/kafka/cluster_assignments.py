@@ -170,7 +170,7 @@ class BrokerAssignments:
         return finding if rules_of(self.release).renames_strays else replace(finding, broker_action=STRAY_DELETED)
 
     def other_directory(self, log_dir: str, held: Iterable[tuple[PartitionPath, str]]) -> Finding | None:
-        """Return that a log directory has another id than the one that the metadata log knows; None: it has not.
+        """Return the finding that a log directory has another id than the metadata log knows; None: it has not.
 
         Args:
             log_dir: path of it, one of `directory_ids`.
@@ -202,7 +202,7 @@ class BrokerAssignments:
 
 
 class DirectoryOwners:
-    """Whose some log directories are: the node that registered a directory's id, else the one in its meta.properties.
+    """The owners of log directories: the node that registered a directory's id, else the one in meta.properties.
 
     Each metadata log is read once; the image of one is kept, as those of all brokers of a cluster may be large.
 
@@ -237,7 +237,7 @@ class DirectoryOwners:
         return [log_dir, *(path for path in self._nodes[self.node_of(log_dir)] if path != log_dir)]
 
     def other_node(self, log_dir: str) -> Finding | None:
-        """Return that meta.properties has another node id than the one that registered the directory; None: it has not.
+        """Return the finding that meta.properties has another node id than the registered one; None: it has not.
 
         `MetaPropertiesEnsemble.verify` compares the ids of all log directories with the broker's own.
         """

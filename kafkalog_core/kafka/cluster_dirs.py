@@ -27,7 +27,7 @@ T = TypeVar("T")
 _NODE: Final = ("node.id", "broker.id")
 _DIRS: Final = ("log.dirs", "log.dir")
 _READ: Final = frozenset({FileKind.LOG, FileKind.KRAFT_SNAPSHOT})
-"""What settings are read from, in the directory of the metadata log."""
+"""The files in the directory of the metadata log that settings are read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def related_dirs(
 
 
 def _configured(server: Mapping[str, str]) -> Iterator[str]:
-    """Log directories of a server.properties that are on this machine."""
+    """Yield the log directories of a server.properties that are on this machine."""
     listed = (_first(server, _DIRS) or "").split(",")
     for path in map(str.strip, (*listed, server.get("metadata.log.dir") or "")):
         if os.path.isabs(path) and (os.path.isdir(path) or denied_above(path) is not None):
@@ -173,7 +173,7 @@ def _check_rights(log_dir: str) -> None:
 
 
 def _agree(one: str | None, other: str | None) -> bool:
-    """Whether two ids do not contradict each other."""
+    """Return whether two ids do not contradict each other."""
     return one is None or other is None or one == other
 
 

@@ -1,7 +1,7 @@
-"""What the cluster metadata log says about releases and topic ids, read without the rest of it.
+"""The cluster metadata log: levels of nodes, topics, settings, and its copies, without an image of the rest.
 
-Every broker and controller of a KRaft cluster has a copy of this log. A node registers whenever it starts, and says
-then up to which level of `metadata.version` its release goes: that is the release, to the minor version.
+Every broker and controller of a KRaft cluster has a copy of this log. A node registers whenever it starts, with the
+highest level of `metadata.version` that its release knows: that is the release, to the minor version.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ClusterLevels:
     registered: dict[int, Registration] = field(default_factory=dict)
 
     def of_node(self, node_id: int | None) -> int | None:
-        """The highest level that a node's release knows; of an unknown node what all of them have in common."""
+        """Return the highest level that a node's release knows; for an unknown node what all of them have in common."""
         levels = {
             node.highest_levels.get(METADATA_VERSION, 0)
             for node in self.registered.values()
@@ -79,9 +79,9 @@ class ClusterLevels:
 
 
 def read_log_levels(path: str, node_id: int | None) -> ClusterLevels:
-    """Of a metadata log's directory: its newest files first, as far back as the node's last registration.
+    """Return the levels in a metadata log: its newest files first, as far back as the node's last registration.
 
-    What is damaged or unreadable is passed over: this is evidence, not a check.
+    Damaged and unreadable parts are skipped: this is evidence, not a check.
     """
     levels = ClusterLevels()
     try:
@@ -99,7 +99,7 @@ def read_log_levels(path: str, node_id: int | None) -> ClusterLevels:
 
 
 def read_file_levels(path: str) -> ClusterLevels:
-    """Of one file of batches: a segment, a snapshot, bootstrap.checkpoint."""
+    """Return the levels in one file of batches: a segment, a snapshot, bootstrap.checkpoint."""
     levels = ClusterLevels()
     for record in _read_file(path):
         if isinstance(record, Registration):
@@ -253,7 +253,7 @@ def _segments_from(partition: Partition, offset: int) -> list[Segment]:
 
 
 def _newest_first(partition: Partition) -> Iterator[str]:
-    """Segments down to the newest whole snapshot, that one, and what is older where there is none."""
+    """Yield segments down to the newest whole snapshot, that snapshot, and what is older where there is none."""
     newest = _newest_snapshot(partition)
     for segment in reversed(_segments_from(partition, 0 if newest is None else newest.name.base_offset or 0)):
         if segment.log is not None:
@@ -297,17 +297,17 @@ _EVERY_BROKER: Final = ""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfigs:
-    """Settings by their Kafka names; those that have nothing to do with Kafka's files, passwords too, are left out.
+    """Settings by their Kafka names. Those that do not matter for Kafka's files, passwords too, are left out.
 
     Args:
         path: directory of the metadata log; None: there is none.
         is_whole: whether all of the log from its newest snapshot on could be read.
         listed: names of the topics that exist by this log.
         topics: of each topic.
-        has_node: whether the id of this broker is known, without which `broker` is not.
-        broker: of this broker, which beat server.properties.
-        brokers: of all brokers, which beat it likewise, and are beaten by `broker`.
-        others: copies of the log that say something else of topics.
+        has_node: whether the id of this broker is known, without which `broker` is unknown.
+        broker: of this broker, which override server.properties.
+        brokers: of all brokers, which override it too, and are overridden by `broker`.
+        others: copies of the log with other settings of topics.
     """
 
     path: str | None = None
@@ -321,15 +321,15 @@ class ClusterConfigs:
 
     @property
     def origin(self) -> str:
-        """Where these values come from, for a person."""
+        """Where these values come from, for people."""
         return f"{self.path}{'' if self.is_whole else ', which is damaged'}"
 
     def of_topic(self, topic: str | None) -> Mapping[str, str]:
-        """What one topic is configured with."""
+        """Return the settings of one topic."""
         return _NONE if topic is None else self.topics.get(topic, _NONE)
 
     def knows(self, topic: str | None) -> bool:
-        """Whether all settings of a topic are known: those that this log does not have, the topic does not have."""
+        """Return whether all settings of a topic are known: one that this log does not have is not set."""
         return self.is_whole and topic is not None and (topic in self.listed or topic in self.topics)
 
     def contradictions(self, topic: str | None, name: str) -> str:
@@ -351,11 +351,11 @@ class ClusterConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherCopy:
-    """A copy of the metadata log that says something else of topics than the one that is used.
+    """A copy of the metadata log with other settings of topics than the one that is used.
 
     Args:
         path: its directory.
-        topics: what it says of each topic.
+        topics: its settings of each topic.
         is_tied: whether it ends where the one that is used does, so that neither is newer.
     """
 
@@ -378,7 +378,7 @@ class _Copy:
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """What a newer copy has more of."""
+        """The key by which copies are compared: a newer one has a larger rank."""
         return self.end_offset, self.is_whole
 
 
@@ -389,7 +389,7 @@ class Copies:
     Args:
         of_dirs: by the path of the log directory.
         newest: the one that ends last; of several the first. None: there is none.
-        others: copies that say something else of topics than the newest.
+        others: copies with other settings of topics than the newest.
     """
 
     of_dirs: Mapping[str, _Copy]
@@ -397,11 +397,11 @@ class Copies:
     others: tuple[OtherCopy, ...]
 
     def configs(self, node_id: str | None, log_dir: str | None) -> ClusterConfigs:
-        """Return what the newest copy says; without any, nothing is known.
+        """Return the settings in the newest copy; without any, nothing is known.
 
         Args:
             node_id: of the broker whose settings are wanted; None: unknown.
-            log_dir: path of the log directory whose copy is taken where it ends where the newest does.
+            log_dir: path of the log directory whose copy is used if it ends where the newest does.
         """
         newest, own, others = self.newest, self.of_dirs.get(log_dir or ""), self.others
         if newest is None:

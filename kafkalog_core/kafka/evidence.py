@@ -1,4 +1,8 @@
-"""Signs of a release in one partition directory: its files' kinds, its first batches, the entries of its last index."""
+"""Which release wrote a disk: the signs in a log directory and its partitions, and the releases that they allow.
+
+Each sign is a row of `_presences` or `_absences` with the first release that writes it, from `releases.Since`. The
+level of metadata.version that the node registered at its last start is the strongest.
+"""
 
 from __future__ import annotations
 
@@ -48,14 +52,15 @@ _MAX_ENTRIES: Final = 64  # of an index that are looked at: each costs a read of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSigns:
-    """What one partition shows. A sign that cannot be read is one that is not there.
+    """The signs in one partition. An unreadable sign counts as absent.
 
     Args:
         kinds: of the files in it.
-        magics: of the first batches of its first and last segments, and `zstd`.
-        has_data: a segment holds batches, and has an index.
-        indexes_first: an entry of the last offset index holds a batch's first offset.
-        indexes_last: one holds an offset behind it.
+        magics: of the first batches of its first and last segments.
+        codecs: of the same batches.
+        has_data: whether a segment holds batches, and has an index.
+        indexes_first: whether an entry of the last offset index has the first offset of a batch.
+        indexes_last: whether one has a later offset of its batch.
     """
 
     kinds: frozenset[FileKind]
@@ -67,7 +72,7 @@ class PartitionSigns:
 
 
 def read_partition_signs(path: str) -> PartitionSigns | None:
-    """Look at a partition: some small reads, however large it is. Null where it cannot be listed."""
+    """Read the signs of a partition: some small reads, however large it is. None where it cannot be listed."""
     try:
         partition = read_partition(path)
     except StorageError:
@@ -98,7 +103,7 @@ def _first_header(segment: Segment) -> Iterator[bytes]:
 
 
 def _index_styles(segment: Segment) -> Iterator[str]:
-    """Which end of its batch each entry of an index names; nothing where the two are one."""
+    """Return which end of its batch each entry of an index has; nothing where the two are the same."""
     if segment.log is None or segment.index is None:
         return
     for relative_offset, position in iter_offset_entries(
@@ -132,14 +137,14 @@ _FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseGuess:
-    """The release whose rules count for a directory.
+    """The release whose rules are used for a directory.
 
     Args:
-        release: the one; the latest of the candidates where it is not certain.
-        is_certain: all candidates are of one class of rules, or the user said which one it is.
+        release: the release; the latest of the candidates where it is not certain.
+        is_certain: whether all candidates are of one class of rules, or the user named the release.
         candidates: every release that fits, without its bug fixes.
         evidence: sentences, the strongest first.
-        is_newer: the directory is of a release after the newest known one, whose rules are used instead.
+        is_newer: whether the directory is of a release after the newest known one, whose rules are used instead.
     """
 
     release: Release
@@ -155,7 +160,7 @@ class ReleaseGuess:
         return f"Kafka {span} ({'; '.join(self.evidence)})"
 
     def agree(self, key: Callable[[Release], object]) -> bool:
-        """Return whether `key` is the same for all candidates: then it need not be known which one it was.
+        """Return whether `key` is the same for all candidates: then it does not matter which one it was.
 
         The rules of a release after the newest known one are unknown, so that nothing is the same for them.
         """
@@ -189,7 +194,7 @@ class _Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Signs:
-    """All that was looked at. `log_dir` null: partitions by themselves, where nothing that is missing counts."""
+    """All signs. `log_dir` None: partitions outside a log directory, where no missing file counts."""
 
     log_dir: LogDir | None
     meta: PropertyFile
@@ -197,11 +202,11 @@ class _Signs:
     partitions: tuple[PartitionSigns, ...]
 
     def has_file(self, kind: FileKind) -> bool:
-        """At the top of the log directory."""
+        """Return whether a file is at the top of the log directory."""
         return self.log_dir is not None and any(file.name.kind is kind for file in self.log_dir.files)
 
     def some(self, test: Callable[[PartitionSigns], bool]) -> bool:
-        """Whether it holds for a partition."""
+        """Return whether it holds for any partition."""
         return any(test(partition) for partition in self.partitions)
 
     @property
@@ -212,18 +217,18 @@ class _Signs:
         return any(read_file_levels(first).finalized is not None for first in firsts)
 
     def has_kind(self, kind: FileKind) -> bool:
-        """In a partition."""
+        """Return whether any partition has a file of a kind."""
         return self.some(lambda partition: kind in partition.kinds)
 
     def has_directory(self, state: DirectoryState) -> bool:
-        """Of a partition."""
+        """Return whether any partition directory has a state."""
         return self.log_dir is not None and any(place.name.state is state for place in self.log_dir.partitions)
 
 
 def infer_release(path: str, *, kafka: str | None = None) -> ReleaseGuess:
-    """Tell the release of a log directory, or of a partition directory and the log directory around it.
+    """Return the release of a log directory, or of a partition directory and the log directory around it.
 
-    Raises NotFoundError or AccessError for the directory itself, SettingError for a `kafka` that is no release.
+    Raises NotFoundError or AccessError for the directory itself, SettingError for a `kafka` that is not a release.
     """
     if kafka is not None:
         release = parse_release(kafka)
@@ -249,7 +254,7 @@ def _guess(signs: _Signs) -> ReleaseGuess:
 
 
 def _newer(level: _Level) -> ReleaseGuess:
-    """The guess for a directory of a release that is not in the table: what is read is read by the latest rules."""
+    """Return the guess for a directory of an unknown later release, which is read by the latest rules."""
     sentence = f"{level.words}: newer than this kafkalog knows ({LATEST}), so the rules of {LATEST} are assumed"
     return ReleaseGuess(release=LATEST, is_certain=False, candidates=(LATEST,), evidence=(sentence,), is_newer=True)
 
@@ -293,7 +298,7 @@ def _levels(signs: _Signs) -> Iterator[_Level]:
 
 
 def _firsts(signs: _Signs, levels: Iterable[_Level]) -> Iterator[_Sign]:
-    """The first releases that write what is there."""
+    """Yield the first releases that write what is there."""
     yield from (
         _Sign(first, f"{what}: {short_name(first)} or later") for is_there, first, what in _presences(signs) if is_there
     )
@@ -301,7 +306,7 @@ def _firsts(signs: _Signs, levels: Iterable[_Level]) -> Iterator[_Sign]:
 
 
 def _presences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
-    """Whether something is there, the first release that writes it, and what it is."""
+    """Yield whether something is there, the first release that writes it, and what it is."""
     meta = signs.meta
     yield signs.has_kind(FileKind.LOG), Since.LOG_FILES, "files named .log"
     yield signs.has_file(FileKind.RECOVERY_POINT), Since.RECOVERY_POINTS, "a recovery point checkpoint"
@@ -330,7 +335,7 @@ def _presences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
 
 
 def _lasts(signs: _Signs) -> Iterator[_Sign]:
-    """The last releases that leave away what is not there."""
+    """Yield the last releases that do not write what is missing."""
     for is_missing, first, what in _absences(signs):
         if is_missing:
             last = last_before(first)
@@ -339,9 +344,9 @@ def _lasts(signs: _Signs) -> Iterator[_Sign]:
 
 
 def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
-    """Whether something is missing, the first release that writes it, and what it is.
+    """Yield whether something is missing, the first release that writes it, and what it is.
 
-    Of a directory without data nothing can be said.
+    A directory without data shows nothing.
     """
     is_v07 = signs.has_kind(FileKind.LOG_V07) and not signs.has_kind(FileKind.LOG)
     yield is_v07, Since.LOG_FILES, "files named .kafka"
@@ -365,7 +370,7 @@ def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
 
 
 def _read_signs(path: str, partition: str | None) -> _Signs:
-    """Of a log directory; of `partition` in any case, where one is meant."""
+    """Return the signs in a log directory; in any case those of `partition`, if one is given."""
     log_dir = read_log_dir(path)
     places = [place.path for place in log_dir.partitions if place.name.topic != METADATA_TOPIC]
     step = -(-len(places) // _MAX_PARTITIONS) or 1

@@ -1,8 +1,8 @@
-"""What a broker answers that takes the indexes for what they say, so that a difference from the truth can be told.
+"""What a broker answers to a fetch or a look-up when it trusts its indexes, to compare it with the right answer.
 
-A broker of 2.0 and later never checks an index before it uses it; it rebuilds those of a segment that it recovers. What
-is read here is what that broker reads, in the same order, with its rules for where a log file ends
-(FileLogInputStream): a checksum is not looked at.
+A broker of 2.0 and later never checks an index before it uses it; it rebuilds those of a segment that it recovers. The
+code reads what that broker reads, in the same order, with its rules for where a log file ends
+(`FileLogInputStream.nextBatch`): checksums are not computed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNCHECKED: Final = ScanOptions(check=False, first_window_bytes=FIRST_WINDOW_BYT
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer:
-    """`batch` is where its fetch starts, `record` what it names for a time; `fails` where it gives an error instead."""
+    """`batch` is where its fetch starts, `record` what it returns for a time; `fails` where it returns an error."""
 
     batch: BatchPlace | None = None
     record: RecordPlace | None = None
@@ -46,14 +46,14 @@ class BrokerAnswer:
 
 
 class _CorruptError(Exception):
-    """A broker's CorruptRecordException."""
+    """A CorruptRecordException of the broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """How it searches, and which segments it takes with their indexes as they are: all below `recovers_from`.
+    """How it searches, and which segments have the indexes of the disk: all below number `recovers_from`.
 
-    From that number on it builds the indexes anew when it starts, so that they say the truth.
+    It rebuilds the indexes of those from that number on when it starts, so that they are right.
     """
 
     has_warm_section: bool
@@ -61,7 +61,7 @@ class Broker:
 
 
 def broker_offset(lookup: PartitionLookup, offset: int, broker: Broker) -> BrokerAnswer:
-    """Where its fetch of an offset starts. Raises StorageError."""
+    """Return where its fetch of an offset starts. Raises StorageError."""
     first, _ = floor_index([segment.base_offset for segment in lookup.segments], offset)
     for number in range(first or 0, len(lookup.segments)):
         segment, is_rebuilt = lookup.segment(number), number >= broker.recovers_from
@@ -73,11 +73,11 @@ def broker_offset(lookup: PartitionLookup, offset: int, broker: Broker) -> Broke
                     return BrokerAnswer(BatchPlace.of(segment.segment, run, row), outcome="found")
         except _CorruptError as error:
             return BrokerAnswer(outcome="fails", why=str(error))
-    return BrokerAnswer(why="no segment holds it or one behind it")
+    return BrokerAnswer(why="no segment holds it or a later offset")
 
 
 def broker_time(lookup: PartitionLookup, time_ms: int, broker: Broker, trace: Trace) -> BrokerAnswer:
-    """What it names for a time: only the first segment that claims to reach it is searched. Raises StorageError."""
+    """Return its answer for a time: it searches only the first segment that claims to reach it. Raises StorageError."""
     log_start_offset = lookup.log_start_offset
     for number in range(len(lookup.segments)):
         segment = lookup.segment(number)
@@ -115,7 +115,7 @@ def _late_record(
 
 
 def _offset_by_time(segment: SegmentLookup, time_ms: int, broker: Broker) -> int:
-    """TimeIndex.lookup: the offset of the last entry not above the time, the base offset where there is none."""
+    """Return the offset of the last entry not above the time, the base offset if there is none (`TimeIndex.lookup`)."""
     base = segment.segment.base_offset
     with _entries(segment.segment.timeindex, TIME_INDEX_ENTRY) as index:
         if index is None:
@@ -125,7 +125,7 @@ def _offset_by_time(segment: SegmentLookup, time_ms: int, broker: Broker) -> int
 
 
 def _largest_ms(segment: SegmentLookup) -> tuple[int, str]:
-    """LogSegment.largestTimestamp: that of the last time entry; the file's modification time where there is none."""
+    """Return the time of the last time entry, else of the file's modification (`LogSegment.largestTimestamp`)."""
     with _entries(segment.segment.timeindex, TIME_INDEX_ENTRY) as index:
         last = None if index is None else index.last
     if last is not None and last[0] >= 0:
@@ -136,7 +136,7 @@ def _largest_ms(segment: SegmentLookup) -> tuple[int, str]:
 
 
 def _position(segment: SegmentLookup, offset: int, broker: Broker) -> int:
-    """OffsetIndex.lookup: the position of the last entry not above the offset, 0 where there is none."""
+    """Return the position of the last entry not above the offset, 0 if there is none (`OffsetIndex.lookup`)."""
     with _entries(segment.segment.index, OFFSET_INDEX_ENTRY) as index:
         if index is None:
             return 0
@@ -145,9 +145,9 @@ def _position(segment: SegmentLookup, offset: int, broker: Broker) -> int:
 
 
 def _walk(segment: SegmentLookup, position: int, *, is_rebuilt: bool) -> Iterator[Run]:
-    """FileLogInputStream from a byte on. Raises _CorruptError.
+    """Yield what `FileLogInputStream` returns from a byte on. Raises _CorruptError.
 
-    Of a segment that is recovered all that is whole counts: what recovery cuts off is another question.
+    In a segment that is recovered, only whole batches count; what recovery truncates is not considered here.
     """
     if position < 0:
         raise _CorruptError(f"the index names byte {position}")
@@ -169,10 +169,10 @@ def _walk(segment: SegmentLookup, position: int, *, is_rebuilt: bool) -> Iterato
 
 @contextmanager
 def _entries(file: FileInfo | None, layout: Layout) -> Iterator[IndexPages | None]:
-    """The entries of an index file; null where there is none, or it cannot be opened."""
+    """Return the entries of an index file; None: there is none, or it cannot be opened."""
     try:
         source = None if file is None else Source.open(file.path)
-    except StorageError:  # it is told of where the truth is looked for
+    except StorageError:  # reported by the look-up of the right answer
         source = None
     if source is None:
         yield None

@@ -31,7 +31,7 @@ class EpochStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpochFile:
-    """A leader-epoch-checkpoint: what a broker takes from it, and why it refuses it; null: it does not."""
+    """A leader-epoch-checkpoint: the entries that a broker reads, and why it refuses the file; None: it does not."""
 
     path: str
     entries: tuple[EpochStart, ...]
@@ -39,7 +39,7 @@ class EpochFile:
 
 
 def read_epoch_file(directory: str) -> EpochFile | None:
-    """The file of a partition directory; null where there is none, or the system does not let it be read."""
+    """Read the file of a partition directory; None: there is none, or it cannot be read."""
     path = f"{directory}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     entries: list[EpochStart] = []
     refusal: Refusal | None = None
@@ -56,11 +56,11 @@ def read_epoch_file(directory: str) -> EpochFile | None:
 
 
 class EpochCache:
-    """Epochs in their order, ascending.
+    """Leader epochs, ascending.
 
     Args:
-        entries: lines of the file in their order; those that contradict later ones go, as a broker loads them.
-        release: whose rules.
+        entries: lines of the file in their order; a broker that loads them discards those that contradict later ones.
+        release: whose rules are used.
     """
 
     def __init__(self, entries: Iterable[EpochStart], release: Release) -> None:
@@ -74,11 +74,11 @@ class EpochCache:
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
-        """All of them."""
+        """All entries."""
         return tuple(self._entries)
 
     def assign(self, entry: EpochStart) -> None:
-        """A batch of this epoch at this offset; only a greater epoch than all before says something new."""
+        """Add a batch of this epoch at this offset; only an epoch above all others adds an entry."""
         if self._entries and entry.epoch <= self._entries[-1].epoch:
             return
         if not self._is_mended:
@@ -88,23 +88,23 @@ class EpochCache:
             self._put(entry)
 
     def cut_end(self, end_offset: int) -> None:
-        """The log ends here now: epochs that would start here or behind go."""
+        """Truncate at the new log end offset: remove epochs that start there or after it (`truncateFromEnd`)."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
 
     def cut_start(self, start_offset: int) -> None:
-        """The log starts here now: of the epochs up to here the last one does too, the others go."""
+        """Truncate at the new log start offset: the last epoch up to it starts there (`truncateFromStart`)."""
         kept = [entry for entry in self._entries if entry.start_offset > start_offset]
         if len(kept) < len(self._entries):
             last = self._entries[len(self._entries) - len(kept) - 1]
             self._entries = [EpochStart(last.epoch, start_offset), *kept]
 
     def clear(self) -> None:
-        """The log is empty now."""
+        """Remove all entries."""
         self._entries.clear()
 
     def _put(self, entry: EpochStart) -> None:
-        """`LeaderEpochFileCache.assign`: what the entry contradicts goes, from the end."""
+        """Add an entry, and remove from the end those that it contradicts (`LeaderEpochFileCache.assign`)."""
         latest = self._entries[-1] if self._entries else None
         if latest is not None and entry.epoch == latest.epoch and entry.start_offset >= latest.start_offset:
             return
@@ -116,18 +116,18 @@ class EpochCache:
 
 
 class History(NamedTuple):
-    """The leader epochs of a log, ascending, each with its first offset, and the log's end."""
+    """The leader epochs of a log, ascending, each with its first offset, and the log end offset."""
 
     epochs: tuple[EpochStart, ...]
     end_offset: int
 
     @property
     def latest(self) -> int | None:
-        """The latest leader epoch; null: none is known."""
+        """The latest leader epoch; None: unknown."""
         return self.epochs[-1].epoch if self.epochs else None
 
     def up_to(self, epoch: int) -> tuple[int, int] | None:
-        """The largest epoch up to this one, and where it ends; null: there is none."""
+        """Return the largest epoch up to this one, and where it ends; None: there is none (`endOffsetFor`)."""
         at = bisect_right(self.epochs, epoch, key=lambda each: each.epoch)
         if at == 0:
             return None
@@ -136,14 +136,14 @@ class History(NamedTuple):
 
 
 def history(in_file: Iterable[EpochStart], in_log: Iterable[EpochStart], end_offset: int) -> History:
-    """What a broker knows: its file, and the batches where the file says nothing of their epoch."""
+    """Return what a broker knows: its file, and the batches where the file does not name their epoch."""
     starts = {each.epoch: each.start_offset for each in in_log}
     starts.update({each.epoch: each.start_offset for each in in_file if 0 <= each.start_offset <= end_offset})
     return History(tuple(EpochStart(epoch, starts[epoch]) for epoch in sorted(starts)), end_offset)
 
 
 def truncation_offset(follower: History, leader: History) -> int | None:
-    """The end of the follower's log after it has met the leader; null: epochs do not tell, as one knows none."""
+    """Return the end of the follower's log after it has met the leader (KIP-101); None: one of them knows no epochs."""
     asked = follower.latest
     end = follower.end_offset
     if asked is None or not leader.epochs:

@@ -1,4 +1,4 @@
-"""What the control batches of producers in a run say, by row: COMMIT or ABORT, and who sent it."""
+"""Markers of transactions, and what is odd in the batches of a producer: epochs, sequence numbers, transactions."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = [
 
 
 def markers_of(memory: memoryview, batches: BatchColumns, *, max_bytes: int) -> dict[int, Marker]:
-    """The markers of a run by row, in order. Control batches that are empty or hold no marker are left out.
+    """Return the markers of a run by row, in order. Control batches that are empty or hold no marker are left out.
 
     Args:
         memory: the buffer that the spans of `batches` refer to.
         batches: rows filled by a walk.
-        max_bytes: the largest inflated payload of one batch.
+        max_bytes: the largest decompressed payload of one batch.
     """
     cells = array("q", bytes(8 * M_SIZE * batches.count))
     end = M_SIZE * kernels.read_markers(memory, batches, cells)
@@ -56,7 +56,7 @@ def markers_of(memory: memoryview, batches: BatchColumns, *, max_bytes: int) -> 
 
 
 def _inflated(memory: memoryview, batches: BatchColumns, unread: set[int], max_bytes: int) -> dict[int, Marker]:
-    """Nobody compresses markers, but a broker would read them."""
+    """Return the decompressed payload; nothing writes compressed markers, but a broker would read them."""
     codecs = batches.column("codec")
     rows = {row for row in unread if codecs[row]}
     if not rows:
@@ -87,15 +87,16 @@ def _first_marker(run: RecordRun, index: int) -> Marker | None:
 
 
 Sequences = Literal["continuous", "gaps", "unchecked"]
-"""What is asked of sequence numbers: that they go on; that they ascend, as on a compacted log; nothing."""
+"""What is expected of sequence numbers: that each follows the last; that they ascend, as on a compacted log; nothing.
+"""
 
 _NO_PRODUCER: Final = -1
 _UNSET: Final = frozenset({-1, 0})
-"""What clients without idempotence write for the epoch and the sequence that they have not."""
+"""What clients without idempotence write for the missing epoch and sequence."""
 
 
 class AnomalyType(NamedTuple):
-    """A kind of anomaly. `severity` holds for a log that was not compacted and of which nothing is missing before."""
+    """A kind of anomaly. `severity` holds for a log that was not compacted and of which nothing before is missing."""
 
     severity: Severity
     meaning: str
@@ -122,7 +123,7 @@ ANOMALIES: Final = {
 
 
 class Marker(NamedTuple):
-    """What the record of a control batch says: `type_id` 0 ABORT, 1 COMMIT."""
+    """The record of a control batch: `type_id` 0 ABORT, 1 COMMIT."""
 
     type_id: int
     coordinator_epoch: int
@@ -140,7 +141,7 @@ class Known(NamedTuple):
     """What was known of a producer before a batch.
 
     `recent` are its last batches, the last one first. `is_new_epoch`: its epoch began and has no batch yet.
-    `is_behind_hole`: something of the log is missing since it was last seen.
+    `is_behind_hole`: a part of the log is missing since it was last seen.
     """
 
     epoch: int
@@ -166,7 +167,7 @@ class Header(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anomaly:
-    """Something odd of one batch.
+    """Something odd in one batch.
 
     Args:
         kind: key of `ANOMALIES`.
@@ -174,10 +175,10 @@ class Anomaly:
         producer_epoch: as stored.
         offset: base offset of the batch.
         position: byte in its file where the batch starts.
-        expected: the sequence number or epoch that would not have been odd.
+        expected: the sequence number or epoch that would be regular.
         actual: the one that is stored.
         related_offset: first offset of the batch that it repeats, or of the open transaction.
-        behind_hole: something of the log is missing since the producer was last seen, which explains gaps.
+        behind_hole: whether a part of the log is missing since the producer was last seen, which explains gaps.
     """
 
     kind: str
@@ -192,20 +193,20 @@ class Anomaly:
 
     @property
     def missing(self) -> int | None:
-        """Of a `sequence-gap`: how many records of the producer are missing; they may be more by multiples of 2^31."""
+        """The number of missing records of the producer in a `sequence-gap`; they may be more by multiples of 2^31."""
         if self.kind != "sequence-gap" or self.expected is None or self.actual is None:
             return None
         return _distance(self.expected, self.actual)
 
 
 def diagnose(header: Header, known: Known | None, marker: Marker | None, *, sequences: Sequences) -> Iterator[Anomaly]:
-    """Everything odd of a batch.
+    """Return everything that is odd in a batch.
 
     Args:
         header: of the batch.
         known: its producer; None: not seen before.
-        marker: what a control batch says; None: it could not be read.
-        sequences: what is asked of sequence numbers.
+        marker: the content of a control batch; None: it could not be read.
+        sequences: what is expected of sequence numbers.
     """
     if header.producer_id < 0:
         yield from _stranger(header)
@@ -253,7 +254,7 @@ def _data(header: Header, known: Known | None, *, sequences: Sequences) -> Itera
 
 
 def _open_transaction(header: Header, known: Known) -> Iterator[Anomaly]:
-    """What is odd of data of a producer that has a transaction open."""
+    """Yield what is odd in data of a producer that has an open transaction."""
     first = known.txn_first_offset
     if first is None:
         return
@@ -273,7 +274,7 @@ def _open_transaction(header: Header, known: Known) -> Iterator[Anomaly]:
 
 
 def _sequence(header: Header, known: Known, *, sequences: Sequences) -> Iterator[Anomaly]:
-    """Where sequence numbers go on, in the same epoch; from an unknown producer any are taken."""
+    """Yield what is odd in sequence numbers of the same epoch; from an unknown producer any are accepted."""
     if sequences == "unchecked" or not (known.recent or known.is_new_epoch):
         return
     expected = _after(known.recent[0].last_sequence) if known.recent else 0
@@ -318,5 +319,5 @@ def _after(sequence: int) -> int:
 
 
 def _distance(expected: int, actual: int) -> int:
-    """How far a sequence number is ahead, on the circle of 2^31 of them."""
+    """Return how far a sequence number is ahead, on a circle of 2^31."""
     return (actual - expected) & MAX_INT32

@@ -1,11 +1,11 @@
 """The replay of producer state: what a broker knows of every producer of a partition, batch after batch.
 
-This is the one replay, for committed views, checks, snapshots and indexes alike. It follows ProducerStateManager of
-4.3.1 with origin REPLICATION, as a broker that loads a log does: nothing is refused, and what is odd is said. Without
-a wall clock nothing expires, and the state goes on over damage, which is told to it as a hole.
+This is the one replay, for committed views, checks, snapshots and indexes alike. It follows `ProducerStateManager` of
+4.3.1 with origin REPLICATION, as a broker that loads a log does: nothing is refused, and what is odd is reported.
+Without a wall clock nothing expires. The state continues over damage, which `hole` reports to it.
 
-The state is integers in three arrays that the kernel walks over batch columns with: 208 bytes a producer, an eighth
-more at most for those to come, and 16 to 36 for the table of ids.
+The state is integers in three arrays, which the kernel updates from batch columns: 208 bytes a producer, at most an
+eighth more for those to come, and 16 to 36 for the table of ids.
 """
 
 from __future__ import annotations
@@ -64,16 +64,16 @@ _HEADER_COLUMNS: Final = (
 
 
 SnapshotStyle = Literal["marker-is-batch", "data-time", "marker-time"]
-"""What a marker changes in what a snapshot holds of its producer, besides the two epochs and the transaction.
+"""What a marker changes in the snapshot entry of its producer, apart from the two epochs and the transaction.
 
-`marker-is-batch`: it counts as the last batch, of one offset (0.11: ProducerAppendInfo.appendEndTxnMarker).
+`marker-is-batch`: it counts as the last batch, of one offset (0.11: `ProducerAppendInfo.appendEndTxnMarker`).
 `data-time`: nothing; the last timestamp is that of the last batch, none where the marker's epoch is a new one (1.0 to
-2.3: ProducerStateEntry.lastTimestamp). `marker-time`: the last timestamp is the marker's (2.4 and later, KAFKA-8710).
+2.3: `ProducerStateEntry.lastTimestamp`). `marker-time`: the last timestamp is the marker's (2.4 and later, KAFKA-8710).
 """
 
 
 def sequences_of(topic: str | None, *, is_compacted: bool) -> Sequences:
-    """What can be asked of the sequence numbers of a topic's logs.
+    """Return what can be expected of the sequence numbers of a topic's logs.
 
     Group coordinators write transactional commits of offsets with sequence 0 again and again (origin COORDINATOR).
     """
@@ -86,9 +86,9 @@ class CompletedTxn(NamedTuple):
     """A transaction that a marker ended; aborted ones are what a `.txnindex` lists, in this order.
 
     `last_offset` is the marker's. `last_stable_offset`: first offset of the transactions still open then, else the one
-    behind the marker. A follower that took several batches in one fetch may have written a higher one: the first offset
-    of a transaction that began after the marker, in the same fetch. Where `first_offset` is the marker's too, the
-    transaction had no data here; releases before 2.8 list such ones, see `ProducerStates.ends_empty`.
+    after the marker. A follower that received several batches in one fetch may have written a higher one: the first
+    offset of a transaction that began after the marker, in the same fetch. Where `first_offset` is the marker's too,
+    the transaction had no data here; releases before 2.8 list it, see `ProducerStates.ends_empty`.
     """
 
     producer_id: int
@@ -104,7 +104,7 @@ class CompletedTxn(NamedTuple):
 
 
 class OpenTxn(NamedTuple):
-    """A transaction that no marker has ended; `is_behind_hole`: what is missing of the log since may hold one."""
+    """A transaction that no marker has ended; `is_behind_hole`: the missing part of the log since then may hold one."""
 
     producer_id: int
     first_offset: int
@@ -113,10 +113,10 @@ class OpenTxn(NamedTuple):
 
 
 class ProducerStates:
-    """The state of all producers of one partition, at the place in its log up to which it was replayed.
+    """The state of all producers of one partition, at the offset up to which its log was replayed.
 
     Args:
-        sequences: what is asked of sequence numbers (`sequences_of`). The state is the same.
+        sequences: what is expected of sequence numbers (`sequences_of`). The state does not depend on it.
     """
 
     def __init__(self, *, sequences: Sequences = "continuous") -> None:
@@ -152,12 +152,12 @@ class ProducerStates:
         first: int = 0,
         last: int | None = None,
     ) -> list[CompletedTxn | Anomaly]:
-        """Carry out a run of batches in log order; returns what ended and what is odd, in log order.
+        """Replay a run of batches in log order; return transactions that ended and anomalies, in log order.
 
         Args:
-            batches: rows of a walk; those of other formats and without a producer are passed over.
-            markers: what the control batches among them say, by row (`producer_markers.markers_of`).
-            holes: rows in order, before which something of the log is missing; see `hole`.
+            batches: rows of a walk; those of other formats and without a producer are skipped.
+            markers: the content of the control batches among them, by row (`producer_anomalies.markers_of`).
+            holes: rows in order, before which a part of the log is missing; see `hole`.
             first: row to start with.
             last: row to stop before.
         """
@@ -178,7 +178,7 @@ class ProducerStates:
             row += 1
 
     def hole(self) -> None:
-        """Something of the log is missing here: gaps are explained, and markers of open transactions may be gone."""
+        """Note that a part of the log is missing here: it explains gaps, and may have held markers."""
         self._state[k.G_HOLES] += 1
 
     def _advance(
@@ -190,7 +190,7 @@ class ProducerStates:
         mode: int,
         events: list[CompletedTxn | Anomaly],
     ) -> int:
-        """One call of the kernel; returns the row that it stopped at."""
+        """Call the kernel once; return the row that it stopped at."""
         ended = self._ended
         cells, holes = marks
         row = kernels.replay(batches, cells, holes, first, last, mode, self._state, self._producers, self._slots, ended)
@@ -208,7 +208,7 @@ class ProducerStates:
         marker: Marker | None,
         events: list[CompletedTxn | Anomaly],
     ) -> None:
-        """A row that the kernel asks about: there is no room, or something is odd of it."""
+        """Handle a row at which the kernel stopped: there is no room, or it is an anomaly."""
         if self._state[k.G_COUNT] == self._state[k.G_CAPACITY]:
             self._make_room(_with_room(self._state[k.G_CAPACITY]))
         header = _header(batches, row)
@@ -234,7 +234,7 @@ class ProducerStates:
         return kernels.find_producer(producer_id, self._state, self._producers, self._slots)
 
     def _make_room(self, capacity: int) -> None:
-        """Room for so many producers, in a table that is at most half full."""
+        """Make room for that many producers, in a table that is at most half full."""
         self._producers.frombytes(bytes(8 * (k.P_SIZE * capacity - len(self._producers))))
         self._state[k.G_CAPACITY] = capacity
         self._state[k.G_MASK] = mask = (1 << (2 * capacity - 1).bit_length()) - 1
@@ -248,7 +248,7 @@ class ProducerStates:
         return self._producers[self._producers[k.P_HEAP] + k.P_TXN_FIRST] if self._state[k.G_OPEN] else None
 
     def open_transactions(self) -> list[OpenTxn]:
-        """Transactions that no marker has ended, the earliest first."""
+        """Return the transactions that no marker has ended, the earliest first."""
         rows, found = self._producers, []
         places = rows[k.P_HEAP : k.P_SIZE * self._state[k.G_OPEN] : k.P_SIZE]
         for first, at in sorted((rows[at + k.P_TXN_FIRST], at) for at in places):
@@ -257,12 +257,12 @@ class ProducerStates:
         return found
 
     def entry(self, producer_id: int, style: SnapshotStyle = "marker-time") -> ProducerEntry | None:
-        """One producer as a snapshot would hold it; None: it is not known."""
+        """Return one producer as a snapshot would hold it; None: it is unknown."""
         at = self._find(producer_id)
         return None if at < 0 else _entry(self._producers[at : at + k.P_SIZE], style)
 
     def snapshot_entries(self, style: SnapshotStyle = "marker-time") -> Iterator[ProducerEntry]:
-        """All producers as a snapshot would hold them, in the order in which they were first seen."""
+        """Return all producers as a snapshot would hold them, in the order in which they were first seen."""
         for at in range(0, k.P_SIZE * self.count, k.P_SIZE):
             yield _entry(self._producers[at : at + k.P_SIZE], style)
 
@@ -285,7 +285,7 @@ class ProducerStates:
     # --- from and to elsewhere ----------------------------------------------------------------------------------------
     @classmethod
     def from_snapshot(cls, entries: Iterable[ProducerEntry], *, sequences: Sequences = "continuous") -> Self:
-        """The state that a snapshot holds: of each producer the last batch alone. Raises FieldError."""
+        """Return the state that a snapshot holds: of each producer only the last batch. Raises FieldError."""
         rows = array("q")
         for entry in entries:
             rows.extend(_cells_of_entry(entry))
@@ -293,11 +293,11 @@ class ProducerStates:
 
     @property
     def size_bytes(self) -> int:
-        """Size of `state_bytes`."""
+        """The size of `state_bytes`."""
         return 8 * (_STATE_HEAD + k.P_SIZE * self.count)
 
     def state_bytes(self) -> memoryview:
-        """The whole state, for `from_state`; 208 bytes a producer."""
+        """Return the whole state, for `from_state`; 208 bytes a producer."""
         count = self.count
         cells = array("q", (_STATE_VERSION, k.P_SIZE, count, self._state[k.G_HOLES]))
         cells.frombytes(memoryview(self._producers)[: k.P_SIZE * count].cast("B"))
@@ -307,7 +307,7 @@ class ProducerStates:
 
     @classmethod
     def from_state(cls, data: bytes | memoryview, *, sequences: Sequences = "continuous") -> Self:
-        """The state that `state_bytes` gave. Raises FieldError for anything else."""
+        """Return the state that `state_bytes` returned. Raises FieldError for anything else."""
         if len(data) < 8 * _STATE_HEAD or len(data) % 8:
             raise FieldError(f"{len(data)} bytes are no producer state")
         head, rows = array("q"), array("q")
@@ -335,7 +335,7 @@ class ProducerStates:
         return states
 
     def _link(self) -> None:
-        """Make the heap of open transactions anew: what is in order is one."""
+        """Build the heap of open transactions again: a sorted list is one."""
         rows = self._producers
         firsts = rows[k.P_TXN_FIRST : k.P_SIZE * self.count : k.P_SIZE]
         ordered = sorted((number for number, first in enumerate(firsts) if first >= 0), key=firsts.__getitem__)
@@ -356,7 +356,7 @@ def _header(batches: BatchColumns, row: int) -> Header:
 
 
 def _recent(cells: array[int]) -> Iterator[Recent]:
-    """The remembered batches of a producer, the last one first."""
+    """Return the remembered batches of a producer, the last one first."""
     count = cells[k.P_BATCHES]
     for number in range(count - 1, max(-1, count - 1 - k.RECENT), -1):
         at = number % k.RECENT
@@ -397,7 +397,7 @@ def _cells_of_entry(entry: ProducerEntry) -> array[int]:
 
 
 def _with_room(count: int) -> int:
-    """How many producers there is to be room for: twice as many at each step would take twice the memory."""
+    """Return the number of producers to make room for: doubling at each step would take twice the memory."""
     return max(_FIRST_CAPACITY, count + count // 8 + 1)
 
 

@@ -1,4 +1,8 @@
-"""The table of known releases of Kafka: their order, their spelling, their levels, and which share one set of rules."""
+"""The table of known releases of Kafka, and `Since`: the first release of each change that this project follows.
+
+A new release is added here: a row of `KNOWN` with its levels of metadata.version, and a row of `Since` for each rule
+that it changes. Only the modules `rules` of this package, `setting_table` and `evidence` compare releases.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +51,9 @@ class Release(NamedTuple):
 class Since:
     """The first release of each change that this project follows: the one table of boundaries.
 
-    Each is named after what is there from that release on; where releases say nothing, it was seen in their sources or
-    on their disks. Rules that hold for a span of releases are a pair of rows. Settings have their own table
-    (`setting_table`), of which each row is a default or a limit.
+    Each row is named after what exists from that release on. Where no KIP, JIRA or release note names the release, it
+    was found in the sources or on the disks of the releases before and after. A rule that holds for a span of releases
+    is a pair of rows. Settings have their own table (`setting_table`), where each row is a default or a limit.
     """
 
     START: Final = Release(0, 7)
@@ -150,7 +154,7 @@ class RuleClass(NamedTuple):
 
 
 class KnownRelease(NamedTuple):
-    """A release without its bug fixes; `levels`: those of metadata.version that came with it, first and last."""
+    """A release without its bug fixes; `levels`: the first and last level of metadata.version that came with it."""
 
     release: Release
     levels: tuple[int, int] | None = None
@@ -199,8 +203,8 @@ _FIRSTS: Final = tuple(each.first for each in _CLASSES)
 def parse_release(text: str) -> Release:
     """Return the release that `text` names: `2.8`, `2.8.2`, `0.11.0.3`, also `3.9.1-rc0`.
 
-    A bug fix counts as known where its release is: bug fixes change no format. Raises SettingError for a text that
-    is not a release, and for a release that is not in `KNOWN`: its rules would be a guess.
+    A bug fix counts as known if its release is: bug fixes change no format. Raises SettingError for a text that is not
+    a release, and for a release that is not in `KNOWN`: its rules would be a guess.
     """
     match = _SPELLING.fullmatch(text.strip())
     release = Release(*map(int, match[1].split("."))) if match else None
@@ -210,7 +214,7 @@ def parse_release(text: str) -> Release:
 
 
 def release_of_level(level: int) -> Release | None:
-    """Return the release that a level of metadata.version came with; `None` below the first and above the newest."""
+    """Return the release that a level of metadata.version came with; None below the first and above the newest."""
     spans = ((known.release, known.levels) for known in KNOWN if known.levels is not None)
     return next((release for release, (first, last) in spans if first <= level <= last), None)
 
@@ -242,7 +246,10 @@ def rule_class(release: Release) -> RuleClass:
 
 
 def _is_known(release: Release) -> bool:
-    """From 1.0 on the third number is the bug fix, before that the fourth; 0.7 has only three."""
+    """Return whether the release is in `KNOWN`.
+
+    From 1.0 on the third number is the bug fix, before that the fourth; 0.7 has only three.
+    """
     if release.major:
         return not release.build and Release(release.major, release.minor) in RELEASES
     if (release.major, release.minor) == RELEASES[0][:2]:
@@ -259,17 +266,17 @@ def _refusal(text: str, release: Release | None) -> str:
 
 
 def _neighbours(release: Release) -> list[str]:
-    """The known releases just before and after one that is unknown."""
+    """Return the known releases just before and after an unknown one."""
     place = bisect_right(RELEASES, release)
     return [short_name(each) for each in RELEASES[max(0, place - 1) : place + 1]]
 
 
 def _family(release: Release) -> tuple[int, ...]:
-    """What releases have in common that `describe_known` writes as one span."""
+    """Return the common numbers of releases that `describe_known` writes as one span."""
     return release[:1] if release.major else release[:2]
 
 
 def short_name(release: Release) -> str:
-    """Write a release as people do: 0.7, not 0.7.0."""
+    """Return a release as people write it: 0.7, not 0.7.0."""
     has_siblings = sum(_family(each) == _family(release) for each in RELEASES) > 1
     return str(release) if has_siblings else f"{release.major}.{release.minor}"

@@ -1,4 +1,8 @@
-"""How each release recovers, loads and appends, as values: what the simulations of this room are given."""
+"""How each release loads, recovers, appends and looks up, as values that the simulations of this package are given.
+
+Each field is one rule. A rule that a release changes is a comparison with a row of `releases.Since` here, or in the
+`rules` of `cleaner` and `retention`, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +32,20 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryRules:
-    """How a release recovers one segment.
+    """How a release recovers one segment (`LogSegment.recover`).
 
     Args:
-        names_last_offset: an entry of the offset index names the last offset of its batch; else the first.
-        has_time_index: there is a `.timeindex`.
-        has_producers: there are `.txnindex`, producer snapshots and leader epochs.
-        checks_range: an offset that no index can hold ends it, and the segment is split.
+        names_last_offset: an entry of the offset index has the last offset of its batch; else the first.
+        has_time_index: there is a `.timeindex` (KIP-33).
+        has_producers: there are `.txnindex`, producer snapshots (KIP-98) and leader epochs (KIP-101).
+        checks_range: an offset that no index can hold ends it, and the broker splits the segment.
         limits_message: a message larger than max.message.bytes counts as bad.
         takes_v2_magic: a batch of magic 3 to 127 counts as one of magic 2, else as a message; those below 0 always do.
-        snapshot_order: of the producers in a snapshot.
-        snapshot_style: what a marker changes in what a snapshot holds of its producer.
-        lists_empty_transactions: an ABORT marker that finds no open transaction has an entry in the `.txnindex`, of one
-            that begins and ends at the marker.
-        reads_empty_markers: a control batch that compaction has emptied is passed over; else the broker dies of it.
+        snapshot_order: order of the producers in a snapshot: that of the hash map of the Scala or the Java class.
+        snapshot_style: what a marker changes in the snapshot entry of its producer.
+        lists_empty_transactions: an ABORT marker without an open transaction has an entry in the `.txnindex`, of a
+            transaction that begins and ends at the marker.
+        reads_empty_markers: a control batch that compaction has emptied is skipped; else the broker stops at it.
     """
 
     names_last_offset: bool
@@ -57,7 +61,7 @@ class RecoveryRules:
 
     @property
     def bits(self) -> int:
-        """The rules of `kernels.rebuild`."""
+        """The rules as the bits of `kernels.rebuild`."""
         return (
             k.REBUILD_LAST * self.names_last_offset
             + k.REBUILD_TIMES * self.has_time_index
@@ -67,7 +71,7 @@ class RecoveryRules:
 
 
 def recovery_rules(release: Release) -> RecoveryRules:
-    """The rules of a release from 0.8.0 on."""
+    """Return the rules of a release from 0.8.0 on."""
     return RecoveryRules(
         names_last_offset=release >= Since.LAST_OFFSET_IN_INDEX,
         has_time_index=release >= Since.TIME_INDEX,
@@ -89,40 +93,46 @@ def _snapshot_style(release: Release) -> SnapshotStyle:
 
 
 SwapRule = Literal["not-foreseen", "recovered", "renamed"]
-"""What a start does with the finished replacements (`.swap`) of an interrupted compaction or split: they are renamed
-before anything is opened, and trusted; or their log is recovered when all segments are open, and takes the place of
-those that it overlaps."""
+"""What a start does with the finished replacements (`.swap`) of an interrupted compaction or split. `renamed`: it
+renames them before it opens a segment, and trusts them. `recovered`: it recovers their log when all segments are
+open, and then replaces those that it overlaps. `not-foreseen`: not simulated.
+"""
 
 
 OffsetSearch = Literal["last", "last-then-base", "base"]
-"""By which offsets of the batches `FileRecords` looks for an offset: the base offset of a compressed message is known
-only when it is unpacked."""
+"""By which offsets of the batches `FileRecords` looks for an offset. The base offset of a compressed message is known
+only after decompression.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderRules:
-    """What is not the same in all releases.
+    """How a release loads a partition (`LogLoader`, before 3.0 `Log`).
 
     Args:
-        missing_index: what a missing offset index does: the broker does not start, the segment is recovered, or an
-            empty index takes its place and is trusted (seen of 0.10.0).
+        missing_index: what a missing offset index causes: the broker does not start, it recovers the segment, or it
+            creates an empty index and trusts it (0.9 and 0.10.0).
         recovers: whether an unclean start recovers the last segment, or all from the recovery point on.
-        checks_indexes: what happens where the last entry of an offset index is not above the base offset: nothing,
-            the broker does not start, or the segment is recovered.
+        checks_indexes: what happens where the last entry of an offset index is not above the base offset: nothing, the
+            broker does not start, or it recovers the segment.
         has_producers: whether there are producer snapshots, transaction indexes and leader epochs.
-        rebuilds_at_end: whether producers are loaded anew behind recovery, with snapshots at the last two segments.
-        knows_start: whether a log that ends below its checkpointed start is deleted, and a new one begins there.
-        lone_recovery_assigns: whether recovery for want of an index tells the leader epochs.
-        epochs_from_checkpoint: whether epochs are cut at the checkpointed start, and not at the first base offset.
-        swaps: what becomes of finished replacements.
-        removes_stray_snapshots: whether snapshots go that are at no base offset.
-        clears_on_deletion: whether leader epochs and snapshots of a log that is deleted for its start go at once.
+        rebuilds_at_end: whether producers are loaded again after recovery, with snapshots at the last two segments.
+        knows_start: whether a log that ends below its checkpointed log start offset is deleted, and a new one begins
+            there.
+        lone_recovery_assigns: whether the recovery of a segment without an index updates the leader epochs.
+        epochs_from_checkpoint: whether leader epochs are truncated at the checkpointed log start offset, and not at the
+            one that is in effect.
+        swaps: what happens to finished replacements.
+        removes_stray_snapshots: whether snapshots at no base offset are deleted
+            (`ProducerStateManager.removeStraySnapshots`).
+        clears_on_deletion: whether leader epochs and snapshots of a log that is deleted for its start are deleted at
+            once.
         reads_apart: as in `SnapshotOptions`.
-        keeps_recovery_point: whether the recovery point stays where it was after an unclean stop; else it is the end.
-        search: how the batch that holds an offset is looked for: by last offsets, up to 3.9; by these, and then the
-            base offset of the one that was found is read, in 4.0; by base offsets, from 4.1 on.
-        drops_old_producers: whether a producer is forgotten, its open transaction too, when its last batch lies below
-            the log's start.
+        keeps_recovery_point: whether an unclean start keeps the recovery point; else it becomes the log end offset.
+        search: how the batch that holds an offset is found: by last offsets up to 3.9; in 4.0 by last offsets, and then
+            the base offset of that batch is read; by base offsets from 4.1 on.
+        drops_old_producers: whether a producer is forgotten, with its open transaction, when its last batch is below
+            the log start offset.
         reads_log_start: whether log-start-offset-checkpoint counts (KIP-107); else the log starts with its first
             segment.
         has_tiers: whether earlier segments of a log may be in remote storage (KIP-405).
@@ -157,7 +167,10 @@ class LoaderRules:
 
 
 def rules_of(release: Release) -> LoaderRules:
-    """The rules of a release, by what was read of 0.8.0, 0.8.2, 0.9, 0.10.0, 0.11, 2.8, 3.0, 3.8, 3.9 and 4.x."""
+    """Return the rules of a release.
+
+    They follow the sources of 0.8.0, 0.8.2, 0.9, 0.10.0, 0.11, 2.8, 3.0, 3.8, 3.9 and 4.x.
+    """
     checks: Literal["no", "fatal", "recover"] = "no"
     if release < Since.INDEXES_OPENED_LATE:
         checks = "fatal" if release < Since.INDEXES_CHECKED_AT_LOAD else "recover"
@@ -192,21 +205,21 @@ def rules_of(release: Release) -> LoaderRules:
 
 
 def _swaps_of(release: Release) -> SwapRule:
-    """LogLoader.load, before 3.0 Log.completeSwapOperations."""
+    """Return the rule of `LogLoader.load`, before 3.0 of `Log.completeSwapOperations`."""
     if release >= Since.LOG_LOADER:
         return "renamed"
     return "recovered" if release >= Since.SWAPS_RECOVERED else "not-foreseen"
 
 
 def _search_of(release: Release) -> OffsetSearch:
-    """FileRecords.searchForOffsetWithSize, since 4.1 searchForOffsetFromPosition."""
+    """Return the rule of `FileRecords.searchForOffsetWithSize`, since 4.1 `searchForOffsetFromPosition`."""
     if release >= Since.SEARCHED_BY_BASE:
         return "base"
     return "last-then-base" if release >= Since.FOUND_BY_BASE else "last"
 
 
 def append_rules(release: Release) -> AppendRules:
-    """The rules of a release from 0.8.0 on."""
+    """Return the rules of a release from 0.8.0 on."""
     recovery = recovery_rules(release)
     is_batch_by_batch = release >= Since.APPENDED_BATCH_BY_BATCH
     return AppendRules(

@@ -1,4 +1,7 @@
-"""Values of Kafka's settings: how they are written, where they come from, whether anybody states them."""
+"""The table of Kafka's settings: names, defaults and limits by release, and how their values are written.
+
+A default or a limit that a release changed is a further entry of `defaults` or `minimums` in `SETTINGS`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ GapKind = Literal["zookeeper", "no-log", "damaged", "unlisted", "no-config", "ot
 
 
 class Gap(NamedTuple):
-    """Why a stronger source of a value is not known: its kind, and a clause for a person."""
+    """Why a stronger source of a value is unknown: its kind, and a clause for people."""
 
     kind: GapKind
     why: str
@@ -67,7 +70,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What counts for one topic; each field is the setting of its name with `.` for `_`. `settings`: with origins."""
+    """The settings in effect for one topic; each field is the setting of its name with `.` for `_`."""
 
     topic: str | None
     segment_bytes: int
@@ -103,21 +106,21 @@ class TopicSettings:
         return next(setting for setting in self.settings if setting.name == name)
 
     def origin(self, name: str) -> str:
-        """Where the value of a setting, by its Kafka name, comes from."""
+        """Return where the value of a setting, by its Kafka name, comes from."""
         return self.setting(name).origin
 
 
 def parse_value(
     definition: Definition, release: Release, text: str, factor: int, where: str, *, is_override: bool
 ) -> Value:
-    """Return a value in the setting's own unit. Raises SettingError for one that the release does not take.
+    """Return a value in the setting's own unit. Raises SettingError for one that the release does not accept.
 
     Args:
         definition: of the setting.
         release: whose limits count.
         text: as it is written.
-        factor: what makes the setting's unit of it.
-        where: what the error names: where it is written, and by which key.
+        factor: converts it to the setting's unit.
+        where: what the error names: where it is written, and under which key.
         is_override: whether it is given by the name that has no minimum.
     """
     value = _READERS[definition.kind](text.strip())
@@ -181,7 +184,7 @@ RANGES: Final = {"int": (-MAX_INT32 - 1, MAX_INT32), "long": (-MAX_INT64 - 1, MA
 
 @dataclass(frozen=True, slots=True)
 class BrokerKey:
-    """A name in server.properties; `factor` makes the setting's unit of the value's: hours to milliseconds."""
+    """A name in server.properties; `factor` converts its value to the setting's unit: hours to milliseconds."""
 
     name: str
     factor: int = 1
@@ -192,13 +195,13 @@ class Definition:
     """A setting.
 
     Args:
-        name: by which this project calls it: the topic's name of it, else the broker's.
+        name: the topic's name of it, else the broker's.
         keys: the broker's names, the one that counts first.
         kind: how a value is read.
-        defaults: the default of a release is that of the last of these which is not after it.
+        defaults: the default of a release is that of the last entry that is not after it.
         minimums: likewise; empty: no minimum.
         of_topics: whether `name` is a topic's.
-        override: a name that beats `name` at the topic, and has no minimum.
+        override: a name that overrides `name` at the topic, and has no minimum.
         negative_is_minus_one: whether any negative value means -1, unlimited.
     """
 
@@ -217,11 +220,11 @@ class Definition:
         return self.minimums[0][1] if self.minimums else None
 
     def default(self, release: Release) -> Value:
-        """What counts where nobody says anything."""
+        """Return the value that is in effect where none is set."""
         return [value for first, value in self.defaults if first <= release][-1]
 
     def minimum(self, release: Release) -> int | None:
-        """The smallest value that the release takes; null: any."""
+        """Return the smallest value that the release accepts; None: any."""
         values = [value for first, value in self.minimums if first <= release]
         return values[-1] if values else None
 
@@ -365,19 +368,19 @@ INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
     "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "transaction.state.log.segment.bytes"},
     "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "share.coordinator.state.topic.segment.bytes"},
 }
-"""What a broker gives its own topics when it makes them; the name of another setting stands for that one's value."""
+"""The settings with which a broker creates its own topics; the name of another setting stands for its value."""
 
 
 def producer_expiration_name(release: Release) -> str:
     """Return the name of the broker's setting after which it forgets a silent producer.
 
-    The setting of its own is of KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on.
+    KIP-854 introduced its own setting; up to 3.3.2 `LogManager` uses transactionalIdExpirationMs.
     """
     return "producer.id.expiration.ms" if release >= Since.PRODUCER_EXPIRATION else "transactional.id.expiration.ms"
 
 
 def known_names() -> Iterator[str]:
-    """Every name that a setting can be given by."""
+    """Yield every name that a setting can be given by."""
     for definition in SETTINGS:
         yield from (key.name for key in definition.keys)
         if definition.of_topics:

@@ -1,13 +1,13 @@
-"""Kafka's settings in force, each with where its value comes from, and whether anybody states it.
+"""Kafka's settings in effect, each with the source of its value, and whether it is stated or assumed.
 
-From the strongest: a value for one topic (`--topic-config`), one for all topics on the command line (`--set` by the
-topic's name of a setting), what the topic is configured with in the metadata log of the cluster. Then the broker's: the
-command line (`--set`), what was changed while it ran (metadata log), server.properties, what a broker gives its own
-topics, the release's default.
+The sources, the strongest first: a value for one topic (`--topic-config`), one for all topics on the command line
+(`--set` with the topic's name of a setting), the settings of the topic in the metadata log of the cluster. Then those
+of the broker: the command line (`--set`), what was changed while it ran (metadata log), server.properties, what a
+broker gives its own topics, the default of the release.
 
 A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
-they are in ZooKeeper), no value of the broker settles what the topic has; where server.properties was not given, a
-default is not known to count. Such a value is assumed, and plans that would lose data by it are refused.
+they are in ZooKeeper), no value of the broker decides what the topic has; where server.properties was not given, it is
+unknown whether a default is in effect. Such a value is assumed, and plans that would lose data by it are refused.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ def _are_texts(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsRequest:
-    """What a command line says about releases and settings; enough to find the same ones again.
+    """Releases and settings as a command line gives them; enough to find the same ones again.
 
     Args:
-        kafka: the release whose rules count; null: inferred.
+        kafka: the release whose rules are used; None: inferred.
         config: path of a server.properties.
-        assignments: `key=value` for the whole broker, the last of a key counts.
+        assignments: `key=value` for the whole broker; of one key the last counts.
         topic_assignments: `TOPIC:key=value`.
-        assume_defaults: plans that lose data may depend on assumed values.
+        assume_defaults: whether plans that lose data may depend on assumed values.
     """
 
     kafka: str | None = None
@@ -94,7 +94,7 @@ class SettingsRequest:
 
     @classmethod
     def from_json(cls, value: object) -> SettingsRequest:
-        """From what JSON holds of one; null: nothing was said. Raises SettingError for anything else."""
+        """Return the request that JSON holds; None: an empty one. Raises SettingError for anything else."""
         given = {} if value is None else value
         if isinstance(given, dict) and not given.keys() - {each.name for each in fields(cls)}:
             kafka, config = given.get("kafka"), given.get("config")
@@ -114,7 +114,7 @@ class SettingsRequest:
 
 
 class _Candidate(NamedTuple):
-    """A value that somebody gives: its key, how it is written, what makes the setting's unit of it, and from where."""
+    """A value that a source gives: its key, its text, the factor to the setting's unit, and the source."""
 
     name: str
     text: str
@@ -152,7 +152,7 @@ class Settings:
     foreign_config: str | None = None
 
     def broker(self, name: str) -> Setting:
-        """A setting as it counts for the broker. Raises SettingError for a value that it cannot have."""
+        """Return a setting as it is in effect for the broker. Raises SettingError for a value that it cannot have."""
         return self._setting(BY_NAME[name], None, of_broker=True)
 
     def producer_expiration(self) -> Setting:
@@ -170,7 +170,7 @@ class Settings:
         return min(values), max(values)
 
     def for_topic(self, topic: str | None) -> TopicSettings:
-        """All settings that a topic has; null: a topic of which nothing is known. Raises SettingError."""
+        """Return all settings of a topic; None: an unknown topic. Raises SettingError."""
         settings = [self._setting(definition, topic) for definition in SETTINGS if definition.of_topics]
         values = {setting.name.replace(".", "_"): setting.value for setting in settings}
         expected = {each.name for each in fields(TopicSettings)} - {"topic", "settings"}
@@ -181,11 +181,11 @@ class Settings:
         )
 
     def said(self, name: str, topic: str | None) -> tuple[tuple[str, str, str], ...]:
-        """All that is said of a topic's setting: key, value as written and origin, the one that counts first."""
+        """Return all values given for a setting of a topic: key, text and source, the one that counts first."""
         return tuple((each.name, each.text, each.origin) for each in self._candidates(BY_NAME[name], topic))
 
     def for_one(self) -> Settings:
-        """The same without what is known of topics, for another process that has those of its topic."""
+        """Return the same without the topics, for another process that has the settings of its topic."""
         cluster = replace(self.cluster, topics={}, listed=frozenset(), others=())
         return replace(self, of_topics={}, cleaned={}, cluster=cluster)
 
@@ -201,7 +201,7 @@ class Settings:
     def _candidates(
         self, definition: Definition, topic: str | None, *, of_broker: bool = False
     ) -> Iterator[_Candidate]:
-        """The sources of a setting, the strongest first."""
+        """Yield the sources of a setting, the strongest first."""
         own = self.of_topics.get(topic, _EMPTY) if topic is not None else _EMPTY
         topic_names = (definition.override, definition.name) if definition.of_topics else ()
         configured = self.cluster.of_topic(topic)
@@ -228,7 +228,7 @@ class Settings:
 
     # --- what is not known --------------------------------------------------------------------------------------------
     def _topic_gap(self, topic: str | None) -> Gap | None:
-        """Why the settings of a topic are not known; None: they are."""
+        """Return why the settings of a topic are unknown; None: they are known."""
         if topic == METADATA_TOPIC or self.cluster.knows(topic):
             return None
         if self.cluster.path is None:
@@ -240,7 +240,7 @@ class Settings:
         return Gap("unlisted", f"{self.cluster.path} does not list the topic")
 
     def _default_gap(self, definition: Definition, topic: str | None, *, of_broker: bool) -> Gap | None:
-        """Why it is not known that a default counts; None: it is."""
+        """Return why it is unknown whether a default is in effect; None: it is."""
         if topic == METADATA_TOPIC:
             return None
         gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
@@ -255,7 +255,7 @@ class Settings:
         return Gap("other-node", self.foreign_config or "") if is_foreign else None
 
     def _evidence(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
-        """What the files themselves show: a cleaner's checkpoint has entries of compacted topics alone."""
+        """Yield what the files show: a cleaner's checkpoint has entries of compacted topics alone."""
         cleaned = None if topic is None else self.cleaned.get(topic)
         if definition.name == _POLICY and cleaned is not None:
             origin = f"{_CHECKPOINT} {cleaned} has an entry for a partition of the topic"
@@ -266,7 +266,7 @@ class Settings:
     def _of_the_broker(
         self, definition: Definition, topic: str | None
     ) -> Iterable[tuple[Mapping[str, str], str, bool]]:
-        """Values by the broker's keys, their origin, and whether they count whatever the topic has been given since."""
+        """Yield values by the broker's keys, their source, and whether they count whatever the topic is given."""
         given = INTERNAL_TOPICS.get(topic or "", {}).get(definition.name)
         if given is not None:  # a broker sets it when it makes the topic, whatever else it is configured with
             yield from self._given_to_own_topic(definition, given)

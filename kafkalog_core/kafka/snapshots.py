@@ -1,6 +1,6 @@
 """Producer snapshots as a broker keeps them while it loads a log: `ProducerStateManager` over files in memory.
 
-Nothing is written: which snapshots would be there in the end, and with what in them, is what `SnapshotFiles` says.
+Nothing is written: `SnapshotFiles` holds which snapshots there would be in the end, and their content.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class SnapshotOptions:
 
     Args:
         order: of the producers in a file.
-        style: what a marker changes in what a file holds.
+        style: what a marker changes in the content of a file.
         now_ms: the time at which the broker starts.
-        expiration_ms: a producer without an open transaction that was silent for so long is not loaded.
-        drops_below_start: whether producers whose last batch lies below the log's start are not loaded either.
+        expiration_ms: a producer without an open transaction that was silent for this long is not loaded.
+        drops_below_start: whether producers whose last batch is below the log start offset are not loaded either.
         reads_empty_markers: as in `RecoveryRules`, for the batches after a snapshot.
-        reads_apart: whether a producer counts as unknown where batches are read to recover a segment: up to 2.7
+        reads_apart: whether a producer counts as unknown while batches are read to recover a segment: up to 2.7
             `Log.loadProducersFromLog` asks the log's own producers, which are not loaded yet.
         expirations_ms: the shortest and the longest expiration of the releases that the disk may be of.
     """
@@ -61,7 +61,7 @@ class SnapshotOptions:
     def of_release(
         cls, release: Release, *, now_ms: int, expiration_ms: int, expirations_ms: tuple[int, int] | None = None
     ) -> Self:
-        """Return those of a release; `expirations_ms` None: the release is known."""
+        """Return the options of a release; `expirations_ms` None: the release is known."""
         rules = recovery_rules(release)
         return cls(
             order=rules.snapshot_order,
@@ -76,7 +76,7 @@ class SnapshotOptions:
 
 
 class SnapshotFiles:
-    """Snapshots by their offset: files that are there, new ones, and those that have gone.
+    """Snapshots by their offset: files on the disk, new ones, and removed ones.
 
     `is_expiration_decisive`: whether a producer that was loaded or dropped was silent for a time after which only some
     of the releases that the disk may be of forget it.
@@ -98,7 +98,7 @@ class SnapshotFiles:
 
     @classmethod
     def of(cls, partition: Partition) -> Self:
-        """Those of a partition that a broker reads."""
+        """Return the snapshots of a partition that a broker reads."""
         files = (file for file in partition.snapshots if file.name.canonical and file.name.state is FileState.LIVE)
         return cls({file.name.base_offset: file.path for file in files if file.name.base_offset is not None})
 
@@ -108,27 +108,27 @@ class SnapshotFiles:
         return max(self._there, default=None)
 
     def read(self, offset: int) -> bytes | None:
-        """All bytes of one; null: the disk cannot read it, or it is too large to be one."""
+        """Return the content of one; None: the disk cannot read it, or it is too large for a snapshot."""
         content = self._there[offset]
         return self._read_disk(offset) if content is None else content
 
     def put(self, offset: int, content: bytes) -> None:
-        """Write one, or write it anew."""
+        """Write one, or replace it."""
         is_same = offset in self._on_disk and self._read_disk(offset) == content
         self._there[offset] = None if is_same else content
 
     def remove(self, offset: int) -> None:
-        """Take one away."""
+        """Remove one."""
         self._there.pop(offset, None)
 
     @property
     def made(self) -> dict[int, bytes]:
-        """Those that differ from the disk, by offset."""
+        """The snapshots that differ from the disk, by offset."""
         return {offset: content for offset, content in sorted(self._there.items()) if content is not None}
 
     @property
     def gone(self) -> dict[int, str]:
-        """Paths of those that are no longer there, by offset."""
+        """The paths of removed snapshots, by offset."""
         return {offset: path for offset, path in sorted(self._on_disk.items()) if offset not in self._there}
 
     def _read_disk(self, offset: int) -> bytes | None:
@@ -168,16 +168,16 @@ class ProducerManager:
             self.last_snapshot = start_offset if self.files.latest is None else self.files.latest
 
     def take(self) -> None:
-        """Write a snapshot of the states, where they are behind the last one."""
+        """Write a snapshot of the states, if they are after the last one."""
         if self.end_offset > self.last_snapshot:
             entries = self.states.snapshot_entries(self._options.style)
             self.files.put(self.end_offset, encode_snapshot(entries, order=self._options.order))
             self.last_snapshot = self.end_offset
 
     def update(self, read: ProducerStates) -> None:
-        """Put in producers that were read as unknown ones (`ProducerStateEntry.update`).
+        """Merge producers that were read as unknown ones (`ProducerStateEntry.update`).
 
-        What was known of a producer gives way, its open transaction too; only its last batch is kept, where none was
+        They replace what was known of a producer, its open transaction too; only its last batch is kept, where none was
         read and the epoch is the same.
         """
         style = self._options.style
@@ -242,10 +242,10 @@ class ProducerLoad:
     """The producers of one partition while it is loaded.
 
     Args:
-        files: its snapshots; are changed.
+        files: its snapshots; updated in place.
         options: how they are read and written.
         marks_last_segments: whether snapshots are taken at the base offsets of the last two segments that are passed,
-            and behind the last batch.
+            and after the last batch.
         search: how the release looks for an offset in a log.
     """
 
@@ -264,11 +264,11 @@ class ProducerLoad:
     def before(
         self, readings: Sequence[ReplaySegment], start_offset: int, base_offset: int
     ) -> tuple[ProducerManager, tuple[str, Obstacle] | None]:
-        """The producers at the base offset of a segment that is recovered; with the place that cannot be read past.
+        """Return the producers at the base offset of a segment that is recovered, and the place where the broker stops.
 
         Args:
             readings: the segments that are known by then.
-            start_offset: the checkpointed log start.
+            start_offset: the checkpointed log start offset.
             base_offset: of the segment.
         """
         manager = ProducerManager(self.files, self._options)
@@ -279,7 +279,7 @@ class ProducerLoad:
     def at_end(
         self, readings: Sequence[ReplaySegment], start_offset: int, end_offset: int, *, is_clean: bool
     ) -> tuple[str, Obstacle] | None:
-        """Load them for good, up to the end of the log; the place that cannot be read past, where there is one."""
+        """Load the producers at the end of the log (`UnifiedLog.rebuildProducerState`); return where it stops."""
         manager = ProducerManager(self.files, self._options)
         if is_clean and not len(self.files):
             for offset in (*(reading.base_offset for reading in readings[-2:]), end_offset):
@@ -295,7 +295,7 @@ class ProducerLoad:
         self.first_ended = first_offset if self.first_ended is None else min(self.first_ended, first_offset)
 
     def remove_stray(self, base_offsets: set[int]) -> None:
-        """Snapshots that are at no base offset go, except the newest where it lies behind the last segment."""
+        """Remove snapshots at no base offset, except the newest after the last segment (`removeStraySnapshots`)."""
         stray = [offset for offset in self.files if offset not in base_offsets]
         for offset in stray:
             if offset != stray[-1] or (base_offsets and offset < max(base_offsets)):
@@ -340,7 +340,7 @@ class ProducerLoad:
 
 
 def _between(readings: Sequence[ReplaySegment], first_offset: int, end_offset: int) -> Sequence[ReplaySegment]:
-    """Segments from the one that holds an offset on, up to those that start at or behind another."""
+    """Return the segments from the one that holds an offset on, up to those that start at or after another."""
     found = [reading for reading in readings if reading.base_offset < end_offset]
     floor = max((reading.base_offset for reading in found if reading.base_offset <= first_offset), default=first_offset)
     return [reading for reading in found if reading.base_offset >= floor]

@@ -1,13 +1,13 @@
-"""How transactions ended whose marker may be in what is missing of a log: by what the transaction indexes say.
+"""How transactions ended whose marker may be in a missing part of a log, by what the transaction indexes list.
 
-The next marker of a producer decides about its data only where nothing is missing in between: else a marker in between
-may have ended the transaction, and the one that is seen belongs to another. Brokers append each aborted transaction to
-the `.txnindex` of the segment that its marker is in. So an entry over the data tells that it was aborted. That there is
-none tells that it was not where the index goes on behind what is missing: an entry stands there for a marker further
-on, and entries are appended in order. All else stays undecided.
+The next marker of a producer decides about its data only if nothing is missing in between: else a marker in the gap may
+have ended the transaction, and the visible one belongs to another. Brokers append each aborted transaction to the
+`.txnindex` of the segment with its marker. So an entry over the data shows that it was aborted. Its absence shows that
+it was not, if the index continues after the gap: it has an entry for a later marker, and entries are appended in order.
+Everything else is undecided.
 
-Real brokers name aborted transactions to consumers from the indexes alone, and never look for markers: what no index
-lists goes out as committed, whatever was lost. Here it is held back.
+Real brokers report aborted transactions to consumers from the indexes alone, and never look for markers: data that no
+index lists is delivered as committed, whatever was lost. Here it is held back.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Log = tuple[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets `first_offset` to `end_offset` (exclusive; None: to the end) are not there to read.
+    """Offsets `first_offset` to `end_offset` (exclusive; None: to the end) that cannot be read.
 
-    `position` is the byte of the log at `path` where what is damaged starts; None: the file cannot be read.
-    `base_offset` is what its name says; None: no name, or the log before it is gone that these offsets were in.
+    `position` is the byte of the log at `path` where the damage starts; None: the file cannot be read. `base_offset` is
+    the number in its name; None: it has none, or the log before it is missing that held these offsets.
     """
 
     path: str
@@ -59,7 +59,7 @@ class Gap:
 
 
 class TxnSpan(NamedTuple):
-    """Transactional data of a producer at `first` up to `last`, both inclusive."""
+    """Transactional data of a producer from `first` to `last`, both inclusive."""
 
     producer_id: int
     first: int
@@ -67,14 +67,14 @@ class TxnSpan(NamedTuple):
 
 
 class Undecided(NamedTuple):
-    """Data of which nobody knows whether it was committed, because of a hole behind it."""
+    """Data of which it is unknown whether it was committed, because of a gap after it."""
 
     span: TxnSpan
     hole: Gap
 
 
 class _Piece(NamedTuple):
-    """Data before a hole, and the marker of its producer that comes next: `marker_offset` None: none comes."""
+    """Data before a gap, and the next marker of its producer: `marker_offset` None: there is none."""
 
     span: TxnSpan
     marker_offset: int | None
@@ -83,9 +83,9 @@ class _Piece(NamedTuple):
 
 
 class TransactionOutcomes:
-    """Gathers what a replay says, and decides at the end. `log` is what is being replayed.
+    """Collects what a replay reports, and decides at the end. `log` is what is being replayed.
 
-    Memory: a span an aborted transaction, and one for what stands before a hole in its transaction.
+    Memory: a span for each aborted transaction, and one for each part of a transaction before a gap.
     """
 
     def __init__(self) -> None:
@@ -97,11 +97,11 @@ class TransactionOutcomes:
         self._pieces: list[_Piece] = []
 
     def cut(self, anomaly: Anomaly) -> None:
-        """A producer is seen for the first time since a hole, with a transaction open: `hole-in-transaction`."""
+        """Note that a producer is seen again after a gap, with a transaction open: `hole-in-transaction`."""
         self._cuts.setdefault(anomaly.producer_id, [anomaly.related_offset or 0]).append(anomaly.offset)
 
     def completed(self, txn: CompletedTxn) -> None:
-        """A transaction ended."""
+        """Note that a transaction ended."""
         cuts = self._cuts.pop(txn.producer_id, None)
         if cuts is not None:
             self._add_pieces(txn.producer_id, cuts, txn.last_offset, is_aborted=txn.is_aborted)
@@ -110,7 +110,7 @@ class TransactionOutcomes:
             self.aborted.append(TxnSpan(txn.producer_id, first, txn.last_offset))
 
     def still_open(self, txn: OpenTxn) -> int | None:
-        """The log ends in a transaction; returns the first offset of what is known to be open, None: nothing is."""
+        """Note that the log ends in a transaction; return the first offset known to be open; None: there is none."""
         cuts = self._cuts.pop(txn.producer_id, [txn.first_offset])
         if txn.is_behind_hole:
             cuts.append(MAX_INT64)
@@ -118,7 +118,7 @@ class TransactionOutcomes:
         return None if txn.is_behind_hole else cuts[-1]
 
     def decide(self) -> None:
-        """All is read: the indexes are asked about what no marker decides."""
+        """Decide by the indexes about what no marker decides, after everything is read."""
         indexes = _Indexes(self.holes, self._pieces)
         for piece in self._pieces:
             if indexes.is_listed(piece.span):
@@ -133,12 +133,12 @@ class TransactionOutcomes:
             self._pieces.append(_Piece(TxnSpan(producer_id, first, until - 1), marker_offset, is_aborted, self.log))
 
     def _hole_behind(self, span: TxnSpan) -> Gap:
-        """The first hole behind where the data starts."""
+        """Return the first gap after the start of the data."""
         return next((hole for hole in self.holes if hole.first_offset > span.first), self.holes[-1])
 
 
 class _Indexes:
-    """The transaction indexes of the segments with holes or deciding markers, and what they list of some producers."""
+    """The transaction indexes of the segments with gaps or deciding markers, and what they list of some producers."""
 
     def __init__(self, holes: Sequence[Gap], pieces: Sequence[_Piece]) -> None:
         self._holes = holes
@@ -150,13 +150,13 @@ class _Indexes:
             self._read(log, producer_ids)
 
     def is_listed(self, span: TxnSpan) -> bool:
-        """Whether an index lists a transaction over the data as aborted."""
+        """Return whether an index lists a transaction over the data as aborted."""
         return any(entry.first <= span.first <= entry.last for entry in self._of(span.producer_id))
 
     def is_committed(self, piece: _Piece) -> bool:
-        """Whether the data was committed, given that no index lists it: a hidden ABORT would be listed.
+        """Return whether the data was committed, given that no index lists it: a hidden ABORT would be listed.
 
-        The marker that is seen must not have aborted it either: it is a COMMIT, or an index lists what it aborted.
+        The visible marker must not have aborted it either: it is a COMMIT, or an index lists what it aborted.
         """
         marker_offset = piece.marker_offset
         if marker_offset is None:
@@ -173,7 +173,7 @@ class _Indexes:
         return self._entries.get(producer_id, [])
 
     def _read(self, log: Log, producer_ids: set[int]) -> None:
-        """Entries of the index beside a log; of one that cannot be true, none."""
+        """Read the entries of the index next to a log; of an index that is not valid, none."""
         self._covered[log] = -1
         path, base_offset = log
         if base_offset is None:

@@ -1,4 +1,11 @@
-"""What a clean kept and dropped, counted by reason."""
+"""One clean of one log (`Cleaner.doClean`): groups of segments, what is kept of them, what was dropped, and why.
+
+A record is kept if it is the newest one of its key (`Cleaner.shouldRetainRecord`) or is after the mapped part. A
+tombstone is also dropped when its time is over: in a batch of magic 2 from 3.1 on at the delete horizon of the batch
+(KIP-534, `uses_horizons`), else when its segment was last modified before the horizon of the whole clean
+(`_legacy_horizon_ms`, from delete.retention.ms). Batches of aborted transactions are dropped at once; a marker only
+when no batch of its transaction is left (`transactions.Verdicts`, `Cleaner.checkBatchRetention`).
+"""
 
 from __future__ import annotations
 
@@ -53,7 +60,7 @@ __all__ = ["CleanPass", "Counts", "Group", "Tallies", "group_segments", "next_pa
 
 @dataclass(slots=True)
 class Counts:
-    """Figures of a segment, a group or a whole clean; `next_horizon_ms`: the earliest of delete horizons that stay."""
+    """Figures of a segment, a group or a whole clean; `next_horizon_ms`: the earliest kept delete horizon."""
 
     batches_before: int = 0
     batches_after: int = 0
@@ -69,7 +76,7 @@ class Counts:
     next_horizon_ms: int | None = None
 
     def add(self, other: Counts) -> None:
-        """Count what another one has counted too."""
+        """Add the figures of another part."""
         self.batches_before += other.batches_before
         self.batches_after += other.batches_after
         self.records_before += other.records_before
@@ -85,7 +92,7 @@ class Counts:
             self.see_horizon(other.next_horizon_ms)
 
     def see_horizon(self, horizon_ms: int) -> None:
-        """A delete horizon that stays."""
+        """Note a delete horizon that is kept."""
         known = self.next_horizon_ms
         self.next_horizon_ms = horizon_ms if known is None else min(known, horizon_ms)
 
@@ -95,7 +102,7 @@ _NAMES: Final = {"latest": "latest-of-key"}
 
 
 class Tallies:
-    """What a filter counts from now on."""
+    """The figures that a filter counts from now on."""
 
     def __init__(self, run_filter: RunFilter) -> None:
         self._filter = run_filter
@@ -103,7 +110,7 @@ class Tallies:
         self._counts = Counts()
 
     def take(self, sources: BatchColumns, filtered: Filtered) -> None:
-        """A run that was filtered."""
+        """Count a run that was filtered."""
         counts, written = self._counts, filtered.batches
         counts.batches_before += sources.count
         counts.batches_after += written.count
@@ -115,7 +122,7 @@ class Tallies:
                     counts.see_horizon(written.column("base_timestamp_ms")[row])
 
     def counts(self) -> Counts:
-        """All of it, with the reasons for which records stayed or went."""
+        """Return the figures, with the reasons why records were kept or dropped."""
         counts, tally = self._counts, self._filter.tally.since(self._before)
         for reason, records, size_bytes in zip(REASONS, tally.records, tally.bytes, strict=True):
             if not records:
@@ -133,12 +140,12 @@ class Tallies:
 def group_segments(
     segments: Sequence[CleanSegment], config: CleanConfig, rules: CleaningRules, bound_offset: int
 ) -> list[tuple[CleanSegment, ...]]:
-    """From the first to the last, as many in a row as fit together, by their sizes before the clean.
+    """Yield groups of consecutive segments that fit together by their sizes before the clean (`groupSegmentsBySize`).
 
     Args:
         segments: that are cleaned.
         config: limits of log and indexes.
-        rules: how sharp the limits are.
+        rules: how the limits are compared.
         bound_offset: first offset that is not cleaned.
     """
     groups: list[_Group] = []
@@ -150,7 +157,7 @@ def group_segments(
 
 
 class _Group:
-    """Segments that go together, and the sizes that they have so far."""
+    """Segments that become one, and the sum of their sizes so far."""
 
     def __init__(self, first: CleanSegment, config: CleanConfig, rules: CleaningRules) -> None:
         self._config = config
@@ -161,7 +168,7 @@ class _Group:
         self._timeindex_bytes = first.timeindex_bytes
 
     def take(self, segment: CleanSegment, last_offset: int) -> bool:
-        """Put a segment in that ends with an offset, where it fits; returns whether it does."""
+        """Add a segment that ends with an offset, if it fits; return whether it does."""
         config, rules = self._config, self._rules
         margin = 1 if rules.strict_group_limits else 0
         log_bytes = self._log_bytes + segment.size_bytes
@@ -178,7 +185,7 @@ class _Group:
         return True
 
     def _spans(self, segment: CleanSegment, last_offset: int) -> bool:
-        """Whether offsets relative to the group's base still fit into the indexes."""
+        """Return whether offsets relative to the base offset of the group still fit into the indexes."""
         rules = self._rules
         if rules.strict_group_limits or (rules.frees_empty_segments and not segment.size_bytes):
             return True
@@ -189,11 +196,11 @@ class _Group:
 
 @dataclass(slots=True)
 class Group:
-    """Segments that become one; `chunks` may be called once, and all else is whole when it is at its end.
+    """Segments that become one. `chunks` may be called once; the other values are complete after its end.
 
     Args:
         sources: the segments.
-        clean: which they are of.
+        clean: the clean that they belong to.
         aborted: entries for the transaction index of the new segment; empty: it has none.
         size_bytes: of the new log.
         built: its indexes, until the next group is asked for.
@@ -207,23 +214,23 @@ class Group:
 
     @property
     def indexes(self) -> NewIndexes:
-        """Indexes of the new segment."""
+        """The indexes of the new segment."""
         if self.built is None:
             raise ValueError("nothing of this group is cleaned yet, or the next one is")
         return self.built
 
     @property
     def base_offset(self) -> int:
-        """Base offset of the new segment."""
+        """The base offset of the new segment."""
         return self.sources[0].base_offset
 
     @property
     def mtime_ns(self) -> int:
-        """What the new segment's log and indexes get: that of the last source."""
+        """The modification time of the new log and its indexes: that of the last source (`Cleaner.cleanSegments`)."""
         return self.sources[-1].mtime_ns
 
     def chunks(self) -> Iterator[CleanedChunk]:
-        """The content of the new segment. Raises CleanError and StorageError."""
+        """Yield the content of the new segment. Raises CleanError and StorageError."""
         return self.clean.clean_group(self)
 
 
@@ -236,9 +243,9 @@ class CleanPass:
         config: of the topic.
         rules: of the release.
         now_ms: when the clean begins.
-        heavy_keys: how many of the biggest keys are looked for; 0: none.
-        progress: told the bytes that are read: those of the dirty part once more than the others.
-        max_batch_bytes: the largest batch that is read, inflated too.
+        heavy_keys: number of the largest keys to find; 0: none.
+        progress: called with the bytes that are read; the dirty part is read twice.
+        max_batch_bytes: the largest batch that is read, decompressed too.
     """
 
     def __init__(
@@ -269,12 +276,14 @@ class CleanPass:
         self._filter: RunFilter | None = None
         self._transactions = TransactionState()
         self._verdicts = Verdicts(rules, log.producers, _kept_end(log, bounds, rules), now_ms)
-        self._legacy_horizon_ms = 0  # tombstones of v0 and v1 (before 3.1 all, and markers) in newer segments stay
+        self._legacy_horizon_ms = (
+            0  # Cleaner.doClean: tombstones of v0 and v1 (before 3.1 all, and markers) in newer segments are kept
+        )
         self.groups: tuple[Group, ...] = ()
 
     # --- the map ------------------------------------------------------------------------------------------------------
     def build(self, known: KnownMap | None = None) -> None:
-        """Fill the map, and so find out where the clean ends; `known`: others may have filled it already.
+        """Fill the map, which decides where the clean ends; `known`: keys that another process has mapped.
 
         Raises CleanError and StorageError.
         """
@@ -299,32 +308,32 @@ class CleanPass:
 
     @property
     def end_offset(self) -> int:
-        """Where the clean ends: the checkpoint afterwards."""
+        """The end of the clean, which becomes the checkpoint."""
         return self._map.end_offset
 
     @property
     def is_full(self) -> bool:
-        """Whether it ends before the bound, as the map was full."""
+        """Whether it ends before the bound because the map was full."""
         return self._map.is_full
 
     @property
     def mapped_keys(self) -> int:
-        """Keys in the map."""
+        """The number of keys in the map."""
         return self._map.offsets.size
 
     @property
     def map_capacity(self) -> int:
-        """Keys that fit into it."""
+        """The number of keys that fit into the map."""
         return self._map.offsets.capacity
 
     @property
     def lone_tombstone_keys(self) -> int:
-        """Tombstones that are the only records of their keys in the dirty part."""
+        """The number of tombstones that are the only records of their keys in the dirty part."""
         return self.filter.tally.lone_tombstones
 
     @property
     def heavy_keys(self) -> list[HeavyKey]:
-        """The biggest keys of the records that the map knows, the biggest first; empty: none stands out."""
+        """The largest keys of the mapped records, the largest first; empty: none stands out."""
         return [] if self._heavy is None else self._heavy.biggest(self._heavy_keys)
 
     @property
@@ -341,13 +350,13 @@ class CleanPass:
         return self._filter
 
     def release(self) -> None:
-        """Give the memory of the map back: nothing more is to be cleaned or asked of it. What was counted stays."""
+        """Free the memory of the map. Nothing can be cleaned or looked up afterwards; the figures are kept."""
         self._filled = self._filter = None
-        self.groups = ()  # each knows this pass, and would keep it
+        self.groups = ()  # each refers to this pass, and would keep it in memory
 
     # --- the log ------------------------------------------------------------------------------------------------------
     def run(self) -> Iterator[Group]:
-        """The groups, one after another: the chunks of one must be at their end before the next one is asked for."""
+        """Yield the groups; the chunks of one must be consumed before the next one is asked for."""
         if self._filled is None:
             self.build()
         for group in self.groups:
@@ -355,7 +364,7 @@ class CleanPass:
             group.built = None
 
     def clean_group(self, group: Group) -> Iterator[CleanedChunk]:
-        """See `Group.chunks`."""
+        """Yield the content of a new segment, as `Group.chunks`."""
         indexes = NewIndexes(group.base_offset, self._config, self._rules, group.sources[0].path)
         group.built = indexes
         appends = Appends(self._config, self._rules) if self._rules.appends_chunks else None
@@ -367,7 +376,7 @@ class CleanPass:
         indexes.close()
         group.aborted, self._transactions.kept = self._transactions.kept, []
         if any(one.last_offset >= other.last_offset for one, other in pairwise(group.aborted)):
-            message = "the new transaction index would not be in the order of markers, at which the cleaner stops"
+            message = "the new transaction index would not be in the order of its markers: the cleaner stops"
             raise CleanError("index-order", message, path=group.sources[0].path)
 
     def _clean_segment(
@@ -378,7 +387,7 @@ class CleanPass:
         retains_legacy = segment.mtime_ms > self._legacy_horizon_ms
         tallies = Tallies(self.filter)
         if appends is not None:
-            is_first = segment is self.groups[0].sources[0]  # a full map leaves the buffer as it is for this one
+            is_first = segment is self.groups[0].sources[0]  # after a full map the buffer keeps its size for this one
             appends.begin(segment, grown_for=self._map.largest_batch_bytes if is_first else 0)
         for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes):
             yield from self._clean_run(group, segment, run, appends, tallies, retains_legacy=retains_legacy)
@@ -388,7 +397,7 @@ class CleanPass:
                 yield CleanedChunk(data=memoryview(b""), batches=BatchColumns(0), sets=sets)
         counts = tallies.counts()
         if self._rules.fails_on_null_keys and counts.dropped_records["null-key"]:
-            message = "a record without a key, at which this release's cleaner stops"
+            message = "a record without a key: the cleaner of this release stops"
             raise CleanError("null-key", message, path=segment.path)
         self.by_source[segment.base_offset] = counts
         self.counts.add(counts)
@@ -442,9 +451,10 @@ class CleanPass:
         self._transactions.add(aborted)
 
     def _end_of(self, segment: CleanSegment) -> int:
-        """The offset up to which transactions of a group's last segment are looked for.
+        """Return the offset up to which transactions of the last segment of a group are looked for.
 
-        Brokers take the offset behind its last batch; what begins between that and the next segment is met there.
+        Brokers use the offset after its last batch (`LogSegment.readNextOffset`); a transaction that begins between
+        that and the next segment is met there.
         """
         if not self._rules.shares_transactions:
             return self._map.offsets.latest_offset + 1
@@ -464,14 +474,14 @@ def next_pass(
     progress: Progress = NO_PROGRESS,
     max_batch_bytes: int = MAX_BATCH_BYTES,
 ) -> tuple[Cleanability, CleanPass | None]:
-    """What the cleaner says of a log, and the clean that it would do; null: none.
+    """Return what the cleaner decides about a log, and the clean that it would do; None: none.
 
     Args:
         log: as it is.
         config: of the topic.
         rules: of the release.
         now_ms: by the broker's clock.
-        force: clean whatever may be cleaned, even where a broker would not do it now.
+        force: clean what may be cleaned, even where a broker would not do it now.
         heavy_keys: see `CleanPass`.
         progress: see `CleanPass`.
         max_batch_bytes: see `CleanPass`.
@@ -492,14 +502,17 @@ def next_pass(
 
 
 def _kept_end(log: CleanLog, bounds: Cleanability, rules: CleaningRules) -> int | None:
-    """Return the offset whose batch before it is kept, so that readers can reach the end; `None`: none is."""
+    """Return the offset before which the last batch is kept, so that readers can reach the end; None: no batch is.
+
+    `Cleaner.checkBatchRetention` keeps it, if need be without records.
+    """
     if rules.keeps_watermark_end:
         return log.high_watermark
     return bounds.bound if rules.keeps_round_end else None
 
 
 def _spans(filtered: Filtered) -> list[tuple[int, int]]:
-    """Of each batch the offsets of the first and last record that stay; the last one -1 but of those written anew."""
+    """Return the offsets of the first and last kept record of each batch; the last is -1 unless it is rebuilt."""
     columns = zip(filtered.outcomes, filtered.first_kept, filtered.last_kept, strict=True)
     return [(first, last if outcome == OUTCOME_REBUILT else -1) for outcome, first, last in columns]
 

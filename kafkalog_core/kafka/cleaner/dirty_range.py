@@ -1,6 +1,6 @@
-"""Which part of a log a cleaner may clean, whether it would take the log, and what holds it back.
+"""Which part of a log the cleaner may clean, whether it would choose the log now, and what holds it back.
 
-`LogCleanerManager.cleanableOffsets`, `LogToClean` and `grabFilthiestCompactedLog`.
+`LogCleanerManager.cleanableOffsets` and `grabFilthiestCompactedLog`, `LogToClean`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _FIRST_BATCH: Final = ScanOptions(check=False, first_window_bytes=4096)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldBack:
-    """What ends the part that may be cleaned: what it is, the offset that it stands at, one sentence.
+    """What ends the cleanable part: its kind, its offset, one sentence.
 
-    `until_ms`: from then on it does not; null: no clock decides that.
+    `until_ms`: the time from which it no longer does; None: the time alone does not decide.
     """
 
     kind: Holder
@@ -42,20 +42,20 @@ class HoldBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleanability:
-    """What one look of the cleaner at a log says.
+    """The result of one look of the cleaner at a log.
 
     Args:
-        state: whether it takes the log, and why not.
+        state: whether it chooses the log, and why not.
         why: the same in one sentence, with the figures.
         first_dirty: first offset that no clean has seen.
         first_dirty_origin: where that comes from.
-        resets_checkpoint: whether the checkpoint is written anew for it, clean or not.
-        bound: the clean ends before this offset, the base offset of a segment.
+        resets_checkpoint: whether the cleaner rewrites its checkpoint for it, with a clean or without.
+        bound: the base offset of a segment, before which the clean ends.
         clean_bytes: of segments that start below the first dirty offset.
         cleanable_bytes: of segments from the first dirty offset to the bound; the one that holds it may count in both.
         uncleanable_bytes: of segments from the bound on.
-        must_now: whether a record is older than max.compaction.lag.ms, so that the ratio does not matter.
-        hold_back: what ends the part that may be cleaned.
+        must_now: whether a record is older than max.compaction.lag.ms, so that the ratio does not matter (KIP-354).
+        hold_back: what ends the cleanable part.
     """
 
     state: State
@@ -77,22 +77,22 @@ class Cleanability:
 
     @property
     def ratio(self) -> float | None:
-        """The dirty ratio; null: there is neither clean nor cleanable."""
+        """The dirty ratio; None: there are neither clean nor cleanable bytes."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else None
 
     @property
     def would_run(self) -> bool:
-        """Whether a cleaner takes the log now."""
+        """Whether a cleaner chooses the log now."""
         return self.state == "cleanable"
 
     @property
     def has_work(self) -> bool:
-        """Whether a clean, taken by force where need be, would do anything."""
+        """Whether a clean would do anything, forced where need be."""
         return self.cleanable_bytes > 0
 
 
 def cleanability(log: CleanLog, config: CleanConfig, rules: CleaningRules, now_ms: int) -> Cleanability:
-    """One look at a log. Raises StorageError where max.compaction.lag.ms asks for a time that cannot be read."""
+    """Look at a log once. Raises StorageError where max.compaction.lag.ms needs a time that cannot be read."""
     first_dirty, origin, resets = _first_dirty(log, rules)
     hold_back = _hold_back(log, config, rules, first_dirty, now_ms)
     uncleanable = max(first_dirty, hold_back.offset)
@@ -119,20 +119,20 @@ def cleanability(log: CleanLog, config: CleanConfig, rules: CleaningRules, now_m
 
 
 def _first_dirty(log: CleanLog, rules: CleaningRules) -> tuple[int, str, bool]:
-    """The offset, where it comes from, and whether the checkpoint is mended at once."""
+    """Return the first dirty offset, where it comes from, and whether the checkpoint is rewritten at once."""
     start = log.segments[0].base_offset if rules.starts_at_first_segment else log.log_start_offset
     checkpoint = log.checkpoint
     if checkpoint is None:
-        return start, "start of the log, as the cleaner has no checkpoint of it", False
+        return start, "start of the log, as the cleaner has no checkpoint for it", False
     if checkpoint < start and rules.resets_below_start:
         return start, f"start of the log, as the cleaner's checkpoint {checkpoint} is below it", True
     if checkpoint > log.end_offset and rules.resets_above_end:
-        return start, f"start of the log, as the cleaner's checkpoint {checkpoint} is behind its end", True
+        return start, f"start of the log, as the cleaner's checkpoint {checkpoint} is after its end", True
     return checkpoint, "cleaner-offset-checkpoint", False
 
 
 def _hold_back(log: CleanLog, config: CleanConfig, rules: CleaningRules, first_dirty: int, now_ms: int) -> HoldBack:
-    """The first of all that stands in the way; where several stand at one offset, the one that stays longest."""
+    """Return the first obstacle; of several at one offset, the one that lasts longest."""
     found: list[HoldBack] = []
     if rules.heeds_transactions and log.first_unstable_offset is not None:
         offset = log.first_unstable_offset
@@ -144,7 +144,7 @@ def _hold_back(log: CleanLog, config: CleanConfig, rules: CleaningRules, first_d
     if rules.has_min_lag and config.min_lag_ms > 0:
         found += _too_young(log, config, rules, first_dirty, now_ms)
     active = log.active.base_offset
-    detail = f"the active segment starts at offset {active}; it may be cleaned once a new one is rolled"
+    detail = f"the active segment starts at offset {active}; it may be cleaned after the broker rolls a new one"
     found.append(HoldBack(kind="active-segment", offset=active, detail=detail))
     return min(found, key=lambda each: (each.offset, each.kind == "high-watermark"))
 
@@ -153,13 +153,13 @@ def _open_detail(log: CleanLog, offset: int) -> str:
     transaction = log.open_transaction
     if transaction is None or max(transaction.first_offset, log.log_start_offset) != offset:
         return (
-            f"a transaction that began at offset {offset} ended behind the high watermark, and counts as open until "
+            f"a transaction that began at offset {offset} ended after the high watermark, and counts as open until "
             "replicas have its end"
         )
     return (
         f"producer {transaction.producer_id} has a transaction open since offset {offset}, and wrote to it last at "
-        f"{moment(transaction.timestamp_ms)}; its COMMIT or ABORT lets the cleaner go on (kafka-transactions.sh finds "
-        "and aborts one that hangs)"
+        f"{moment(transaction.timestamp_ms)}; the cleaner continues after its COMMIT or ABORT (kafka-transactions.sh "
+        "finds and aborts hanging transactions)"
     )
 
 
@@ -180,7 +180,7 @@ def _too_young(
 
 
 def _dirty_closed(log: CleanLog, first_offset: int, rules: CleaningRules) -> Sequence[CleanSegment]:
-    """Segments before the active one, from the one that holds an offset on."""
+    """Return the segments before the active one, from the one that holds an offset on."""
     active = log.active.base_offset
     return segments_in(log.segments, first_offset, active, rules) if first_offset <= active else ()
 
@@ -190,9 +190,9 @@ def _size(segments: Iterable[CleanSegment]) -> int:
 
 
 def _is_overdue(log: CleanLog, config: CleanConfig, rules: CleaningRules, first_dirty: int, now_ms: int) -> bool:
-    """Whether a dirty segment begins with a batch older than max.compaction.lag.ms."""
+    """Return whether a dirty segment begins with a batch older than max.compaction.lag.ms."""
     limit = now_ms - max(config.max_lag_ms, 0)
-    if limit <= 0:  # nothing is older than that: times that are not above 0 do not count
+    if limit <= 0:  # nothing is older: LogCleanerManager.maxCompactionDelay counts times above 0 only
         return False
     for segment in _dirty_closed(log, first_dirty, rules):
         timestamp = _first_timestamp(segment)
@@ -202,7 +202,7 @@ def _is_overdue(log: CleanLog, config: CleanConfig, rules: CleaningRules, first_
 
 
 def _first_timestamp(segment: CleanSegment) -> int:
-    """The largest timestamp of a segment's first batch; the largest of all integers where there is none."""
+    """Return the largest timestamp of the first batch of a segment; the largest of all integers where there is none."""
     with Source.open(segment.path) as source:
         for item in scan(source, base_offset=None, options=_FIRST_BATCH):
             if isinstance(item, Run) and item.batches.count:
@@ -217,10 +217,10 @@ def _state(config: CleanConfig, sizes: tuple[int, int], *, must_now: bool) -> tu
     if not config.is_cleaner_on:
         return "cleaner-off", "log.cleaner.enable=false: this broker compacts nothing"
     if not config.is_compacted:
-        return "not-compacted", "cleanup.policy does not have compact"
+        return "not-compacted", "cleanup.policy does not contain compact"
     total = clean + cleanable
     if not cleanable:
-        return "nothing-cleanable", "no dirty segment lies below what may be cleaned"
+        return "nothing-cleanable", "no dirty segment is in the part that may be cleaned"
     ratio = cleanable / total
     if must_now:
         return "cleanable", f"a dirty record is older than max.compaction.lag.ms={config.max_lag_ms}"

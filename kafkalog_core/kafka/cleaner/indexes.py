@@ -1,8 +1,8 @@
-"""Which batches a cleaner of releases before 3.9 appends at once, as index entries were made for each append.
+"""The indexes of a new segment, and the appends that decide about their entries in releases before 3.9.
 
-It reads as many whole batches as its I/O buffer holds, and appends what is left of them in one go; where that takes
-more room than the buffer, what it has by then. A batch that does not fit makes the buffer grow, to the end of the
-segment that is being read.
+Such a cleaner reads as many whole batches as its I/O buffer holds and appends what is kept of them in one call, or,
+where that needs more room than the buffer, what it has by then (`Cleaner.cleanInto`). A batch that does not fit makes
+the buffer grow (`growBuffers`) until the end of the segment that is being read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _WRITTEN: Final = ("position", "size_bytes", "base_offset", "last_offset", "max_
 
 
 class CleanerAppend(NamedTuple):
-    """One append: where it starts in the new segment, its size, first and last offset, and its largest timestamp.
+    """One append: its position in the new segment, its size, first and last offset, and its largest timestamp.
 
-    `last_offset` is that of the last record where its batch was written anew, else that of the batch. `offset_of_max`
-    is the last offset of the first batch that has this timestamp.
+    `last_offset` is that of the last record if its batch was rebuilt, else that of the batch. `offset_of_max` is the
+    last offset of the first batch with this timestamp.
     """
 
     position: int
@@ -46,7 +46,7 @@ class CleanerAppend(NamedTuple):
 
 
 class Appends:
-    """Puts the batches that a clean writes together into appends; one for each segment that is written."""
+    """Collects the batches that a clean writes into appends; one object for each new segment."""
 
     def __init__(self, config: CleanConfig, rules: CleaningRules) -> None:
         self._buffer_bytes = config.io_buffer_bytes
@@ -58,7 +58,7 @@ class Appends:
         self._path = ""
 
     def begin(self, segment: CleanSegment, *, grown_for: int = 0) -> None:
-        """A segment is read from its start, with a buffer that had to grow for a batch of `grown_for` bytes before."""
+        """Begin a source segment at its start, with a buffer that grew for a batch of `grown_for` bytes before."""
         self._capacity = self._buffer_bytes
         self._path = segment.path
         self._read_from(0, grown_for)
@@ -66,12 +66,12 @@ class Appends:
     def take(
         self, sources: BatchColumns, sizes: Sequence[int], written: BatchColumns, spans: Sequence[tuple[int, int]]
     ) -> list[CleanerAppend]:
-        """Batches that were read, and what was made of them; returns appends that ended.
+        """Take batches that were read, and what became of them; return the appends that are complete.
 
         Args:
             sources: as they were read.
-            sizes: bytes of what each became; 0: it is gone.
-            written: what they became, a batch or more for each that is not gone.
+            sizes: bytes of what each became; 0: it was dropped.
+            written: what they became, one batch or more for each that was not dropped.
             spans: first and last offset of the records of what each became; the last one -1: that of the batch counts.
         """
         ended: list[CleanerAppend] = []
@@ -93,7 +93,7 @@ class Appends:
         return ended
 
     def end(self) -> list[CleanerAppend]:
-        """What was read is at an end; the append that is open, where there is one."""
+        """End the source segment; return the append that is still open, if any."""
         ended = [] if self._open is None else [self._open]
         self._open = None
         return ended
@@ -105,8 +105,8 @@ class Appends:
             if self._capacity >= limit:
                 if not self._rules.grows_to_batches:
                     message = (
-                        f"a batch of {size_bytes} bytes, above max.message.bytes={limit}, at which this release's "
-                        "cleaner stops"
+                        f"a batch of {size_bytes} bytes, above max.message.bytes={limit}: the cleaner of this release "
+                        "stops"
                     )
                     raise CleanError("too-large", message, path=self._path, position=position)
                 limit = size_bytes
@@ -114,7 +114,7 @@ class Appends:
 
     def _put(self, batch: tuple[int, ...], first_kept: int, last_kept: int) -> None:
         position, size_bytes, first, last, timestamp = batch
-        if first < 0:  # only what is in a compressed message tells
+        if first < 0:  # known only from the inner messages
             first = first_kept
         largest = last if last_kept < 0 else last_kept
         known = self._open
@@ -135,9 +135,9 @@ class NewIndexes:
 
     Args:
         base_offset: of the segment.
-        config: how dense and how large they may be.
+        config: interval and size limits of the indexes.
         rules: of the release.
-        path: of the log that it takes the place of.
+        path: of the log that it replaces.
     """
 
     def __init__(self, base_offset: int, config: CleanConfig, rules: CleaningRules, path: str | None = None) -> None:
@@ -153,7 +153,7 @@ class NewIndexes:
         )
 
     def take(self, chunk: CleanedChunk) -> None:
-        """What comes next. Raises CleanError where a broker's append would fail."""
+        """Add the next part of the segment. Raises CleanError where a broker's append would fail."""
         with self._failing():
             if not self._appends_chunks:
                 self._builder.add_batches(chunk.batches)
@@ -167,7 +167,7 @@ class NewIndexes:
                 )
 
     def close(self) -> None:
-        """All is there: the last time entry. Raises CleanError."""
+        """Close the indexes with the last time entry. Raises CleanError."""
         with self._failing():
             self._builder.close()
 
@@ -176,10 +176,10 @@ class NewIndexes:
         try:
             yield
         except LimitError as error:
-            message = f"what is left of it does not fit: {error.message}; a larger segment.index.bytes lets it go on"
+            message = f"what is kept of it does not fit: {error.message}; set a larger segment.index.bytes"
             raise CleanError("index-full", message, path=self._path) from error
         except FieldError as error:
-            message = f"what is left of it makes no segment: {error.message}"
+            message = f"what is kept of it does not form a segment: {error.message}"
             raise CleanError("offset-range", message, path=self._path) from error
 
     @property
@@ -189,7 +189,7 @@ class NewIndexes:
 
     @property
     def time_index(self) -> bytes | None:
-        """The time index so far; null: the release has none."""
+        """The time index so far; None: the release has none."""
         return bytes(self._builder.time_index) if self._has_times else None
 
     @property
@@ -200,10 +200,10 @@ class NewIndexes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedChunk:
-    """A piece of a new segment, valid until the next one.
+    """A part of a new segment, valid until the next one.
 
-    `batches` are what `data` holds; their positions are places in the new segment. `sets`: appends that end with this
-    piece, of releases that index by appends.
+    `batches` are the batches in `data`, with their positions in the new segment. `sets`: appends that end with this
+    part, for releases that index by appends.
     """
 
     data: memoryview

@@ -35,7 +35,7 @@ __all__ = ["CleanLog", "CleanSegment", "LastRecord", "read_clean_log", "segments
 def segments_in(
     segments: Sequence[CleanSegment], first_offset: int, end_offset: int, rules: CleaningRules
 ) -> Sequence[CleanSegment]:
-    """Segments from the one that holds `first_offset` on, that start before `end_offset`.
+    """Return the segments from the one that holds `first_offset` up to `end_offset` (`LogSegments.values`).
 
     Args:
         segments: by base offset.
@@ -57,7 +57,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class LastRecord(NamedTuple):
-    """What a broker knows of a producer's last batch; `last_offset` null: its last one was a marker."""
+    """What a broker knows of a producer's last batch; `last_offset` None: it was a marker."""
 
     last_offset: int | None
     producer_epoch: int
@@ -66,7 +66,7 @@ class LastRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanSegment:
-    """A segment; sizes are those of its files, 0 for one that is not there.
+    """A segment; the sizes are those of its files, 0 for a missing one.
 
     `largest_timestamp_ms`: of its records, or the log's modification time where they have none.
     """
@@ -83,11 +83,11 @@ class CleanSegment:
 
     @property
     def mtime_ms(self) -> int:
-        """When the log file was modified last, as Java tells it."""
+        """When the log file was modified last, as Java reports it."""
         return self.mtime_ns // _NS_PER_MS
 
     def position_of(self, offset: int) -> int:
-        """Where a reader of this offset starts, by the offset index; 0 where there is none that can be read."""
+        """Return where a reader of this offset starts, by the offset index; 0 where there is no readable one."""
         if self.index_path is None or offset <= self.base_offset:
             return 0
         try:
@@ -99,7 +99,7 @@ class CleanSegment:
             return 0
 
     def last_indexed_offset(self) -> int:
-        """The offset of the last entry of its offset index, the base offset where there is none."""
+        """Return the offset of the last entry of its offset index, the base offset where there is none."""
         if self.index_path is None:
             return self.base_offset
         with Source.open(self.index_path) as source:
@@ -115,13 +115,14 @@ class CleanLog:
 
     Args:
         segments: by base offset, the active one last; never empty.
-        log_start_offset: from where on a broker serves it.
-        high_watermark: up to where all replicas have it.
-        end_offset: behind the last record.
-        first_unstable_offset: first offset of a transaction that is open, or was at the high watermark; null: none.
-        open_transaction: the open one that began first; null: none is.
-        checkpoint: first offset that no clean has seen, as the cleaner's checkpoint has it; null: it has none.
-        producers: those a broker remembers, by id.
+        log_start_offset: the first offset that a broker serves.
+        high_watermark: the first offset that replicas may not have.
+        end_offset: the log end offset.
+        first_unstable_offset: first offset of a transaction that is open, or was at the high watermark; None: none.
+        open_transaction: the open one that began first; None: none is.
+        checkpoint: the entry of cleaner-offset-checkpoint, the first offset that no clean has seen; None: there is
+            none.
+        producers: those that a broker remembers, by id.
     """
 
     topic: str | None
@@ -143,16 +144,16 @@ class CleanLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first unstable offset, else the high watermark."""
+        """The last stable offset: the first unstable offset, else the high watermark."""
         unstable = self.first_unstable_offset
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
 
     def after(self, checkpoint: int, cleaned: Iterable[CleanSegment]) -> CleanLog:
-        """The log once segments of it were cleaned: these stand for all from the first of them to the next kept one.
+        """Return the log after a clean, whose segments replace all from the first of them to the next kept one.
 
         Args:
             checkpoint: where the clean ended.
-            cleaned: what it wrote; of all groups, from the start of the log on.
+            cleaned: the new segments of all groups, from the start of the log on.
         """
         new = tuple(cleaned)
         kept = [segment for segment in self.segments if segment.base_offset >= checkpoint]
@@ -162,14 +163,14 @@ class CleanLog:
 def read_clean_log(
     view: PartitionView, broker_dir: BrokerDir | None, rules: CleaningRules, config: CleanConfig, now_ms: int
 ) -> CleanLog:
-    """The log of a partition as it lies there.
+    """Read the log of a partition as it is now.
 
     Args:
         view: of the partition; with segments.
-        broker_dir: the log directory around it, null: none.
+        broker_dir: the log directory around it, None: none.
         rules: of the release.
         config: of the topic.
-        now_ms: by when silent producers are forgotten.
+        now_ms: the time, by which silent producers are forgotten.
 
     Raises:
         NotFoundError: A log is gone.
@@ -227,10 +228,10 @@ def _segments(view: PartitionView) -> tuple[CleanSegment, ...]:
 def _load_producers(
     partition: Partition, segments: Sequence[CleanSegment], view: PartitionView, *, is_clean: bool
 ) -> tuple[ProducerStates, list[int]]:
-    """The producers at the end of the log, as a broker loads them: the newest snapshot, and the batches behind it.
+    """Load the producers at the end of the log as a broker does: from the newest snapshot and the batches after it.
 
-    Also the first offsets of transactions that ended at or behind the high watermark. A broker that was stopped well
-    and finds no snapshot does not look for producers at all.
+    Also return the first offsets of transactions that ended at or after the high watermark. After a clean shutdown, a
+    broker that finds no snapshot does not look for producers at all.
     """
     states, offset = _newest_snapshot(partition, view.end_offset)
     if states is None:
@@ -265,7 +266,7 @@ def _newest_snapshot(partition: Partition, end_offset: int) -> tuple[ProducerSta
 
 
 def _replayed(segment: CleanSegment, states: ProducerStates, from_offset: int) -> Iterable[object]:
-    """Carry the batches of a segment on into the states, from the one that holds an offset on, up to damage."""
+    """Update the states with the batches of a segment, from the one that holds an offset on, up to damage."""
     start = segment.position_of(from_offset)
     with Source.open(segment.path) as source:
         for item in scan(source, base_offset=None, options=_HEADERS, start=start):

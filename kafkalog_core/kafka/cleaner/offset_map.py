@@ -1,4 +1,4 @@
-"""A log file as a cleaner reads it: whole batches from one end to the other, or the clean fails."""
+"""The first pass of a clean (`Cleaner.buildOffsetMap`): the newest offset of each key of the dirty part."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 
 
 def read_runs(segment: CleanSegment, batches: BatchColumns, *, max_batch_bytes: int, start: int = 0) -> Iterator[Run]:
-    """The batches of a segment in runs, each valid until the next.
+    """Yield the batches of a segment in runs, each valid until the next.
 
     Args:
         segment: to be read.
@@ -65,23 +65,23 @@ def read_runs(segment: CleanSegment, batches: BatchColumns, *, max_batch_bytes: 
 
 
 def payload_failure(path: str, batches: BatchColumns, damage: PayloadDamage) -> CleanError:
-    """A batch whose records cannot be read, though its checksum agrees."""
+    """Return the error of a batch whose records cannot be read, though its checksum is right."""
     position: int = batches.column("position")[damage.batch]
     return CleanError(damage.reason, damage.detail, path=path, position=position)
 
 
 def check_record_sizes(path: str, run: Run, skips: Sequence[int] | None, *, limit: int, max_batch_bytes: int) -> None:
-    """Raise CleanError for the first record of a compressed batch that is larger than the cleaner of 4.4 takes.
+    """Raise CleanError for the first record of a compressed batch that is larger than the cleaner of 4.4 accepts.
 
-    DefaultRecord.readFrom throws InvalidRecordException for it, DataLogInputStream CorruptRecordException for a message
-    in a wrapper. Batches that are not compressed have no such limit.
+    `DefaultRecord.readFrom` throws InvalidRecordException for it, `DataLogInputStream` CorruptRecordException for a
+    message in a wrapper. Batches that are not compressed have no such limit.
 
     Args:
         path: of the log file.
         run: the batches.
-        skips: for each batch whether the cleaner drops it without reading its records; `None`: it reads all.
+        skips: for each batch whether the cleaner drops it without reading its records; None: it reads all.
         limit: max.decompressed.message.bytes.
-        max_batch_bytes: the largest batch that is inflated.
+        max_batch_bytes: the largest batch that is decompressed.
     """
     if limit >= NO_RECORD_LIMIT:
         return
@@ -104,7 +104,7 @@ def check_record_sizes(path: str, run: Run, skips: Sequence[int] | None, *, limi
 
 
 def _record_sizes(content: memoryview, magic: int) -> Iterator[int]:
-    """Yield the size of each record of an inflated payload, without the bytes that hold the size."""
+    """Yield the size of each record of a decompressed payload, without the bytes that hold the size."""
     cursor = Cursor(content, 0, "records")
     while cursor.position < len(content):
         if magic < MAGIC_V2:
@@ -118,7 +118,7 @@ def _record_sizes(content: memoryview, magic: int) -> Iterator[int]:
 
 
 def run_bytes(run: Run) -> int:
-    """Size of the batches of a run."""
+    """Return the size of the batches of a run."""
     positions = run.batches.column("position")
     size: int = positions[-1] + run.batches.column("size_bytes")[-1] - positions[0] if run.batches.count else 0
     return size
@@ -126,10 +126,10 @@ def run_bytes(run: Run) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilledMap:
-    """The map, the offset behind what is in it (the new checkpoint), and whether it was full before the bound.
+    """The map, the offset after its last key (the new checkpoint), and whether it was full before the bound.
 
-    `largest_batch_bytes`: where it was full inside of a segment, the size of the largest batch that was read of that
-    one; else 0.
+    `largest_batch_bytes`: where it was full within a segment, the size of the largest batch that was read of that
+    segment; else 0.
     """
 
     offsets: OffsetMap
@@ -140,7 +140,7 @@ class FilledMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownMap:
-    """What a clean from one offset up to another fills its map with, found out by others."""
+    """The keys between two offsets that another process has mapped, for a clean to start with."""
 
     first_dirty: int
     bound: int
@@ -149,7 +149,7 @@ class KnownMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilledPart:
-    """A map of some of the dirty segments, and what was taken for known of transactions before them and is behind."""
+    """A map of some of the dirty segments, and the transactions that it assumed before and has after them."""
 
     filled: FilledMap
     before: tuple[AbortedTxn, ...]
@@ -163,10 +163,10 @@ class MapFiller:
         log: to be cleaned.
         config: memory of the map.
         rules: of the release.
-        progress: told the bytes that are read.
-        max_batch_bytes: the largest batch that is read, inflated too.
+        progress: called with the bytes that are read.
+        max_batch_bytes: the largest batch that is read, decompressed too.
 
-    Raises CleanError where not one key fits.
+    Raises CleanError where not a single key fits.
     """
 
     def __init__(
@@ -181,11 +181,14 @@ class MapFiller:
         self._start = 0
         self._last_offset = -1
         self._largest_batch_bytes = 0
-        fills_up = rules.map_filling in {"skipping", "spans"}  # these count offsets or whole segments, not keys
+        fills_up = rules.map_filling in {
+            "skipping",
+            "spans",
+        }  # Cleaner.buildOffsetMap up to 0.10.0 counts offsets or whole segments, not keys
         try:
             self._map = OffsetMap(config.memory_bytes, load_factor=1.0 if fills_up else config.load_factor)
         except LimitError as error:
-            if isinstance(error.__cause__, OSError):  # this machine has no room for it, whatever a broker's has
+            if isinstance(error.__cause__, OSError):  # the disk of this machine is full, not that of the broker
                 raise
             raise CleanError("map-too-small", error.message, path=log.path) from error
         self._room = int(self._map.slots * config.load_factor)
@@ -193,14 +196,14 @@ class MapFiller:
         self._load_factor = config.load_factor
 
     def fill(self, first_dirty: int, bound: int) -> FilledMap:
-        """Put in the keys from one offset up to another. Raises CleanError and StorageError."""
+        """Map the keys from one offset up to another. Raises CleanError and StorageError."""
         rules, log = self._rules, self._log
         dirty = segments_in(log.segments, first_dirty, bound, rules)
         self._start = first_dirty
         if rules.starts_at_segment and dirty and dirty[0].base_offset != first_dirty:
             message = (
-                f"the first dirty offset {first_dirty} is inside of this segment; this release's cleaner only starts "
-                "at one's base offset"
+                f"the first dirty offset {first_dirty} is within this segment; the cleaner of this release starts "
+                "only at the base offset of one"
             )
             raise CleanError("not-a-segment", message, path=dirty[0].path)
         if rules.heeds_transactions:
@@ -211,10 +214,10 @@ class MapFiller:
         return self._by_segments(dirty, first_dirty)
 
     def fill_part(self, first_dirty: int, bound: int, start: int, stop: int) -> FilledPart:
-        """Put in the keys of some of the dirty segments alone; for releases that go record by record.
+        """Map the keys of some of the dirty segments alone; for releases that go record by record.
 
-        What transaction indexes say of those that were open before is believed: whether it is so, `after` of the part
-        before tells. Raises CleanError and StorageError.
+        The transaction indexes are trusted for transactions that were open before; `after` of the part before shows
+        whether that is right. Raises CleanError and StorageError.
         """
         log = self._log
         dirty = segments_in(log.segments, first_dirty, bound, self._rules)
@@ -240,7 +243,7 @@ class MapFiller:
         return self._filled(self._map.latest_offset + 1, is_full=False)
 
     def _by_segments(self, dirty: Sequence[CleanSegment], first_dirty: int) -> FilledMap:
-        """Segments that fit wholly; what was put of one that does not stays in the map all the same."""
+        """Map segments that fit completely; the keys of one that does not stay in the map all the same."""
         last_offset = first_dirty
         is_full = False
         for segment in dirty:
@@ -256,7 +259,7 @@ class MapFiller:
         return self._filled(last_offset + 1, is_full=is_full)
 
     def _fits(self, segment: CleanSegment, first_dirty: int) -> bool | None:
-        """Whether a segment may be put in; null: it is passed over, and the next one may be."""
+        """Return whether a segment may be mapped; None: it is skipped, and the next one may be."""
         if self._rules.map_filling == "whole":
             return True
         if self._rules.map_filling == "skipping":
@@ -268,7 +271,7 @@ class MapFiller:
         return self._map.size + span <= self._room
 
     def _put(self, segment: CleanSegment, position: int) -> bool:
-        """Put in the keys of a segment; returns whether the map was full before its end."""
+        """Map the keys of a segment; return whether the map was full before its end."""
         self._last_offset = -1
         self._largest_batch_bytes = 0
         for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes, start=position):
@@ -286,7 +289,7 @@ class MapFiller:
             )
             if mapped.damage is not None:
                 raise payload_failure(segment.path, run.batches, mapped.damage)
-            if self._rules.appends_chunks:  # for no other rule the size of the buffer matters
+            if self._rules.appends_chunks:  # the size of the buffer matters for no other rule
                 sizes = run.batches.column("size_bytes")[: mapped.rows + 1]
                 self._largest_batch_bytes = max(self._largest_batch_bytes, *sizes)
             if mapped.is_full:
@@ -297,7 +300,7 @@ class MapFiller:
         return False
 
     def _end_of(self, segment: CleanSegment) -> int:
-        """The offset behind a segment's last batch."""
+        """Return the offset after the last batch of a segment."""
         end = segment.base_offset
         for run in read_runs(segment, self._batches, max_batch_bytes=self._max_batch_bytes):
             end = run.batches.column("last_offset")[-1] + 1
@@ -314,7 +317,7 @@ class MapFiller:
 
 def _too_small(segment: CleanSegment, room: int) -> CleanError:
     message = (
-        f"the offset map has room for {room} keys, and this release's cleaner cannot fit this segment into it; more "
-        "memory (log.cleaner.dedupe.buffer.size) lets it go on"
+        f"the offset map has room for {room} keys, and this segment does not fit into the map of this release; set "
+        "more memory (log.cleaner.dedupe.buffer.size)"
     )
     return CleanError("map-too-small", message, path=segment.path)

@@ -1,8 +1,8 @@
-"""What differs between the cleaners of Kafka's releases: one field a rule, one table for all of them.
+"""The differences between the cleaners of Kafka's releases: one field a rule, one table for all of them.
 
-Each rule names the first release that has it. Sources read: 0.8.2.2, 0.9.0.1, 0.10.0.1, 0.10.2.2, 0.11.0.3, 1.1.1,
-2.1.1, 2.8.2, 3.9.1, 4.1.0, 4.3.1; of 4.4.0 the class files. A change between two of these that no ticket dates is put
-where the project's notes of the release first speak of it.
+Each rule names the first release that has it. They follow the sources of 0.8.2.2, 0.9.0.1, 0.10.0.1, 0.10.2.2,
+0.11.0.3, 1.1.1, 2.1.1, 2.8.2, 3.9.1, 4.1.0 and 4.3.1, and the class files of 4.4.0. A change between two of these that
+no ticket dates is placed where the release notes first mention it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _Value = TypeVar("_Value")
 MapFilling = Literal["skipping", "spans", "whole", "records"]
 """How the offset map is filled.
 
-- skipping: segment by segment; one that is past what surely fits is passed over, later ones may be taken (0.8)
+- skipping: segment by segment; one that may not fit is skipped, later ones may be mapped (0.8)
 - spans: whole segments while the number of their offsets fits (0.9)
-- whole: record by record, but only segments that fitted wholly count (0.10.0)
-- records: record by record, up to the last one that fitted
+- whole: record by record, but only segments that fit completely count (0.10.0)
+- records: record by record, up to the last one that fits
 """
 Wrappers = Literal["filter", "relative", "absolute", "flat"]
 Lz4Java = Literal["1.2", "1.3", "1.5"]
@@ -53,38 +53,38 @@ class CleaningRules:
     """The rules of one release's cleaner.
 
     Args:
-        release: whose they are.
+        release: the release.
         map_filling: how the offset map is filled.
-        follows_batches: the map's end follows every batch, not only those of whose keys one was put (0.11).
-        jumps_gaps: behind a whole segment the map ends at the next segment's base offset (KAFKA-8764).
-        starts_at_segment: the first dirty offset must be a segment's base offset; the clean fails else.
+        follows_batches: the end of the map follows every batch, not only those with a mapped key (0.11).
+        jumps_gaps: after a whole segment the map ends at the base offset of the next one (KAFKA-8764).
+        starts_at_segment: the first dirty offset must be the base offset of a segment; else the clean fails.
         has_min_lag: min.compaction.lag.ms counts (KIP-58).
         has_max_lag: max.compaction.lag.ms counts (KIP-354).
-        heeds_transactions: the first unstable offset bounds the clean, and aborted data and markers go.
+        heeds_transactions: the first unstable offset bounds the clean, and aborted data and markers are dropped.
         heeds_high_watermark: the high watermark bounds it too.
-        resets_below_start: a checkpoint below the log start counts as the log start.
-        resets_above_end: one above the log end too.
-        starts_at_first_segment: the log start is the first segment's base offset, whatever is checkpointed.
-        clean_bytes_before_dirty: what counts as clean ends one offset early.
-        shortcuts_empty_ranges: no segment is in a range of offsets from one to itself.
-        keeps_past_latest: records behind what was mapped stay.
-        looks_up_control_keys: control records go through the rule for keys.
-        uses_horizons: tombstones and markers of v2 batches live until the batch's delete horizon (KIP-534).
+        resets_below_start: a checkpoint below the log start offset counts as the log start offset.
+        resets_above_end: so does one above the log end offset.
+        starts_at_first_segment: the log start is the base offset of the first segment, whatever is checkpointed.
+        clean_bytes_before_dirty: the clean part ends one offset early.
+        shortcuts_empty_ranges: a range of offsets from one to itself holds no segment.
+        keeps_past_latest: records after the mapped part are kept.
+        looks_up_control_keys: control records are looked up by their keys.
+        uses_horizons: tombstones and markers of v2 batches are kept until the delete horizon of the batch (KIP-534).
         converts_legacy: batches of v0 and v1 become v2.
         wrappers: how compressed v0 and v1 messages are written. 0.10.0 and 0.10.1 give them the magic of the topic's
-            message format, even where those inside have another (KAFKA-4298); that damage is not done here.
-        names_gzip_system: gzip's header says that the system is unknown; Java before 16, which ran these, says 0.
+            message format, even where the inner ones have another (KAFKA-4298); that damage is not simulated.
+        names_gzip_system: the gzip header says that the system is unknown; Java before 16, which ran these, writes 0.
         lz4_java: the version of lz4-java from which on lz4 is compressed as this release's lz4-java does.
-        last_of_producer: by what a producer's last batch is known: its offset, its sequence; null: it is not kept.
+        last_of_producer: what identifies a producer's last batch: its offset, its sequence; None: it is not kept.
         keeps_round_end: the last batch before the bound is kept, if need be empty (4.1 to 4.3).
-        keeps_watermark_end: the last batch before the high watermark is kept so (4.4).
+        keeps_watermark_end: so is the last batch before the high watermark (4.4).
         shares_transactions: one state of transactions for a whole clean, not a new one for each segment.
-        reads_empty_markers: control batches without a record are passed, where older cleaners stop with an error.
+        reads_empty_markers: control batches without a record are skipped; older cleaners stop with an error.
         strict_group_limits: groups stay below the limits; else they may reach them.
         groups_time_indexes: sizes of time indexes count too.
         groups_by_last_entry: the offset span of a group is that of its last index entry.
         frees_empty_segments: an empty segment joins a group whatever its offsets.
-        appends_chunks: what one read gave is one append: index entries are made for it as a whole.
+        appends_chunks: what one read returned is one append: index entries are made for it as a whole.
         grows_to_batches: a batch above max.message.bytes is read all the same; older cleaners stop with an error.
         fails_on_null_keys: a record without a key stops the cleaner.
     """
@@ -181,7 +181,7 @@ _LAST_OF_PRODUCER: Final[tuple[tuple[Release, Literal["offset", "sequence"] | No
 
 
 def cleaning_rules(release: Release) -> CleaningRules:
-    """The rules of a release; of 0.7, which had no cleaner, those of the first one."""
+    """Return the rules of a release; for 0.7, which had no cleaner, those of the first one."""
     flags = {name: first <= release < end for name, (first, end) in _SINCE.items()}
     return CleaningRules(
         release=release,
@@ -210,17 +210,17 @@ _SETTINGS: Final = (
 )
 _RECORD_LIMIT: Final = "max.decompressed.message.bytes"
 NO_RECORD_LIMIT: Final = MAX_INT32 - 8
-"""Kafka's default of max.decompressed.message.bytes, the largest array of Java: no record can be above it."""
+"""Kafka's default of max.decompressed.message.bytes, the largest array of Java: no record can be larger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanConfig:
-    """Sizes in bytes, times in milliseconds.
+    """The settings of a clean. Sizes are in bytes, times in milliseconds.
 
-    `memory_bytes` and `io_buffer_bytes` are what one cleaner thread has: for its offset map, and to read with at once.
-    `max_message_bytes`: the larger one of the topic's and the broker's, up to which it grows.
-    `max_record_bytes`: of one record of a compressed batch, its length prefix not counted; the clean fails above it.
-    `expiration_ms`: a producer that was silent for so long is forgotten.
+    `memory_bytes` and `io_buffer_bytes` are those of one cleaner thread: for its offset map, and for one read.
+    `max_message_bytes`: the larger one of the topic's and the broker's, up to which the buffer grows.
+    `max_record_bytes`: of one record of a compressed batch, without its length prefix; the clean fails above it.
+    `expiration_ms`: the time after which a silent producer is forgotten.
     """
 
     is_compacted: bool
@@ -247,12 +247,12 @@ def cleaner_settings(release: Release) -> tuple[str, ...]:
 
 
 def clean_config(settings: Settings, topic: TopicSettings, *, memory_bytes: int | None = None) -> CleanConfig:
-    """What counts for a topic. Raises SettingError for a value that a setting cannot have.
+    """Return the settings in effect for a topic. Raises SettingError for a value that a setting cannot have.
 
     Args:
         settings: of the broker.
         topic: of the topic.
-        memory_bytes: for the offset map; null: what the broker's settings give one thread.
+        memory_bytes: for the offset map; None: what the broker's settings give one thread.
     """
     threads = max(cast("int", settings.broker("log.cleaner.threads").value), 1)
     buffer = cast("int", settings.broker("log.cleaner.dedupe.buffer.size").value)
@@ -283,7 +283,7 @@ _POLICIES: Final = frozenset({"compact", "delete"})
 
 
 def check_cleaner_settings(settings: Settings, topic: TopicSettings) -> None:
-    """Raises SettingError for values that are out of range, or that contradict each other."""
+    """Raise SettingError for values that are out of range, or that contradict each other."""
     name = "" if topic.topic is None else f" (topic {topic.topic})"
     if not 0 <= topic.min_cleanable_dirty_ratio <= 1:
         raise SettingError(
@@ -303,7 +303,7 @@ def check_cleaner_settings(settings: Settings, topic: TopicSettings) -> None:
 
 
 def _check_map(settings: Settings) -> None:
-    """A broker does not start with less than 1 MiB for the offset map of a cleaner thread."""
+    """Raise SettingError for less than 1 MiB for the offset map of a cleaner thread: such a broker does not start."""
     threads = cast("int", settings.broker("log.cleaner.threads").value)
     buffer = settings.broker("log.cleaner.dedupe.buffer.size")
     share = cast("int", buffer.value) // max(threads, 1)
@@ -315,7 +315,7 @@ def _check_map(settings: Settings) -> None:
 
 
 def _check_buffers(settings: Settings) -> None:
-    """A buffer without a byte is doubled for ever, which no cleaner comes back from."""
+    """Raise SettingError for a buffer without a byte, which the cleaner would double for ever."""
     threads = max(cast("int", settings.broker("log.cleaner.threads").value), 1)
     buffer = cast("int", settings.broker("log.cleaner.io.buffer.size").value)
     if buffer // threads // 2 < 1:
@@ -328,20 +328,20 @@ def _check_buffers(settings: Settings) -> None:
 _COMPACT: Final = "compact"
 _HINT: Final = "--topic-config TOPIC:cleanup.policy=compact"
 _ASIDE: Final[Mapping[DirectoryState, str]] = {
-    DirectoryState.FUTURE: "brokers clean a replica that moves here only once it has taken the other one's place",
+    DirectoryState.FUTURE: "brokers clean a replica that moves here only after it has replaced the other one",
     DirectoryState.STRAY: "it is a stray replica, which brokers neither serve nor clean",
 }
 
 
 def why_not_current(state: DirectoryState) -> tuple[str, str] | None:
-    """The state of a log that no cleaner looks at, as it is no current one, and why; null: it is one."""
+    """Return the state of a log that no cleaner looks at, as it is not current, and why; None: it is current."""
     return ("not-compacted", _ASIDE[state]) if state in _ASIDE else None
 
 
 def why_never_cleaned(settings: Settings, topic: TopicSettings) -> tuple[str, str] | None:
     """Return the state of a log that no cleaner ever takes, and why; None: it is compacted."""
     if topic.topic == METADATA_TOPIC:
-        return "not-compacted", "the metadata log is cut behind its snapshots, not compacted"
+        return "not-compacted", "the metadata log is truncated up to its snapshots, not compacted"
     if _COMPACT not in topic.cleanup_policy:
         policy = topic.setting("cleanup.policy")
         hint = "" if policy.gap is None else f"; if the topic is compacted, state it: {_HINT}"

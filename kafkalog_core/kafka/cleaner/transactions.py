@@ -1,6 +1,7 @@
-"""What a cleaner knows of transactions on its way through a log: `CleanedTransactionMetadata`.
+"""What a cleaner knows of transactions while it reads a log: `CleanedTransactionMetadata`.
 
-A batch of an aborted transaction goes at once. A marker may go once no batch of its transaction is met before it.
+It drops a batch of an aborted transaction at once. It may drop a marker once it meets no batch of its transaction
+before it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _ENTRIES: Final = 4096  # read at a time
 
 
 class AbortedTxn(NamedTuple):
-    """An entry of a transaction index; in the order of first offsets."""
+    """An entry of a transaction index; ordered by first offsets."""
 
     first_offset: int
     last_offset: int
@@ -50,7 +51,7 @@ class AbortedTxn(NamedTuple):
 
 
 class TransactionState:
-    """The state along the log. `kept` are the aborted transactions whose markers stay as batches of theirs were met."""
+    """The state along the log. `kept` are the aborted transactions whose markers are kept for their batches."""
 
     def __init__(self) -> None:
         self._coming: list[AbortedTxn] = []
@@ -60,21 +61,21 @@ class TransactionState:
         self.kept: list[AbortedTxn] = []
 
     def add(self, transactions: Iterable[AbortedTxn]) -> None:
-        """Aborted transactions that are to come, or have begun."""
+        """Add aborted transactions that are to come, or have begun (`addAbortedTransactions`)."""
         for transaction in transactions:
             heappush(self._coming, transaction)
 
     def known(self) -> tuple[AbortedTxn, ...]:
-        """All that decides which batches to come are of aborted transactions: these, and which of them have begun."""
+        """Return what decides which later batches are of aborted transactions: these, and which of them have begun."""
         return (*sorted(self._aborted.values()), *sorted(self._coming))
 
     @property
     def knows_aborted(self) -> bool:
-        """Whether any transaction that is not at its end yet was aborted."""
+        """Whether any transaction that has not ended yet was aborted."""
         return bool(self._coming or self._aborted)
 
     def on_data(self, producer_id: int, last_offset: int) -> bool:
-        """A transactional batch; returns whether its transaction was aborted."""
+        """Take a transactional batch (`onBatchRead`); return whether its transaction was aborted."""
         self.reach(last_offset)
         if producer_id in self._aborted:
             self._met.add(producer_id)
@@ -83,9 +84,9 @@ class TransactionState:
         return False
 
     def on_marker(self, producer_id: int, last_offset: int, marker_type: int | None) -> bool:
-        """A control batch; returns whether it may go.
+        """Take a control batch (`onControlBatchRead`); return whether it may be dropped.
 
-        `marker_type` null: it is empty, as a clean has left it.
+        `marker_type` None: it is empty, as a clean has left it.
         """
         self.reach(last_offset)
         if marker_type is None:
@@ -104,7 +105,7 @@ class TransactionState:
         return False
 
     def reach(self, offset: int) -> None:
-        """Transactions that began up to an offset are open from now on."""
+        """Open the transactions that began up to an offset (`consumeAbortedTxnsUpTo`)."""
         while self._coming and self._coming[0].first_offset <= offset:
             transaction = heappop(self._coming)
             self._aborted.setdefault(transaction.producer_id, transaction)
@@ -113,7 +114,7 @@ class TransactionState:
 def collect_aborted(
     segments: Sequence[CleanSegment], first_base: int, end_offset: int, log_start_offset: int
 ) -> Iterator[AbortedTxn]:
-    """Entries of transaction indexes from one segment on, of transactions that began before an offset.
+    """Return entries of transaction indexes from one segment on, of transactions that began before an offset.
 
     Raises StorageError where an index cannot be read.
     """
@@ -145,9 +146,9 @@ _COLUMNS: Final = ("attributes", "producer_id", "last_offset", "record_count")
 def transactional_rows(
     memory: memoryview, batches: BatchColumns, rules: CleaningRules, path: str
 ) -> Iterator[tuple[int, int, int, bool, int | None]]:
-    """Row, producer, last offset, whether it is a marker, and which, of batches of transactions and control batches.
+    """Yield row, producer, last offset, whether it is a marker, and its type, of transactional and control batches.
 
-    A marker's type is null where the batch is empty, and -1 where it says something else. Raises CleanError where an
+    The type of a marker is None where the batch is empty, and -1 where it is another one. Raises CleanError where an
     empty one stops the cleaner.
     """
     if not rules.heeds_transactions or not batches.has_any("attributes"):
@@ -168,7 +169,7 @@ def transactional_rows(
             position = batches.column("position")[row]
             raise CleanError(
                 "empty-marker",
-                "a control batch without a record, at which this release's cleaner stops",
+                "a control batch without a record: the cleaner of this release stops",
                 path=path,
                 position=position,
             )
@@ -179,9 +180,9 @@ def transactional_rows(
 def aborted_rows(
     memory: memoryview, batches: BatchColumns, state: TransactionState, rules: CleaningRules, path: str
 ) -> bytearray | None:
-    """A byte a batch, 1 for data of aborted transactions; null: there is none. Carries the state on."""
+    """Return a byte a batch, 1 for data of aborted transactions; None: there is none. Updates the state."""
     aborted: bytearray | None = None
-    if not state.knows_aborted:  # nor does anybody ask here whether data of a committed one was met
+    if not state.knows_aborted:  # then it does not matter whether data of a committed one was met
         return None
     for row, producer_id, last_offset, is_marker, kind in transactional_rows(memory, batches, rules, path):
         if is_marker:
@@ -193,13 +194,13 @@ def aborted_rows(
 
 
 class Verdicts:
-    """Decides batches of one clean, run by run.
+    """Decides about batches of one clean, run by run (`Cleaner.checkBatchRetention`).
 
     Args:
         rules: of the release.
         producers: what the broker remembers of them.
-        kept_end: the batch that ends right before this offset is kept, if need be empty; `None`: no such rule.
-        now_ms: when it began.
+        kept_end: the batch that ends right before this offset is kept, if need be empty; None: no such rule.
+        now_ms: when the clean began.
     """
 
     def __init__(
@@ -220,7 +221,7 @@ class Verdicts:
     def bits(
         self, memory: memoryview, batches: BatchColumns, state: TransactionState, path: str, *, retains_legacy: bool
     ) -> bytearray | None:
-        """A byte a batch for the filter; null: all are 0."""
+        """Return a byte a batch for the filter; None: all are 0."""
         bits: dict[int, int] = {}
         for row, producer_id, last_offset, is_marker, kind in transactional_rows(memory, batches, self._rules, path):
             if not is_marker:
@@ -240,7 +241,7 @@ class Verdicts:
         return decided
 
     def _marker_bits(self, batches: BatchColumns, row: int, *, retains_legacy: bool) -> int:
-        """Of a marker that may go: whether it goes now, or gets its horizon."""
+        """Return for a marker that may be dropped whether it is dropped now, or gets its delete horizon."""
         if not self._rules.uses_horizons:
             return 0 if retains_legacy else BIT_DISCARD
         if not batches.column("attributes")[row] & DELETE_HORIZON_BIT:
@@ -249,7 +250,7 @@ class Verdicts:
         return BIT_EMPTY_TXN | BIT_DISCARD if is_due else BIT_EMPTY_TXN
 
     def _is_last_marker(self, batches: BatchColumns, row: int, producer_id: int) -> bool:
-        """Whether a marker is kept for its epoch, as the broker knows no data of its producer any more."""
+        """Return whether a marker is kept for its epoch, because the broker knows no data of its producer any more."""
         known = self._producers.get(producer_id)
         if self._rules.last_of_producer != "offset" or known is None or known.last_offset is not None:
             return False
@@ -257,7 +258,7 @@ class Verdicts:
         return is_same
 
     def _last_rows(self, batches: BatchColumns) -> list[int]:
-        """Batches that are kept, empty if need be: the last of each producer, and that before `kept_end`."""
+        """Return the batches that are kept, if need be empty: the last of each producer, and that before `kept_end`."""
         rows: list[int] = []
         lasts = batches.column("last_offset")
         if self._kept_end is not None:
@@ -277,7 +278,7 @@ class Verdicts:
         return rows
 
     def _by_sequence(self, batches: BatchColumns) -> list[int]:
-        """Batches whose last sequence number is the last one of their producer, in whatever epoch it was."""
+        """Return the batches whose last sequence number is the last one of their producer, in whatever epoch."""
         rows = []
         columns = (
             batches.column(name) for name in ("producer_id", "base_sequence", "base_offset", "last_offset", "format")

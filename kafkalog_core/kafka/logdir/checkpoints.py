@@ -1,7 +1,4 @@
-"""Offsets that a broker has checkpointed for its partitions: high watermarks, log start offsets, how far it cleaned.
-
-`read_checkpoint` gives all that is in such a file and where it stands, `Checkpoints` the offsets that count.
-"""
+"""Offset checkpoint files: every entry with its line, and the offsets that a broker takes from them."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ _Topic = tuple[str, int]
 class TextWindows:
     """A text file in windows, up to the first place that the disk cannot read: `lost`.
 
-    `look` is called before each window; it may end the reading by an error of its own.
+    `look` is called before each window; it may end the reading with an error of its own.
     """
 
     def __init__(self, source: Source, look: Callable[[], None] | None = None) -> None:
@@ -37,7 +34,7 @@ class TextWindows:
         self.lost: UnreadableError | None = None
 
     def windows(self) -> Iterator[bytes]:
-        """Pieces of the file in their order."""
+        """Yield the file in pieces, in order."""
         position = 0
         while True:
             if self._look is not None:
@@ -55,7 +52,7 @@ class TextWindows:
 
 @dataclass(frozen=True, slots=True)
 class PlacedLine:
-    """An entry of a checkpoint, at its line (from 1) and byte."""
+    """An entry of a checkpoint, with its line (from 1) and byte."""
 
     entry: OffsetEntry | EpochEntry
     position: int
@@ -64,10 +61,10 @@ class PlacedLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFile:
-    """What is in an offset checkpoint; of two entries for one partition the last one is in `entries`.
+    """The content of an offset checkpoint; of two entries for one partition the last one is in `entries`.
 
-    `repeated` are the entries that stand behind another one of their partition, `lost` is where the disk could not
-    read on; of malformed and repeated lines the first thousand are kept.
+    `repeated` are the entries after another one of their partition, `lost` is where the disk could not be read further.
+    Of malformed and repeated lines the first thousand are kept.
     """
 
     path: str
@@ -85,13 +82,13 @@ class CheckpointFile:
         return self.verdict.refusal is not None
 
     def offset(self, topic: str | None, partition: int | None) -> int | None:
-        """The offset that counts for a partition; null: none."""
+        """Return the offset that counts for a partition; None: there is none."""
         placed = None if topic is None or partition is None else self.entries.get((topic, partition))
         return placed.entry.offset if placed is not None and isinstance(placed.entry, OffsetEntry) else None
 
 
 def read_checkpoint(path: str, kind: FileKind) -> CheckpointFile:
-    """Read an offset checkpoint whatever is in it. Raises NotFoundError or AccessError."""
+    """Read an offset checkpoint, whatever is in it. Raises NotFoundError or AccessError."""
     entries: dict[_Topic, PlacedLine] = {}
     repeated: list[PlacedLine] = []
     malformed: list[MalformedLine] = []
@@ -125,7 +122,7 @@ def placed_lines(
     source: Source,
     text: TextWindows,
 ) -> Iterator[PlacedLine | MalformedLine | Verdict]:
-    """What a reader of checkpoints gives, its entries with the places of their lines."""
+    """Yield what a reader of checkpoints yields, its entries with the places of their lines."""
     lines = iter_lines(TextWindows(source).windows())  # a second look, side by side: nothing has to be kept
     for item in read(text.windows()):
         if isinstance(item, OffsetEntry | EpochEntry):

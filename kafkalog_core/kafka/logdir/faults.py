@@ -1,7 +1,7 @@
-"""What may be wrong with a small file, as values: bytes that say nothing, and what a broker makes of the file.
+"""What may be wrong with a small file, as values: bytes without a meaning, and what a broker does with the file.
 
-`dump` and `verify` say the same thing of the same file: the first as rows (`entry_rows`), the second as findings. The
-codes are those of `findings.small_files`, the damage reasons those of `findings.damage.ENTRY_DAMAGE`.
+`dump` and `verify` report the same about the same file: the first as rows (`entry_rows`), the second as findings. The
+codes are those of `findings.files`, the damage reasons those of `ENTRY_DAMAGE`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CODE_GROUPS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDamage:
-    """Bytes that say nothing; `reason` is one of `ENTRY_DAMAGE`."""
+    """Bytes without a meaning; `reason` is one of `ENTRY_DAMAGE`."""
 
     position: int
     size_bytes: int
@@ -68,15 +68,15 @@ class EntryDamage:
 
     @property
     def severity(self) -> Severity:
-        """Brokers since 2.8 read on before a partial entry."""
+        """The severity: brokers since 2.8 read the entries before an incomplete one."""
         return "warning" if self.reason == "partial-entry" else "error"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFile:
-    """The file that is meant; topic and partition are those of its directory, null where that is of no partition.
+    """A small file; topic and partition are those of its directory, None where that is not of a partition.
 
-    `base_offset` is that of the file's name, null where it has none.
+    `base_offset` is that of the file's name, None where it has none.
     """
 
     path: str
@@ -88,7 +88,7 @@ class EntryFile:
 
     @property
     def code_group(self) -> str:
-        """What the codes of text files like this one begin with."""
+        """The first part of the codes of text files like this one."""
         return _CODE_GROUPS.get(self.kind, "checkpoint")
 
     def finding(
@@ -101,7 +101,7 @@ class EntryFile:
         severity: Severity | None = None,
         **details: object,
     ) -> Finding:
-        """A finding of the catalogue about this file; `details` are what its message names."""
+        """Return a finding of the catalogue about this file; `details` are the values that its message names."""
         return found(
             code,
             self.path,
@@ -116,7 +116,7 @@ class EntryFile:
         )
 
     def malformed_line(self, line: MalformedLine) -> Finding | EntryDamage:
-        """A line that says nothing."""
+        """Return the finding about a line that is not valid."""
         if self.kind is FileKind.CLEAN_SHUTDOWN:
             code = "clean-shutdown.malformed"
             return self.finding(code, position=line.position, size_bytes=line.size_bytes, problem=line.problem)
@@ -126,7 +126,7 @@ class EntryFile:
         return EntryDamage(position=line.position, size_bytes=line.size_bytes, reason="malformed-line", detail=problem)
 
     def refused(self, refusal: Refusal, *, position: int | None = None, size_bytes: int | None = None) -> Finding:
-        """A text file that a broker refuses, at the line that it refuses where that is known."""
+        """Return the finding about a text file that a broker refuses, at the refused line where that is known."""
         if self.state is FileState.TEMPORARY:
             return self.finding("file.unfinished", position=position, size_bytes=size_bytes, problem=refusal.problem)
         code = f"{self.code_group}.{refusal.code}"
@@ -136,19 +136,19 @@ class EntryFile:
 
 
 def place_of_rows(file: EntryFile) -> dict[str, object]:
-    """The columns that say where a row comes from."""
+    """Return the columns that name the place of a row."""
     return {"topic": file.topic, "partition": file.partition, "segment": os.path.basename(file.path)}
 
 
 def fault_row(file: EntryFile, fault: Finding | EntryDamage) -> RowChunk:
-    """The one row of a fault."""
+    """Return the one row of a fault."""
     if isinstance(fault, EntryDamage):
         return damage_row(file, fault.position, fault.size_bytes, fault.reason, fault.detail)
     return RowChunk(FINDING, [fault.row()])
 
 
 def damage_row(file: EntryFile, position: int, size_bytes: int, reason: str, detail: str) -> RowChunk:
-    """One damage row; `reason` is one of `ENTRY_DAMAGE`."""
+    """Return one damage row; `reason` is one of `ENTRY_DAMAGE`."""
     damage = EntryDamage(position=position, size_bytes=size_bytes, reason=reason, detail=detail)
     row = {
         "position": position,
@@ -161,5 +161,5 @@ def damage_row(file: EntryFile, position: int, size_bytes: int, reason: str, det
 
 
 def unreadable_row(file: EntryFile, position: int, size_bytes: int) -> RowChunk:
-    """The damage row of bytes that the disk cannot read."""
+    """Return the damage row of bytes that the disk cannot read."""
     return damage_row(file, position, size_bytes, "unreadable", f"the disk cannot read {size_bytes} bytes here")

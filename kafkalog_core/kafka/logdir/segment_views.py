@@ -1,7 +1,8 @@
-"""Segments as retention and the cleaner see them: offsets, sizes, times. Nothing is read of a closed log.
+"""Segments as retention and the cleaner see them: offsets, sizes, times. Closed logs are not read.
 
-The largest timestamp of a closed segment is its last time index entry, as a broker takes it; the last segment is read
-from its last index entry on. Where the offset index is missing a broker reads the whole log, and so does this.
+The largest timestamp of a closed segment is its last time index entry (`LogSegment.maxTimestampSoFar`); the last
+segment is read from its last index entry on. Where the offset index is missing, a broker reads the whole log at its
+next start, and this code does too.
 """
 
 from __future__ import annotations
@@ -78,12 +79,12 @@ class SegmentView:
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """What a broker goes by: the largest timestamp, or the file's modification time where there is none."""
+        """The time that a broker compares: the largest timestamp, else the file's modification time."""
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.mtime_ms
 
     @property
     def has_timestamp(self) -> bool:
-        """Whether the largest timestamp is one of records."""
+        """Whether any record has a timestamp."""
         return self.max_timestamp_ms >= 0
 
 
@@ -135,20 +136,20 @@ class PartitionView:
 
     @property
     def size_bytes(self) -> int:
-        """Of all logs."""
+        """The size of all logs."""
         return sum(segment.size_bytes for segment in self.segments)
 
 
 def read_partition_view(
     partition: Partition, broker_dir: BrokerDir | None, settings: TopicSettings, release: Release
 ) -> PartitionView | None:
-    """The view of a partition; null: it has no segment, is of 0.7, or its last segment cannot be read.
+    """Return the view of a partition; None: it has no segment, is of 0.7, or its last segment cannot be read.
 
     Args:
         partition: its directory.
-        broker_dir: of the log directory around it, whose checkpoints count; null: none.
+        broker_dir: the log directory around it, whose checkpoints count; None: none.
         settings: of the topic.
-        release: whose rules count for timestamps.
+        release: whose rules are used.
     """
     extent = read_extent(partition)
     if extent is None:
@@ -168,7 +169,7 @@ def read_partition_view(
 
 
 def check_now(views: Iterable[PartitionView], now_ms: int) -> None:
-    """Raises RefusedError where all of the data, by its timestamps and by its files, is later than now."""
+    """Raise RefusedError where all of the data, by its timestamps and by its files, is later than now."""
     signs = [
         (min(segment.largest_timestamp_ms, segment.mtime_ms), segment.path)
         for view in views
@@ -203,7 +204,7 @@ def _segment_view(segment: Segment, next_offset: int, extent: Extent, release: R
 
 
 def _max_timestamp(segment: Segment, active: Extent | None, release: Release) -> tuple[int, str]:
-    """The largest timestamp, and where it comes from; `active`: of the last segment what was read at its end."""
+    """Return the largest timestamp, and where it comes from; `active`: what was read at the end of the last segment."""
     if not fetch_rules(release).has_times:
         return NO_TIMESTAMP, _OLD
     try:
@@ -222,7 +223,7 @@ def _told(timestamp_ms: int, origin: str, else_origin: str) -> tuple[int, str]:
 
 
 def _last_time(file: FileInfo | None) -> int:
-    """Timestamp of the last entry, before the zero tail that a crash leaves; -1: none."""
+    """Return the timestamp of the last entry, before the zero tail that a crash leaves; -1: none."""
     if file is None or not file.size_bytes:
         return NO_TIMESTAMP
     with Source.open(file.path) as source:

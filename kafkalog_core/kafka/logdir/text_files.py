@@ -1,4 +1,4 @@
-"""Rows of the text files: the five checkpoints line by line, and the four small property files."""
+"""The text files of a log directory and a partition: five checkpoints, line by line, and four small property files."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ PROPERTY_READERS: Final[dict[FileKind, Callable[[bytes], PropertyFile]]] = {
 
 
 def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
-    """Every entry, damage in the place of each malformed line; last a finding where a broker refuses the file."""
+    """Yield every entry, damage in place of each malformed line; last a finding where a broker refuses the file."""
     text = TextWindows(source)
     read = read_epoch_checkpoint if file.kind is FileKind.LEADER_EPOCH else read_offset_checkpoint
     rows: list[_Row] = []
@@ -105,7 +105,7 @@ def _checkpoint_row(file: EntryFile, entry: OffsetEntry | EpochEntry) -> _Row:
 
 
 def property_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
-    """Every key of a property file, a damage row for each malformed line, a finding where a broker refuses the file."""
+    """Yield every key of a property file, a damage row for each malformed line, a finding for a refused file."""
     if source.size_bytes > MAX_PROPERTY_FILE_BYTES:
         detail = f"{source.size_bytes} bytes, where files of this kind have some hundred"
         yield damage_row(file, 0, source.size_bytes, "too-large", detail)
@@ -141,7 +141,7 @@ _KEY_OF_REFUSAL: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetText:
-    """An offset checkpoint. `is_refused`: a broker does not take a single one of its entries."""
+    """An offset checkpoint. `is_refused`: a broker uses none of its entries."""
 
     file: CheckpointFile
     is_refused: bool
@@ -151,7 +151,7 @@ class OffsetText:
 class PlacedEpochs(Sequence[PlacedLine]):
     """Lines of a leader-epoch-checkpoint, 36 bytes each: as objects the three million of a large file take a gigabyte.
 
-    Each line is made again where it is looked at.
+    An object is made again each time a line is asked for.
     """
 
     def __init__(self) -> None:
@@ -191,9 +191,9 @@ class PlacedEpochs(Sequence[PlacedLine]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochText:
-    """A leader-epoch-checkpoint; `entries` are those that can be read, in the order of the file.
+    """A leader-epoch-checkpoint; `entries` are the readable ones, in the order of the file.
 
-    `is_cut`: it ends behind its version, which a broker takes for empty and never writes.
+    `is_cut`: it ends after its version, which a broker takes for empty and never writes.
     """
 
     path: str
@@ -205,7 +205,7 @@ class EpochText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyText:
-    """A property file; `contents` are empty where it was not read, and then nothing is known of its values."""
+    """A property file; `contents` are empty where it was not read, and then none of its values is known."""
 
     path: str
     contents: PropertyFile
@@ -214,12 +214,12 @@ class PropertyText:
 
     @property
     def is_refused(self) -> bool:
-        """Whether its values are of no use: a broker refuses the file, or it was not read."""
+        """Whether its values cannot be used: a broker refuses the file, or it was not read."""
         return not self.is_read or self.contents.refusal is not None
 
 
 def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
-    """An offset checkpoint; null: there is none. Raises AccessError."""
+    """Read an offset checkpoint; None: there is none. Raises AccessError."""
     try:
         file = read_checkpoint(path, kind)
     except NotFoundError:
@@ -238,10 +238,10 @@ def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
 
 
 def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> EpochText:
-    """A leader-epoch-checkpoint. Raises NotFoundError or AccessError.
+    """Read a leader-epoch-checkpoint. Raises NotFoundError or AccessError.
 
-    The first thousand entries that do not ascend are told; those are repaired by a broker in its memory. `look` is
-    called every some thousand lines and may end it by an error of its own, as a damaged file may be of any size.
+    The first thousand entries that do not ascend are reported; a broker repairs them in memory. `look` is called every
+    few thousand lines and may end the reading with an error of its own, as a damaged file may be of any size.
     """
     file = _with_state(file)
     entries = PlacedEpochs()
@@ -265,7 +265,7 @@ def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> Epoc
 
 
 def read_properties(file: EntryFile) -> PropertyText | None:
-    """A property file; null: there is none. Raises AccessError."""
+    """Read a property file; None: there is none. Raises AccessError."""
     file = _with_state(file)
     try:
         with Source.open(file.path) as source:
@@ -298,7 +298,7 @@ def read_properties(file: EntryFile) -> PropertyText | None:
 
 
 def _put_odd_words(sink: Sink, file: EntryFile, data: bytes, contents: PropertyFile) -> None:
-    """A broker goes by the order of the lines; it writes one name for each, and one version."""
+    """Report names and versions that no broker writes; a broker goes by the order of the lines."""
     lines = {line.number: line for line in iter_lines((data,))}
     for item, name in zip(contents.properties, _TOPIC_ID_NAMES, strict=False):
         line = lines.get(item.line)
@@ -325,7 +325,7 @@ def _put_faults(
     lost: UnreadableError | None,
     negative: PlacedLine | None = None,
 ) -> None:
-    """The first thing that is wrong decides what a broker does; every other malformed line is told too."""
+    """Report what is wrong: the first fault decides what a broker does, other malformed lines are reported too."""
     if lost is not None:
         sink.put(file.finding("file.not-readable", position=lost.position, reason=lost.message))
         return
@@ -391,7 +391,7 @@ def _first_negative(entries: Iterable[PlacedLine]) -> PlacedLine | None:
 
 
 def _put_disorder(sink: Sink, file: EntryFile, entries: Iterable[PlacedLine]) -> None:
-    """Entries whose epoch or offset is not above those of the entry before."""
+    """Report entries whose epoch or offset is not above those of the entry before."""
     before: EpochEntry | None = None
     for placed in entries:
         entry = placed.entry
@@ -415,13 +415,13 @@ def _put_disorder(sink: Sink, file: EntryFile, entries: Iterable[PlacedLine]) ->
 
 
 def _with_state(file: EntryFile) -> EntryFile:
-    """A broker overwrites a temporary file, whatever is in it."""
+    """Return a temporary file with its state: a broker overwrites it, whatever is in it."""
     state = parse_file_name(os.path.basename(file.path)).state
     return file if file.state is state else replace(file, state=state)
 
 
 def _place_of_line(path: str, number: int) -> tuple[int | None, int | None]:
-    """Byte and size of one of the first lines; a look at the file as it is now."""
+    """Return byte and size of one of the first lines, in the file as it is now."""
     try:
         with Source.open(path) as source:
             for line in iter_lines(TextWindows(source).windows()):
@@ -433,7 +433,7 @@ def _place_of_line(path: str, number: int) -> tuple[int | None, int | None]:
 
 
 def _place_in(data: bytes, contents: PropertyFile, refusal: Refusal) -> tuple[int, int]:
-    """Byte and size of the line that a broker refuses; all of the file where it is what is missing."""
+    """Return byte and size of the line that a broker refuses; of all of the file where something is missing."""
     for line in contents.malformed:
         if refusal.problem.startswith(f"line {line.line}"):
             return line.position, line.size_bytes
@@ -451,13 +451,13 @@ def _unread(file: EntryFile, finding: Finding) -> PropertyText:
 
 @dataclass(frozen=True, slots=True)
 class TopicIds:
-    """Ids by topic: of each, those that are said, and where the first one of them is said."""
+    """Topic ids by topic: all that files name, each with the first file that names it."""
 
     of_topic: Mapping[str, Mapping[str, str]]
 
 
 def read_topic_ids(places: Iterable[PartitionPath], of_cluster: Mapping[str, str], log: str) -> TopicIds:
-    """What partitions say that are read without fault, and the metadata log at `log`."""
+    """Return the topic ids in valid files of partitions, and in the metadata log at `log`."""
     of_topic: dict[str, dict[str, str]] = {}
     for topic, id_in_log in of_cluster.items():
         of_topic.setdefault(topic, {})[id_in_log] = log
@@ -472,7 +472,7 @@ def read_topic_ids(places: Iterable[PartitionPath], of_cluster: Mapping[str, str
 
 
 def _topic_id(text: PropertyText) -> str | None:
-    """The id that a file says, wherever its second line puts it; null: none that may be one."""
+    """Return the id that a file names, whatever its second line calls it; None: it has no valid one."""
     values = [item.value for item in text.contents.properties if item.value is not None]
     for value in reversed(values):
         uuid = parse_uuid(value)

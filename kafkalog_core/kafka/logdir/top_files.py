@@ -1,4 +1,4 @@
-"""What a log directory says about one of its partitions: what a broker knows of it before it opens the first file."""
+"""What a log directory knows about one of its partitions: what a broker reads before it opens the first segment."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ __all__ = ["OFFSET_KINDS", "BrokerDir", "Key", "PartitionContext", "read_broker_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionContext:
-    """Plain values, null where they are not known; all of them are null for a partition by itself.
+    """Plain values, None where they are unknown; all of them are None for a partition outside a log directory.
 
     Args:
         log_dir: path of the log directory.
-        is_clean: whether it has the mark of a clean stop, so that a broker recovers nothing.
+        is_clean: whether it has the clean shutdown file, so that a broker recovers nothing.
         is_kraft: whether its meta.properties or its files are those of a KRaft broker.
-        recovery_point: up to where the partition has been flushed; null where the checkpoint does not say.
-        log_start_offset: as checkpointed, which a broker does where it is not the base of the first segment.
-        high_watermark: as checkpointed.
-        is_cleaned: whether a broker has compacted it before, as its cleaner's checkpoint names it.
-        is_start_known: whether the log start offset is known: the checkpoint was read, and the broker wrote it when it
-            stopped (else it may be a minute old).
+        recovery_point: the checkpointed recovery point; None: the checkpoint has none.
+        log_start_offset: the checkpointed log start offset, which a broker writes only where it is not the base offset
+            of the first segment (`LogManager.checkpointLogStartOffsetsInDir`).
+        high_watermark: the checkpointed high watermark.
+        is_cleaned: whether a broker has compacted it before: the cleaner's checkpoint has an entry of it.
+        is_start_known: whether the log start offset is known: the checkpoint was read, and the broker wrote it at its
+            shutdown (else it may be a minute old).
         release: that left the directory, or that the user names.
     """
 
@@ -73,11 +74,11 @@ _UNREAD: Final = PropertyFile()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDir:
-    """A log directory and what its own files say. `findings` are those about these files, by themselves.
+    """A log directory and its own files. `findings` are those about these files.
 
     `unread` are checkpoints that this user may not read, or that the disk refuses: their entries are unknown.
-    `served` are the directories whose offsets the checkpoints hold. `meta` is null where there is no meta.properties,
-    its values are null where a broker refuses it.
+    `served` are the directories whose offsets the checkpoints hold. `meta` is None where there is no meta.properties,
+    its values are None where a broker refuses it.
     """
 
     log_dir: LogDir
@@ -103,7 +104,7 @@ class BrokerDir:
 
     @property
     def cluster_id(self) -> str | None:
-        """Of meta.properties."""
+        """The cluster.id of meta.properties."""
         return self._meta_value("cluster.id")
 
     @property
@@ -113,28 +114,28 @@ class BrokerDir:
 
     @property
     def directory_id(self) -> str | None:
-        """Of meta.properties."""
+        """The directory.id of meta.properties."""
         return self._meta_value("directory.id")
 
     @property
     def meta_path(self) -> str:
-        """Where meta.properties is, or should be."""
+        """The path where meta.properties is, or should be."""
         return f"{self.path}/{fixed_file_name(FileKind.META_PROPERTIES)}"
 
     def offset(self, kind: FileKind, name: DirectoryName) -> int | None:
-        """What a broker reads for a partition; null: nothing, or it refuses the file."""
+        """Return the offset that a broker reads for a partition; None: there is none, or it refuses the file."""
         text = self.offsets.get(kind)
         return None if text is None or text.is_refused else text.file.offset(name.topic, name.partition)
 
     def is_served(self, name: DirectoryName) -> bool:
-        """Whether the offsets in the checkpoints are those of this directory, and not of another of its partition."""
+        """Return whether the offsets in the checkpoints are those of this directory of its partition."""
         if name.topic is None or name.partition is None:
             return False
         place = self.served.get((name.topic, name.partition))
         return place is not None and place.name.raw == name.raw
 
     def only(self, name: DirectoryName) -> BrokerDir:
-        """The same without what it says of other partitions: for another process. Of no partition, all of it."""
+        """Return the same without other partitions, for another process; for no partition, all of it."""
         if name.topic is None or name.partition is None:
             return self
         key = name.topic, name.partition
@@ -151,12 +152,12 @@ class BrokerDir:
         )
 
     def context(self, name: DirectoryName, *, as_loaded: bool = False) -> PartitionContext:
-        """What is known of a partition in this directory.
+        """Return what is known of a partition in this directory.
 
         Args:
             name: of the directory of the partition.
-            as_loaded: with what a broker loads it, which gives every directory of a partition the offsets that stand
-                there for it; else other directories than the one whose offsets these are have none.
+            as_loaded: with the offsets that a broker loads it with: every directory of a partition gets those that are
+                checkpointed for it; else only the directory whose offsets these are has them.
         """
         is_broker_dir = self.log_dir.is_broker_dir
         # After a crash the recovery point decides what a start reads; where it is unknown, so is what a start does.
@@ -176,7 +177,7 @@ class BrokerDir:
         )
 
     def _is_read(self, kind: FileKind) -> bool:
-        """Whether a checkpoint is there and a broker takes it."""
+        """Return whether a checkpoint exists and a broker accepts it."""
         text = self.offsets.get(kind)
         return text is not None and not text.is_refused
 
@@ -193,7 +194,7 @@ class BrokerDir:
 
 
 def served(places: Iterable[PartitionPath]) -> dict[Key, PartitionPath]:
-    """Directories whose offsets the checkpoints hold: the one that is served, else the one to be filled."""
+    """Return the directories whose offsets the checkpoints hold: the one that is served, else the one to be filled."""
     found: dict[Key, PartitionPath] = {}
     for place in sorted(places, key=lambda place: place.name.state is not DirectoryState.CURRENT):
         name = place.name
@@ -204,7 +205,7 @@ def served(places: Iterable[PartitionPath]) -> dict[Key, PartitionPath]:
 
 
 def read_broker_dir(log_dir: LogDir) -> BrokerDir:
-    """Read them all; what the system refuses to read is a finding."""
+    """Read the files of a log directory; what the system refuses to read is a finding."""
     findings: list[Finding] = []
     offsets: dict[FileKind, OffsetText] = {}
     unread: set[FileKind] = set()

@@ -1,4 +1,4 @@
-"""What becomes of each segment of a log at the next check, by which rule, and when the rest falls due."""
+"""What happens to each segment of a log at the next retention check, by which rule, and when the others are due."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ Verdict = Literal["delete", "keep", "unknown"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionQuestion:
-    """What a forecast is made for.
+    """The input of a forecast.
 
     Args:
         view: the partition.
         topic: its settings.
-        rules: that follow from them.
-        now_ms: the moment of the check.
+        rules: those that follow from the settings.
+        now_ms: the time of the check.
         custom: further policies by their names.
-        log_start_offset: in place of the one on the disk; null: that one.
-        origins: where the values of its settings come from and what they overrule, by their names.
+        log_start_offset: replaces the one on the disk; None: that one.
+        origins: where the values of its settings come from and what they override, by their names.
     """
 
     view: PartitionView
@@ -58,15 +58,15 @@ class RetentionQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """What becomes of a segment.
+    """What happens to a segment.
 
     Args:
-        segment: that is meant.
+        segment: the segment.
         verdict: `unknown` where remote storage decides.
-        rule: of what is deleted the pass; of what stays what keeps it: the pass, `held` by an older segment,
+        rule: the pass that deletes it; of a kept segment what keeps it: the pass, `held` by an older segment,
             `high-watermark`, `empty-active`, `remote`, or `none` where no pass runs.
-        reason: one sentence without its point, with the figures that were compared.
-        due_ms: from when on it is deleted if nothing is appended, the past where it is deleted now; null: the time
+        reason: one sentence without its full stop, with the figures that were compared.
+        due_ms: when it is deleted if nothing is appended, in the past where it is deleted now; None: the time
             alone does not decide.
     """
 
@@ -79,7 +79,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
-    """What becomes of a log at one check. `fates` are in the order of its segments."""
+    """The result of one check of a log. `fates` are in the order of its segments."""
 
     question: RetentionQuestion
     checked: Checked
@@ -87,43 +87,43 @@ class Forecast:
 
     @property
     def deleted(self) -> tuple[Deleted, ...]:
-        """What goes, the oldest first."""
+        """The deleted segments, the oldest first."""
         return self.checked.deleted
 
     @property
     def deleted_bytes(self) -> int:
-        """Of log."""
+        """Bytes of deleted logs."""
         return sum(each.segment.size_bytes for each in self.checked.deleted)
 
     @property
     def kept_bytes(self) -> int:
-        """Of log."""
+        """Bytes of kept logs."""
         return sum(segment.size_bytes for segment in self.checked.log.segments)
 
     @property
     def kept_offsets(self) -> int:
-        """From the new log start to the end."""
+        """Number of offsets from the new log start offset to the end."""
         return max(0, self.checked.log.end_offset - self.checked.log.start_offset)
 
     @property
     def deleted_offsets(self) -> int:
-        """From the old log start to the new one."""
+        """Number of offsets from the old log start offset to the new one."""
         return self.checked.log.start_offset - min(self.question.log.start_offset, self.checked.log.start_offset)
 
     @property
     def is_change(self) -> bool:
-        """Whether anything is other afterwards."""
+        """Whether the check changes anything."""
         return bool(self.checked.deleted) or self.checked.log.start_offset > self.question.view.log_start_offset
 
     @property
     def next_due(self) -> Fate | None:
-        """The first segment that stays, where the time alone decides when it goes."""
+        """The first kept segment whose deletion the time alone decides."""
         first = next((fate for fate in self.fates if fate.verdict != "delete"), None)
         return None if first is None or first.due_ms is None else first
 
 
 def forecast(question: RetentionQuestion) -> Forecast:
-    """Check a log once, and say of each segment why it goes or stays."""
+    """Check a log once, and return for each segment why it is deleted or kept."""
     checked = check(question.log, question.rules, question.now_ms, question.custom)
     gone = [
         Fate(
@@ -140,7 +140,7 @@ def forecast(question: RetentionQuestion) -> Forecast:
 
 
 def _kept(question: RetentionQuestion, checked: Checked) -> Iterator[Fate]:
-    """Of the segments that stay: the first one by what stops each pass, the others by what holds it and them."""
+    """Return the fates of the kept segments: of the first by what ends each pass, of the others by what holds them."""
     log, rules = checked.log, question.rules
     names = (*rules.passes, *question.custom)
     if not names:
@@ -164,7 +164,7 @@ def _kept(question: RetentionQuestion, checked: Checked) -> Iterator[Fate]:
 
 
 def _soonest(question: RetentionQuestion, segment: SegmentView, dues: Mapping[str, int | None]) -> int | None:
-    """When the first of the passes deletes a segment; null: none does by the time alone."""
+    """Return when the first of the passes deletes a segment; None: none does by the time alone."""
     rules, log = question.rules, question.log
     if (rules.is_bounded and log.high_watermark < segment.next_offset) or rules.is_tiered:
         return None
@@ -180,7 +180,7 @@ def _fate(
     first: Fate | None,
     due_ms: int | None,
 ) -> Fate:
-    """Of a segment that stays."""
+    """Return the fate of a kept segment."""
     stop = next((each for each in stops if each.segment is segment and each.keeper != "policy"), None)
     if stop is not None:
         verdict: Verdict = "unknown" if stop.keeper == "remote" else "keep"
@@ -192,7 +192,7 @@ def _fate(
     deleting = [(name, each) for name, each in judged.items() if each is not None and each.deletes]
     if deleting and first is not None:
         own = deleting[-1][1].reason or f"{deleting[-1][0]} would delete it"
-        reason = f"{own}, but waits for {first.segment.path.rpartition('/')[2]}, which stays"
+        reason = f"{own}, but waits for {first.segment.path.rpartition('/')[2]}, which is kept"
         verdict = "unknown" if first.verdict == "unknown" else "keep"
         return Fate(segment=segment, verdict=verdict, rule="held", reason=reason, due_ms=due_ms)
     said = {name: each for name, each in judged.items() if each is not None}
@@ -205,19 +205,19 @@ def _fate(
 
 
 MAX_CHECKS: Final = 1_000_000
-"""Of a policy of somebody's own, which does not say when it changes its mind: at each check."""
+"""The most checks that are simulated for a custom policy, which has to be asked at each of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """When checks take place: `first_ms`, then every `interval_ms`; files go `delay_ms` after their rename."""
+    """The times of checks: `first_ms`, then every `interval_ms`; files are removed `delay_ms` after a rename."""
 
     first_ms: int
     interval_ms: int
     delay_ms: int
 
     def at_or_after(self, time_ms: int) -> int:
-        """The first check that is not before a moment."""
+        """Return the first check that is not before a time."""
         if time_ms <= self.first_ms:
             return self.first_ms
         return self.first_ms + -(-(time_ms - self.first_ms) // self.interval_ms) * self.interval_ms
@@ -229,12 +229,12 @@ class Event:
 
     Args:
         time_ms: when.
-        kind: `new-segment` (an empty one is made, as all others go), `renamed` (to `.deleted`: nobody reads it any
-            more) or `removed` (its space is free).
+        kind: `new-segment` (the broker creates an empty one, because it deletes all others), `renamed` (to `.deleted`:
+            it is no longer read) or `removed` (its space is free).
         segment: that it happens to.
-        rule: the pass; null: of what follows from another event.
+        rule: the pass; None: of what follows from another event.
         start_offset: of the log afterwards.
-        log_bytes: of the log afterwards, what is renamed not counted.
+        log_bytes: of the log afterwards, without renamed segments.
     """
 
     time_ms: int
@@ -246,7 +246,7 @@ class Event:
 
 
 def play(question: RetentionQuestion, schedule: Schedule, until_ms: int) -> list[Event]:
-    """All events up to a moment, in their order. Raises LimitError for more checks than anybody waits for."""
+    """Return all events up to a time, in their order. Raises LimitError for too many checks."""
     events: list[Event] = []
     log, time_ms = question.log, schedule.first_ms
     if question.custom and (until_ms - time_ms) // schedule.interval_ms >= MAX_CHECKS:  # each of them is made
@@ -303,9 +303,9 @@ def _events(checked: Checked, time_ms: int, schedule: Schedule, log_bytes: int) 
 
 
 def _next(question: RetentionQuestion, checked: Checked, time_ms: int, schedule: Schedule) -> int | None:
-    """The next check that may change something; null: none does."""
+    """Return the next check that may change something; None: none does."""
     following = time_ms + schedule.interval_ms
-    if checked.deleted:  # what one pass has left may be too old for one before it
+    if checked.deleted:  # a segment that one pass has left may be due for an earlier pass
         return following
     if question.custom:
         return following

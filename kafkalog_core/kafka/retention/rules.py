@@ -1,8 +1,8 @@
-"""Policies of retention: pure functions of a log's segments and the time.
+"""Retention policies and one check of a log (`UnifiedLog.deleteOldSegments`): pure functions of segments and the time.
 
 A policy is called with the segments of a log, the oldest first and the active one last, and with the time in ms since
-1970. It gives a `Judgement`, or a plain bool, for each of them in their order. Which of them are deleted in the end is
-not its business: a broker takes them from the oldest on, and stops at the first one that a policy keeps.
+1970. It yields a `Judgement`, or a plain bool, for each of them in their order. It does not decide which of them are
+deleted in the end: a broker deletes from the oldest one on, and stops at the first one that a policy keeps.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ __all__ = [
 
 
 class Judgement(NamedTuple):
-    """What a policy says of one segment.
+    """The answer of a policy for one segment.
 
     Args:
-        deletes: whether it may go.
-        reason: why, a part of a sentence with the figures that were compared.
-        due_ms: from when on it may go, where the time alone decides that; null: something else decides.
-        is_limit: whether there was a limit to compare with, so that the reason says something where it stays.
+        deletes: whether it may be deleted.
+        reason: why, a clause with the figures that were compared.
+        due_ms: when it may be deleted, where the time alone decides that; None: something else decides.
+        is_limit: whether there was a limit to compare with, so that the reason explains why a segment is kept.
     """
 
     deletes: bool
@@ -70,10 +70,12 @@ Policy: TypeAlias = Callable[[Sequence[SegmentView], int], Iterable[Judgement | 
 
 
 def by_time(retention_ms: int, name: str = "retention.ms") -> Policy:
-    """Segments whose largest timestamp is more than `retention_ms` ago; where none has one, the file's time counts.
+    """Return the policy of `retention_ms`: it deletes segments whose largest timestamp is longer ago.
+
+    Where a segment has no timestamp, the modification time of the file counts (`deleteRetentionMsBreachedSegments`).
 
     Args:
-        retention_ms: the limit; negative: none, and everything stays.
+        retention_ms: the limit; negative: none, and everything is kept.
         name: of the setting, for the reasons.
     """
 
@@ -95,10 +97,12 @@ def by_time(retention_ms: int, name: str = "retention.ms") -> Policy:
 
 
 def by_size(retention_bytes: int, name: str = "retention.bytes") -> Policy:
-    """The oldest segments, as long as at least `retention_bytes` are left without them.
+    """Return the policy of `retention_bytes`: it deletes the oldest segments while at least that many bytes are left.
+
+    `UnifiedLog.deleteRetentionSizeBreachedSegments`.
 
     Args:
-        retention_bytes: the limit; negative: none, and everything stays.
+        retention_bytes: the limit; negative: none, and everything is kept.
         name: of the setting, for the reasons.
     """
 
@@ -113,15 +117,18 @@ def by_size(retention_bytes: int, name: str = "retention.bytes") -> Policy:
             without = left_bytes - segment.size_bytes
             if without >= retention_bytes:
                 left_bytes = without
-                yield Judgement(True, f"{size(without)} stay without it, not below {limit}")
+                yield Judgement(True, f"{size(without)} remain without it, not below {limit}")
             else:
-                yield Judgement(False, f"only {size(without)} would stay without it, below {limit}")
+                yield Judgement(False, f"only {size(without)} would remain without it, below {limit}")
 
     return policy
 
 
 def by_start_offset(start_offset: int) -> Policy:
-    """Segments that lie below the log start offset as a whole; never the active one."""
+    """Return the policy that deletes segments completely below the log start offset, never the active one.
+
+    `UnifiedLog.deleteLogStartOffsetBreachedSegments` (KIP-107).
+    """
 
     def policy(segments: Sequence[SegmentView], now_ms: int) -> Iterator[Judgement]:
         del now_ms
@@ -153,14 +160,14 @@ class RetentionRules:
 
     Args:
         passes: in their order; each looks at what the one before has left.
-        why_none: why there is none, one sentence without its point; null: there are some.
-        is_bounded: whether nothing at or above the high watermark goes.
-        runner: who runs them: the retention thread, or the cleaner's for compacted topics.
-        retention_ms: the limit of time.
+        why_none: why there is none, one sentence without its full stop; None: there are some.
+        is_bounded: whether nothing at or above the high watermark is deleted.
+        runner: what runs them: the retention thread, or the cleaner's for compacted topics.
+        retention_ms: the time limit.
         time_setting: the setting that it comes from.
-        retention_bytes: the limit of size.
+        retention_bytes: the size limit.
         size_setting: the setting that it comes from.
-        is_tiered: whether a segment goes only once it is in remote storage.
+        is_tiered: whether a segment is deleted only once it is in remote storage (KIP-405).
         start_needs_policy: whether segments below the log start offset are deleted under cleanup.policy=delete alone
             (KAFKA-7358).
     """
@@ -178,7 +185,7 @@ class RetentionRules:
 
 
 def retention_rules(topic: TopicSettings, settings: Settings) -> RetentionRules:
-    """The rules for a topic, by `UnifiedLog.deleteOldSegments` (before 3.0 `Log`, before 0.11 `LogManager`)."""
+    """Return the rules for a topic (`UnifiedLog.deleteOldSegments`, before 3.0 `Log`, before 0.11 `LogManager`)."""
     release = settings.release
     is_tiered = topic.remote_storage_enable and not topic.remote_log_copy_disable and release >= Since.TIERED
     is_compacted = "compact" in topic.cleanup_policy
@@ -214,18 +221,21 @@ def _passes(policy: tuple[str, ...], release: Release, *, is_tiered: bool) -> tu
         ), None
     if release >= Since.START_OFFSET_OF_COMPACTED:
         return ("start-offset",), None
-    return (), f"cleanup.policy is {','.join(policy) or 'empty'}, and of such a log Kafka {release} deletes nothing"
+    return (), f"cleanup.policy is {','.join(policy) or 'empty'}, and Kafka {release} deletes nothing from such a log"
 
 
 def release_rules(topic: TopicSettings, release: Release) -> object:
-    """What matters of a release for what is deleted of a topic; which pass comes first is made up for by the next."""
+    """Return everything about a release that matters for what is deleted of a topic.
+
+    The order of the passes is left out: the next check makes up for it.
+    """
     is_tiered = topic.remote_storage_enable and not topic.remote_log_copy_disable
     passes, _ = _passes(topic.cleanup_policy, release, is_tiered=is_tiered)
     return frozenset(passes), release >= Since.TIME_INDEX, is_tiered and release >= Since.TIERED
 
 
 def check_settings(topic: TopicSettings, release: Release) -> None:
-    """Raises SettingError for settings that contradict each other, as a broker refuses them."""
+    """Raise SettingError for settings that contradict each other, as a broker refuses them."""
     policy = topic.cleanup_policy
     where = "" if topic.topic is None else f"topic {topic.topic}: "
     unknown = [each for each in policy if each not in _KNOWN]
@@ -238,7 +248,7 @@ def check_settings(topic: TopicSettings, release: Release) -> None:
 
 
 def check_broker_keys(settings: Settings, topic: str | None) -> None:
-    """Raises SettingError for a value that a topic may have, and that no broker starts on where it has it itself."""
+    """Raise SettingError for a value that a topic may have, but that prevents a broker with it from starting."""
     for key, text, origin in settings.said("retention.ms", topic):
         if key != "retention.ms" and parse_int64(text.strip()) == 0:
             raise SettingError(f"{origin}: {key}=0: a broker takes -1 (no limit) or 1 and more; a topic takes 0 too")
@@ -248,7 +258,7 @@ def _check_tiered(topic: TopicSettings, release: Release, where: str) -> None:
     if release < Since.TIERED:
         raise SettingError(f"{where}Kafka {release} knows no remote.storage.enable; 3.6 and later do")
     if "compact" in topic.cleanup_policy:
-        raise SettingError(f"{where}remote.storage.enable=true goes with no cleanup.policy that compacts")
+        raise SettingError(f"{where}remote.storage.enable=true is not allowed with a cleanup.policy that compacts")
     for name, local, whole in (
         ("retention.ms", topic.local_retention_ms, topic.retention_ms),
         ("retention.bytes", topic.local_retention_bytes, topic.retention_bytes),
@@ -266,9 +276,9 @@ class RetainedLog:
 
     Args:
         segments: the oldest first, the active one last.
-        start_offset: of the log.
-        high_watermark: nothing at or above it goes, where the release looks at it.
-        end_offset: behind the last record.
+        start_offset: log start offset.
+        high_watermark: nothing at or above it is deleted, where the release compares with it.
+        end_offset: log end offset.
     """
 
     segments: tuple[SegmentView, ...]
@@ -298,13 +308,13 @@ class RetentionStop(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What one check does.
+    """The result of one check.
 
     Args:
-        deleted: in the order in which it goes.
+        deleted: in the order in which they are deleted.
         stops: of each pass that met a segment that it keeps.
         log: as it is afterwards.
-        new_segment: the empty one that a broker makes first, where all others go; null: none.
+        new_segment: the empty one that the broker creates first, because it deletes all others; None: none.
     """
 
     deleted: tuple[Deleted, ...]
@@ -314,7 +324,7 @@ class Checked:
 
 
 def log_of(view: PartitionView, start_offset: int | None = None) -> RetainedLog:
-    """The log of a partition; `start_offset` in place of its own."""
+    """Return the log of a partition; `start_offset` replaces its own."""
     start = view.log_start_offset if start_offset is None else start_offset
     if view.is_tiered and view.segments:
         start = max(start, view.segments[0].base_offset)
@@ -327,7 +337,7 @@ def log_of(view: PartitionView, start_offset: int | None = None) -> RetainedLog:
 
 
 def policy_of(name: str, rules: RetentionRules, log: RetainedLog, custom: Mapping[str, Policy]) -> Policy:
-    """The policy of a rule, as it runs over a log."""
+    """Return the policy of a rule, as it runs over a log."""
     if name == "time":
         return by_time(rules.retention_ms, rules.time_setting)
     if name == "size":
@@ -336,12 +346,12 @@ def policy_of(name: str, rules: RetentionRules, log: RetainedLog, custom: Mappin
 
 
 def check(log: RetainedLog, rules: RetentionRules, now_ms: int, custom: Mapping[str, Policy]) -> Checked:
-    """One check at a moment.
+    """Check a log once.
 
     Args:
         log: as it is.
         rules: of its topic.
-        now_ms: the moment.
+        now_ms: the time of the check.
         custom: further policies by their names.
     """
     deleted: list[Deleted] = []
@@ -363,7 +373,7 @@ def check(log: RetainedLog, rules: RetentionRules, now_ms: int, custom: Mapping[
 
 
 def judgements(policy: Policy, segments: Sequence[SegmentView], now_ms: int) -> Iterator[Judgement]:
-    """What a policy says of each segment; a plain bool is one without words."""
+    """Return the answers of a policy for each segment; a plain bool is one without a reason."""
     for each in policy(segments, now_ms):
         yield each if isinstance(each, Judgement) else Judgement(bool(each))
 
@@ -371,7 +381,7 @@ def judgements(policy: Policy, segments: Sequence[SegmentView], now_ms: int) -> 
 def _run(
     log: RetainedLog, rules: RetentionRules, name: str, judged: Iterable[Judgement]
 ) -> tuple[list[Deleted], RetentionStop | None]:
-    """What one pass deletes, and where it ends."""
+    """Return what one pass deletes, and where it ends (`UnifiedLog.deletableSegments`)."""
     gone: list[Deleted] = []
     due_ms: int | None = 0
     for segment, judgement in zip(log.segments, judged, strict=False):
@@ -386,7 +396,7 @@ def _run(
 def _keeper(
     log: RetainedLog, rules: RetentionRules, segment: SegmentView, judgement: Judgement
 ) -> tuple[Keeper | None, str]:
-    """What keeps a segment, and why; null: nothing does."""
+    """Return what keeps a segment, and why; None: nothing does."""
     if not judgement.deletes:
         return "policy", judgement.reason
     if rules.is_bounded and log.high_watermark < segment.next_offset:
@@ -399,7 +409,10 @@ def _keeper(
     if segment.is_active and segment.base_offset >= log.end_offset:  # UnifiedLog.roll refuses a segment that is there
         return "empty-active", "the active segment holds no whole batch, and the next one would have its name"
     if rules.is_tiered and (segment.is_active or segment.next_offset > log.start_offset):
-        return "remote", "it goes only once it is in remote storage, and nothing on this disk tells whether it is"
+        return (
+            "remote",
+            "the broker deletes it only after it is in remote storage, and this disk does not show whether it is",
+        )
     return None, judgement.reason
 
 

@@ -1,6 +1,6 @@
-"""What the next start of a broker does at a place in a log: the start of its partition is simulated, and asked.
+"""What the next start of a broker does at a place in a log. The start of its partition is simulated once, and asked.
 
-Every sentence about a broker's start comes from here: `verify` says what `truncate --as-broker` would do, under the
+Every sentence about a broker's start comes from here: `verify` reports what `truncate --as-broker` would do under the
 same release.
 """
 
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 __all__ = ["Fate", "Outcome", "Start", "recovered_from"]
 
 Fate = Literal["stops", "unknown", "deleted", "truncated", "kept", "unread"]
-"""`stops`: the broker does not start; `unknown`: the simulation does not go that far; `deleted`: the whole segment is;
-`truncated`: the log, at or before the place; `kept`: the segment is recovered, and the place is kept; `unread`: the
-start does not read the place."""
+"""`stops`: the broker does not start; `unknown`: the simulation does not go that far; `deleted`: the start deletes the
+whole segment; `truncated`: it truncates the log, at or before the place; `kept`: it recovers the segment and keeps the
+place; `unread`: it does not read the place.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,7 @@ class Start:
 
     @property
     def release(self) -> Release:
-        """Whose rules count."""
+        """The release whose rules are used."""
         return self._options.release
 
     @property

@@ -1,9 +1,9 @@
-"""What a broker makes of one partition when it starts: `LogLoader` of its release, played through and not carried out.
+"""The start of a broker on one partition (`LogLoader.load` of its release), simulated and not carried out.
 
-Segments without an index are recovered by themselves; after an unclean stop, those from the one that holds the recovery
-point on are recovered too, and where one is cut all behind it are deleted. Leader epochs and producer snapshots follow.
-`PartitionLoad.run` gives the recovered segments one after another, since their indexes may be large, and keeps those of
-segments that are cut alone; what else becomes of the partition stands in `PartitionLoad.result` then.
+A segment without an offset index is recovered on its own. After an unclean shutdown, the segments from the one with the
+recovery point on are recovered too; where one of them is truncated, the broker deletes all later ones. Leader epochs
+and producer snapshots follow. `PartitionLoad.run` yields the recovered segments one after another, because their
+indexes may be large, and keeps only those of truncated segments. `PartitionLoad.result` holds everything else.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Stopped(Exception):  # noqa: N818 - no error: the end of a simulation
 
 @dataclass(slots=True)
 class _Live:
-    """A segment on its way; `end_offset` is known once it was recovered."""
+    """A segment during the start; `end_offset` is known once it was recovered."""
 
     base_offset: int
     segment: Segment | None
@@ -64,7 +64,7 @@ class _Live:
         return None if self.segment is None or self.segment.log is None else self.segment.log.path
 
     def forget(self) -> None:
-        """Let go of the indexes that were built of a log that stays as it is."""
+        """Release the indexes that were built of a log that is not truncated."""
         if self.segment is None or self.size_bytes == self.segment.size_bytes:
             self.recovery = None
 
@@ -86,7 +86,7 @@ class PartitionLoad:
         partition: its files as they are.
         context: what its log directory says of it.
         options: the release and the settings.
-        advance: is told the bytes that recovery reads.
+        advance: called with the number of bytes that recovery has read.
     """
 
     def __init__(
@@ -125,29 +125,29 @@ class PartitionLoad:
 
     @property
     def result(self) -> LoadResult:
-        """What becomes of the partition; to be asked for when `run` has come to its end."""
+        """The result of the start; raises RuntimeError before the end of `run`."""
         if self._result is None:
             raise RuntimeError("the load has not come to its end")
         return self._result
 
     @property
     def snapshots(self) -> SnapshotFiles:
-        """The producer snapshots as they are to be."""
+        """The producer snapshots after the start."""
         return self._snapshots
 
     @property
     def producers(self) -> ProducerStates | None:
-        """All producers at the end of the log; null: they were not read."""
+        """All producers at the end of the log; None: they were not read."""
         return self._producers.at_end_of_log
 
     def run(self) -> Iterator[LoadedSegment]:
-        """Play the start through; gives each segment that is recovered, when it has been for the last time."""
+        """Simulate the start; yield each recovered segment after its last recovery."""
         try:
             yield from self._load()
         except _Stopped as stopped:
             self._result = LoadResult(problem=stopped.problem)
         except StorageError as error:
-            sentence = f"{error.message}: a broker takes the log directory offline"
+            sentence = f"{error.message}: the broker takes the log directory offline"
             self._result = LoadResult(
                 problem=LoadProblem(kind="fatal", path=error.path or self._partition.path, sentence=sentence)
             )
@@ -197,16 +197,17 @@ class PartitionLoad:
         )
 
     def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> None:
-        """`Log.completeSwapOperations` of 2.5 to 2.8: a replacement is recovered, and then it replaces segments.
+        """Recover a finished replacement and put it in place of segments (`Log.completeSwapOperations`, 2.5 to 2.8).
 
-        Those are the segments from the one that holds its base offset up to its end, but for those that end at or below
-        its base offset. The order of several replacements is that of a hash set of paths.
+        It replaces the segments from the one that holds its base offset up to its end, except those that end at or
+        below its base offset. Several replacements are completed in the order of a hash set of paths, which is not
+        simulated.
         """
         log = waiting[0]
         name = parse_file_name(log.name.raw.removesuffix(".swap"))
         if len(waiting) > 1 or not name.canonical or name.base_offset is None:
             sentence = "more than one replacement of segments waits, or its name is not its offset in 20 digits"
-            self._stop(log.path, f"{sentence}: what this release makes of that is not simulated", kind="unknown")
+            self._stop(log.path, f"{sentence}: what this release does with that is not simulated", kind="unknown")
         if log.size_bytes > MAX_INT32:
             self._stop(log.path, f"its {log.size_bytes:,} bytes are more than a segment can have")
         base = name.base_offset
@@ -235,7 +236,7 @@ class PartitionLoad:
         bisect.insort(self._live, swap, key=lambda live: live.base_offset)
 
     def _overlapped(self, base_offset: int, end_offset: int) -> list[_Live]:
-        """`Log.logSegments` of an offset range, without segments that end below it."""
+        """Return the segments of an offset range (`Log.logSegments`), without those that end below it."""
         if end_offset == base_offset:
             return []
         floor = max((live.base_offset for live in self._live if live.base_offset <= base_offset), default=-1)
@@ -246,18 +247,18 @@ class PartitionLoad:
         ]
 
     def _check_names(self, others: Sequence[Segment]) -> None:
-        """What has the name of a segment's file, and a broker makes something else of."""
+        """Stop at files that are named like those of a segment, and that the broker treats in another way."""
         for file in self._partition.files:
             kinds = {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT}
             if file.name.kind in kinds and file.name.state is FileState.LIVE and file.name.base_offset is None:
                 self._stop(file.path, "its name does not start with a number, and the broker stops")
         for other in others:
             if other.log is not None and other.state is SegmentState.UNREAD:
-                sentence = "its name is not its offset in 20 digits: the broker begins an empty segment beside it"
+                sentence = "its name is not its offset in 20 digits: the broker creates an empty segment next to it"
                 self._stop(other.log.path, sentence, kind="unknown")
 
     def _open(self, live: _Live, segment: Segment) -> None:
-        """`LogLoader.loadSegmentFiles` for one segment."""
+        """Open one segment (`LogLoader.loadSegmentFiles`), which recovers it where its index is missing or wrong."""
         path = live.log_path or self._partition.path
         if live.size_bytes > MAX_INT32:
             self._stop(path, f"its {live.size_bytes:,} bytes are more than a segment can have")
@@ -271,7 +272,7 @@ class PartitionLoad:
         elif segment.txnindex is not None and self._rules.has_producers:
             fault = txn_index_fault(segment.txnindex.path, segment.base_offset)
             if fault == "version":
-                self._stop(segment.txnindex.path, "an entry of a version that no broker knows")
+                self._stop(segment.txnindex.path, "it has an entry of a version that no broker knows")
             occasion = "odd-index" if fault is not None else None
         if occasion is None:
             return
@@ -281,7 +282,7 @@ class PartitionLoad:
         live.occasion = occasion
 
     def _recover_from(self, first: int) -> Iterator[LoadedSegment]:
-        """`LogLoader.recoverLog`: each segment from here on, until one of them is cut."""
+        """Recover each segment from one on, until one of them is truncated (`LogLoader.recoverLog`); yield them."""
         for number in range(first, len(self._live)):
             live = self._live[number]
             before = live.size_bytes
@@ -292,14 +293,14 @@ class PartitionLoad:
                 self._empty(live)
             live.occasion = "unclean-stop"
             if live.size_bytes < before:
-                self._remove(number + 1, f"the segment before, of offset {live.base_offset}, is cut")
+                self._remove(number + 1, f"the segment before, of offset {live.base_offset}, is truncated")
                 yield live.frozen()
                 return
             yield live.frozen()
             live.forget()
 
     def _recover(self, live: _Live, *, assigns: bool) -> Problem | None:
-        """`LogLoader.recoverSegment`; returns what escapes it."""
+        """Recover one segment (`LogLoader.recoverSegment`); return the exception that it throws, if any."""
         path = live.log_path
         if path is None:
             return None
@@ -338,7 +339,7 @@ class PartitionLoad:
             self._advance(sum(item.batches.column("size_bytes")))
 
     def _is_caught(self, kind: str) -> bool:
-        """Whether recovery of a whole log goes on behind this problem: the segment is emptied."""
+        """Return whether `LogLoader.recoverLog` catches this problem, and empties the segment."""
         return kind == "invalid-offset"
 
     def _empty(self, live: _Live) -> None:
@@ -355,7 +356,7 @@ class PartitionLoad:
 
     # --- behind recovery --------------------------------------------------------------------------------------------
     def _end_offset(self) -> int:
-        """`readNextOffset` of the last segment."""
+        """Return the log end offset (`LogSegment.readNextOffset` of the last segment)."""
         if not self._live:
             return 0
         end = self._next_offset(self._live[-1])
@@ -363,7 +364,7 @@ class PartitionLoad:
         return end.offset
 
     def _next_offset(self, live: _Live) -> EndOfLog:
-        """`LogSegment.readNextOffset`."""
+        """Return the offset after the last record of a segment (`LogSegment.readNextOffset`)."""
         if live.end_offset is not None or live.segment is None or live.log_path is None:
             return EndOfLog(live.base_offset if live.end_offset is None else live.end_offset)
         index = live.segment.index
@@ -373,7 +374,7 @@ class PartitionLoad:
         return end
 
     def _check_room(self) -> None:
-        """`AbstractIndex.resize` of the last segment to segment.index.bytes: it throws where more entries are there."""
+        """Stop where the last segment has more entries than segment.index.bytes allows (`AbstractIndex.resize`)."""
         live = self._live[-1]
         if live.segment is None or live.end_offset is not None:
             return
@@ -384,7 +385,10 @@ class PartitionLoad:
                 self._stop(file.path, f"{sentence}: the broker resizes it, and stops")
 
     def _check_start(self, end_offset: int) -> int:
-        """A log that ends below its checkpointed start goes as a whole; one without segments gets one."""
+        """Return the log end offset after the last step of `LogLoader.recoverLog`.
+
+        It deletes a log that ends below its checkpointed log start offset, and creates a segment where none is left.
+        """
         start = self._start_checkpoint if self._rules.knows_start else 0
         if self._live and self._rules.knows_start and end_offset < start:
             self._remove(0, f"the log ends at offset {end_offset}, below its checkpointed start {start}")
@@ -444,7 +448,7 @@ class PartitionLoad:
         )
 
     def _drop_snapshots(self) -> None:
-        """The files of replaced segments are deleted after the start, from 2.8 on the snapshots at their bases too."""
+        """Remove the snapshots of replaced segments, which 2.8 deletes with their other files after the start."""
         if self._completed is not None and self._rules.removes_stray_snapshots:
             for file, _ in self._replaced:
                 if file.name.kind is FileKind.LOG and file.name.base_offset not in (None, self._completed.base_offset):
@@ -453,7 +457,8 @@ class PartitionLoad:
     def _find_unstable(self, readings: Sequence[ReplaySegment], start_offset: int, end_offset: int) -> None:
         """Look for the first unstable offset in the log (`UnifiedLog.maybeIncrementFirstUnstableOffset`).
 
-        Until the high watermark is known, transactions that have ended in what was read count as open too.
+        As long as the high watermark is unknown, transactions that have ended in the part that was read count as open
+        too.
         """
         states, ended = self._producers.at_end_of_log, self._producers.first_ended
         firsts = [] if states is None else [each.first_offset for each in states.open_transactions()]
@@ -471,7 +476,9 @@ class PartitionLoad:
         raise _Stopped(LoadProblem(kind=kind, path=path, sentence=sentence, position=position))
 
     def _blocked(self, path: str, obstacle: Obstacle) -> NoReturn:
-        sentence = f"the broker reads it to learn of its producers or its end, and stops here ({obstacle.reason})"
+        sentence = (
+            f"the broker reads it to load producers or to find the log end offset, and stops here ({obstacle.reason})"
+        )
         kind: LoadProblemKind = "old-release" if obstacle.is_of_old_release else "fatal"
         self._stop(path, sentence, kind=kind, position=obstacle.position)
 

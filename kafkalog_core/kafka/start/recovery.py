@@ -1,4 +1,4 @@
-"""What recovery makes of a producer's control batch that is not one plain marker (EndTransactionMarker.deserialize)."""
+"""The recovery of one segment (`LogSegment.recover`): where it is truncated, its new indexes, its producers."""
 
 from __future__ import annotations
 
@@ -79,15 +79,16 @@ def first_empty_marker(batches: BatchColumns, first: int) -> int:
 
 
 def marker_fault(memory: memoryview, batches: BatchColumns, row: int, *, max_bytes: int) -> MarkerFault | None:
-    """Which kind of exception a control batch raises when its first record is read; null: none.
+    """Return the kind of exception that a broker throws when it reads the first record of a control batch; None: none.
 
-    `invalid-record` ends the recovery behind the batch, which is kept; `fatal` escapes it.
+    `invalid-record` ends the recovery after the batch, which is kept; `fatal` stops the broker
+    (`EndTransactionMarker.deserialize`).
 
     Args:
         memory: the buffer that the spans of `batches` refer to.
         batches: rows filled by a walk.
         row: of the control batch.
-        max_bytes: its largest inflated payload.
+        max_bytes: its largest decompressed payload.
     """
     count = batches.column("record_count")[row]
     if count < 0:
@@ -98,7 +99,7 @@ def marker_fault(memory: memoryview, batches: BatchColumns, row: int, *, max_byt
         if isinstance(item, PayloadDamage):
             if item.reason in _UNINFLATED:
                 return "fatal"
-            # of the first record, or of what stands behind it where it is the only one, all is read
+            # of the first record, or of what follows it where it is the only one, all is read
             return "invalid-record" if is_first or count == 1 else fault
         if is_first:
             fault = _first_record_fault(item)
@@ -143,20 +144,20 @@ _STOPPED: Final[dict[int, ProblemKind]] = {
     k.REBUILD_FULL: "index-full",
     k.REBUILD_DISORDER: "invalid-offset",
 }
-_INVALID_RECORD: Final = "a control batch that cannot be read: a broker keeps it and cuts what stands behind it"
+_INVALID_RECORD: Final = "a control batch that cannot be read: a broker keeps it and truncates the log after it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What escapes the recovery of a segment, so that nothing of its result counts.
+    """An exception that the recovery of a segment throws, so that nothing of its result counts.
 
     Args:
         kind: `invalid-offset` (an index would not ascend), `overflow` (an offset that no index can hold), `index-full`,
-            `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that cannot be), `empty-marker` (a
-            control batch that compaction has emptied), `bad-message` (a compressed message that does not open),
+            `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that is not valid), `empty-marker`
+            (a control batch that compaction has emptied), `bad-message` (a compressed message that does not open),
             `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
-        position: byte in the log of the batch that it is about.
-        detail: a part of a sentence.
+        position: byte in the log of the batch.
+        detail: a clause.
     """
 
     kind: ProblemKind
@@ -166,25 +167,26 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRecovery:
-    """What recovery makes of a segment.
+    """The result of the recovery of a segment.
 
     Args:
         base_offset: of the segment.
-        size_bytes: of its log as it is.
+        size_bytes: of its log before.
         valid_bytes: size of its log afterwards.
-        stop: why it is cut there: a reason of `Damage`, or `control-batch`; null: it is whole.
-        stop_detail: the same as a part of a sentence.
-        end_offset: behind the last batch that is kept, or the base offset.
-        map_end_offset: behind the last batch of magic 2 that is kept, where a snapshot would be taken; null: none.
-        batches: that are kept.
+        stop: why it is truncated there: a reason of `Damage`, or `control-batch`; None: it is whole.
+        stop_detail: the same as a clause.
+        end_offset: after the last batch that is kept, or the base offset.
+        map_end_offset: after the last batch of magic 2 that is kept, where a snapshot would be taken; None: there is
+            none.
+        batches: number of batches that are kept.
         offset_index: all bytes of the `.index`, trimmed.
-        time_index: the same of the `.timeindex`; null: the release has none.
-        txn_index: the same of the `.txnindex`; null: the release has none.
+        time_index: the same of the `.timeindex`; None: the release has none.
+        txn_index: the same of the `.txnindex`; None: the release has none.
         unlisted: aborted transactions without data that the release leaves out of the `.txnindex`.
         epochs: leader epochs that are higher than all before in this segment, each with its first offset.
         max_timestamp_ms: largest timestamp of a batch; -1: none.
         has_legacy: whether messages of magic 0 or 1 are among them.
-        problem: what escapes; null: nothing.
+        problem: the exception that it throws; None: none.
     """
 
     base_offset: int
@@ -206,20 +208,20 @@ class SegmentRecovery:
 
     @property
     def cut_bytes(self) -> int:
-        """What recovery cuts off the log."""
+        """Bytes that recovery truncates from the log."""
         return self.size_bytes - self.valid_bytes
 
 
 def _ignore(_: object) -> None:
-    """Nobody listens."""
+    """Ignore the event."""
 
 
 class RecoveryWatch(NamedTuple):
-    """Who wants to know what a recovery comes by.
+    """Callbacks of a recovery.
 
-    `listen` is given all that is read, up to the first damage; one of size 0 says that offsets go back. `pauses` are
-    offsets behind the base of the segment, ascending: `reached` is told of each when the states are at it: all batches
-    below it are carried out, and no other.
+    `listen` receives everything that is read, up to the first damage; damage of size 0 reports offsets that go back.
+    `pauses` are offsets after the base of the segment, ascending: `reached` is called with each of them when the states
+    of the producers include all batches below it, and no other.
     """
 
     listen: Callable[[Run | Damage], None] = _ignore
@@ -241,17 +243,17 @@ def recover_segment(
     watch: RecoveryWatch = NO_WATCH,
     span: tuple[int, int] | None = None,
 ) -> SegmentRecovery:
-    """Recover a segment as a broker does.
+    """Recover a segment as a broker does (`LogSegment.recover`).
 
     Args:
         source: its log.
         base_offset: the number in its name.
-        rules: of the release.
+        rules: those of the release.
         settings: of its topic; index.interval.bytes, segment.index.bytes and max.message.bytes count.
-        states: all producers at the base offset; carried on in place up to the end.
+        states: all producers at the base offset; updated in place up to the end.
         max_batch_bytes: the largest batch that is read.
-        watch: who looks on.
-        span: first byte, and the one behind the last, of a part of the log that is recovered as if it were all.
+        watch: callbacks.
+        span: first byte, and the one after the last, of a part of the log that is recovered as if it were all.
     """
     size_bytes = source.size_bytes if span is None else span[1] - span[0]
     recovery = _Recovery(size_bytes, base_offset, rules, settings, states, max_batch_bytes)
@@ -312,7 +314,7 @@ class _Recovery:
 
     # --- what the walk gives ------------------------------------------------------------------------------------------
     def damage(self, damage: Damage) -> None:
-        """The log is cut here, unless it is not the log that is bad."""
+        """Note that the log is truncated here, unless kafkalog's own limit or the disk is the reason."""
         if damage.reason == "unreadable":
             self._fail("unreadable", damage.position, damage.detail)
         elif damage.reason == "over-limit" and self.limit_bytes < self._message_limit:
@@ -320,7 +322,7 @@ class _Recovery:
         self._stop, self._stop_detail = damage.reason, damage.detail
 
     def run(self, run: Run) -> bool:
-        """Carry out whole batches; whether recovery goes on behind them."""
+        """Take whole batches; return whether recovery goes on after them."""
         batches = run.batches
         behind, fault = self._first_bad_marker(run) if self._rules.has_producers else (batches.count, None)
         end = self._rebuild(run, behind + (fault is not None))
@@ -341,7 +343,7 @@ class _Recovery:
         return self._problem is None and fault is None
 
     def _first_bad_marker(self, run: Run) -> tuple[int, MarkerFault | Literal["empty"] | None]:
-        """The first row that raises an exception, and which; the number of rows where none does."""
+        """Return the first row whose marker raises an exception, and which; the number of rows where none does."""
         batches = run.batches
         empty = batches.count if self._rules.reads_empty_markers else first_empty_marker(batches, 0)
         row = 0
@@ -356,7 +358,7 @@ class _Recovery:
 
     # --- offset and time index, epochs --------------------------------------------------------------------------------
     def _rebuild(self, run: Run, last: int) -> int:
-        """Rows up to `last` (exclusive); returns the one that it stopped at."""
+        """Add rows up to `last` (exclusive) to the indexes; return the row at which it stopped."""
         batches, row = run.batches, 0
         first_offset: int | None = None
         while True:
@@ -371,7 +373,7 @@ class _Recovery:
             return row
 
     def _first_inner_offset(self, run: Run, row: int) -> int | None:
-        """The first offset inside of a compressed message; null: it does not open, which is a problem."""
+        """Return the first offset in a compressed message; None: it does not open, which is a problem."""
         for item in decode_run(run.memory, run.batches, max_bytes=self.limit_bytes, wanted=row.__eq__):
             if isinstance(item, RecordRun):
                 return item.records.column("offset")[0]
@@ -381,11 +383,11 @@ class _Recovery:
 
     # --- producers ----------------------------------------------------------------------------------------------------
     def _replay(self, run: Run, last: int) -> None:
-        """Carry the producers' state on over the rows up to `last` (exclusive)."""
+        """Update the producers with the rows up to `last` (exclusive)."""
         batches = run.batches
         formats = batches.column("format")
         ending = next((row for row in range(last - 1, -1, -1) if formats[row] == MAGIC_V2), None)
-        if ending is None:  # so far nothing can have told of a producer
+        if ending is None:  # so far no batch has had a producer
             return
         self._map_end_offset = batches.column("last_offset")[ending] + 1
         markers: dict[int, Marker] = {}
@@ -414,13 +416,13 @@ class _Recovery:
                 return
 
     def _add_aborted(self, txn: CompletedTxn, batches: BatchColumns) -> bool:
-        """Put an entry into the transaction index; whether the index can hold it."""
+        """Add an entry to the transaction index; return whether the index can hold it."""
         if txn.is_empty and not self._rules.lists_empty_transactions:
             self._unlisted.append(txn)
             return True
         if self._last_aborted is not None and txn.last_offset <= self._last_aborted:
             row = batches.column("base_offset").tolist().index(txn.last_offset)
-            detail = f"the marker at offset {txn.last_offset} stands behind that at offset {self._last_aborted}"
+            detail = f"the marker at offset {txn.last_offset} is after that at offset {self._last_aborted}"
             self._fail("txn-order", batches.column("position")[row], detail)
             return False
         self._last_aborted = txn.last_offset
@@ -432,7 +434,7 @@ class _Recovery:
 
     # --- the end ------------------------------------------------------------------------------------------------------
     def finish(self) -> SegmentRecovery:
-        """All that came of it."""
+        """Return the result."""
         rules, indexes = self._rules, self._indexes
         if rules.has_time_index and self._problem is None:
             self._close_time_index()
@@ -456,7 +458,7 @@ class _Recovery:
         )
 
     def _close_time_index(self) -> None:
-        """The entry that closes a segment, for which a slot is kept."""
+        """Add the entry that closes a segment, for which `LogSegment` reserves a slot."""
         try:
             self._indexes.close()
         except FieldError as error:

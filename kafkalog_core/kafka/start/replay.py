@@ -67,7 +67,7 @@ _FIRST_NEGATIVE_MAGIC: Final = 0x80
 
 
 class Unwalkable(NamedTuple):
-    """A place where the walk throws an exception, and why, as a part of a sentence."""
+    """A place where the walk throws an exception, and why, as a clause."""
 
     position: int
     reason: str
@@ -90,7 +90,7 @@ class WalkedBatch(NamedTuple):
 
     @property
     def is_legacy(self) -> bool:
-        """Whether a broker takes it for a message of magic 0 or 1; it reads the magic as a signed byte."""
+        """Whether a broker treats it as a message of magic 0 or 1: it reads the magic as a signed byte."""
         return self.magic < MAGIC_V2 or self.magic >= _FIRST_NEGATIVE_MAGIC
 
     @property
@@ -151,8 +151,8 @@ class Obstacle(NamedTuple):
     Args:
         position: byte in the log.
         reason: what is there.
-        is_end: the broker takes the place for the end of the segment.
-        is_of_old_release: nothing is damaged there, and releases from 2.0 on read past it.
+        is_end: whether the broker takes the place for the end of the segment.
+        is_of_old_release: whether nothing is damaged there, and releases from 2.0 on read past it.
     """
 
     position: int
@@ -162,11 +162,11 @@ class Obstacle(NamedTuple):
 
 
 class EndOfLog(NamedTuple):
-    """Where a broker takes a log to end.
+    """The end of a log as a broker finds it.
 
     Args:
         offset: the log end offset.
-        obstacle: what the broker dies of as it looks for the end; None: nothing.
+        obstacle: the place at which the broker stops as it looks for the end; None: there is none.
         is_lost: whether no batch from the last index entry on was found, so that `offset` is the base offset,
             whatever is in the log.
     """
@@ -234,7 +234,7 @@ class SegmentReads:
         return None
 
     def _by_base(self, offset: int, position: int) -> int | Unwalkable | None:
-        """`FileRecords.searchForOffsetFromPosition` from 4.1 on: base offsets first, the last offset where in doubt."""
+        """Find the batch by base offsets, in doubt by the last one (`FileRecords.searchForOffsetFromPosition`)."""
         previous: WalkedBatch | None = None
         for item in self._walk.batches(position):
             if isinstance(item, Unwalkable):
@@ -250,7 +250,7 @@ class SegmentReads:
         return self._holder(previous, offset, None)
 
     def _holder(self, previous: WalkedBatch | None, offset: int, other: WalkedBatch | None) -> int | Unwalkable | None:
-        """The batch before, where it holds the offset; else the other one."""
+        """Return the batch before, if it holds the offset; else the other one."""
         if previous is not None:
             last = self._walk.last_offset(previous)
             if isinstance(last, Unwalkable):
@@ -260,9 +260,9 @@ class SegmentReads:
         return None if other is None else other.position
 
     def _base_of(self, batch: WalkedBatch) -> int | Unwalkable:
-        """The base offset; of a compressed message it is within: a broker unpacks it (`AbstractLegacyRecordBatch`).
+        """Return the base offset; a broker decompresses a message to find it (`AbstractLegacyRecordBatch`).
 
-        The attributes of a message are where a batch of magic 2 has its checksum. One whose magic was changed is
+        The attributes of a message are where a batch of magic 2 has its checksum. A batch whose magic was changed is
         therefore taken for a compressed message of any codec, and does not open.
         """
         if not batch.is_legacy:
@@ -278,7 +278,7 @@ class SegmentReads:
         return Unwalkable(batch.position, f"{what}, which does not open")
 
     def _index_entry(self, offset: int | None) -> tuple[int, int]:
-        """Offset and position of the last entry, or of the last at or below an offset, found as brokers search.
+        """Return offset and position of the last entry, or of the last at or below an offset, found as brokers search.
 
         The zero tail of a crash counts too. Where there is none, it is the base offset, and 0.
         """
@@ -299,7 +299,7 @@ class SegmentReads:
 
 
 def find_offset(readings: Sequence[ReplaySegment], offset: int, *, search: OffsetSearch) -> tuple[str, Obstacle] | None:
-    """Look for the batch that holds an offset (`LocalLog.read`); return the place that a broker dies of meanwhile.
+    """Look for the batch that holds an offset (`LocalLog.read`); return the place at which the broker stops, if any.
 
     Args:
         readings: all segments, ascending.
@@ -325,7 +325,7 @@ def find_offset(readings: Sequence[ReplaySegment], offset: int, *, search: Offse
 def end_of_log(
     path: str, size_bytes: int, base_offset: int, index: FileInfo | None, *, search: OffsetSearch
 ) -> EndOfLog:
-    """Where a broker that trusts an offset index takes the log to end."""
+    """Return the end of a log as a broker finds it that trusts the offset index (`LogSegment.readNextOffset`)."""
     with Source.open(path) as source:
         return SegmentReads(source, size_bytes, base_offset, index, search=search).end()
 
@@ -349,7 +349,7 @@ class ReplaySegment(NamedTuple):
 
 
 def _ignore(_: int) -> None:
-    """The caller does not need it."""
+    """Ignore the event."""
 
 
 def replay_producers(
@@ -363,12 +363,14 @@ def replay_producers(
     style: SnapshotStyle = "marker-time",
     ended: Callable[[int], None] = _ignore,
 ) -> Obstacle | None:
-    """Carry the batches of a segment on into the states of producers, from the one that holds an offset on.
+    """Update producer states with the batches of a segment, from the one that holds an offset on.
+
+    Return the place at which the broker stops; None: there is none.
 
     Args:
         reading: the segment.
-        states: are changed.
-        from_offset: batches that end below are passed over.
+        states: updated in place.
+        from_offset: batches that end below it are skipped.
         end_offset: a batch that holds it, or is after it, ends the read; None: the end of the log does.
         search: how the release looks for an offset.
         reads_empty_markers: as in `RecoveryRules`.
@@ -403,7 +405,7 @@ def replay_producers(
 def _span_of(
     reading: ReplaySegment, source: Source, from_offset: int, end_offset: int | None, search: OffsetSearch
 ) -> tuple[int, int] | Unwalkable:
-    """Where a read of a segment begins and ends; the end is looked for first."""
+    """Return where a read of a segment begins and ends; the broker looks for the end first."""
     size_bytes = min(reading.size_bytes, source.size_bytes)
     if reading.is_whole:
         return 0, size_bytes
@@ -422,7 +424,7 @@ class _Read:
     """One read of a segment into the states of producers (`UnifiedLog.loadProducersFromRecords`).
 
     Args:
-        states: are changed.
+        states: updated in place.
         reads_empty_markers: as in `RecoveryRules`.
         style: of the snapshots.
         ended: receives the first offset of each transaction that ends.
@@ -445,7 +447,7 @@ class _Read:
         self._fault: Obstacle | None = None
 
     def carry_on(self, run: Run, first: int, last: int) -> Obstacle | None:
-        """Carry out the batches from row `first` to `last` (exclusive); what one throws here, no broker catches."""
+        """Take the batches from row `first` to `last` (exclusive); no broker catches what is thrown here."""
         batches = run.batches
         if batches.holds_only("producer_id", -1):
             return None
@@ -487,10 +489,11 @@ class _Read:
         self._tell_ended(txn.first_offset)
 
     def finish(self) -> Obstacle | None:
-        """Return what the broker dies of when the whole segment was read; None: nothing.
+        """Return the reason that stops the broker after the whole segment was read; None: there is none.
 
-        It puts the producers of the read into its states only then (`ProducerStateEntry.update`), from 1.0 on: what it
-        knew of their batches is forgotten where the epoch is another one than before the read, whatever it was between.
+        Only then does it merge the producers of the read into its states (`ProducerStateEntry.update`), from 1.0 on. It
+        forgets what it knew of their batches where the epoch is not the one of before the read, whatever it was
+        between.
         """
         if self._before is not None:
             for producer_id in self._gone_back:
@@ -519,7 +522,7 @@ class _Read:
         return Obstacle(states_at, damage.reason, is_end=True)
 
     def _carry_on_header(self, batch: WalkedBatch, source: Source) -> Obstacle | None:
-        """The producer of a batch that a scan refuses, of whatever magic and size it is."""
+        """Update the producer of a batch that a scan refuses, whatever its magic and size."""
         size_bytes = min(batch.size_bytes, MAX_BATCH_BYTES)
         entry = bytearray(source.read(batch.position, max(size_bytes, RECORD_BATCH_OVERHEAD)))
         if len(entry) < RECORD_BATCH_OVERHEAD:
@@ -537,8 +540,8 @@ class _Read:
 def _base_within(entry: bytes) -> int | None:
     """Return the base offset of a compressed message; None: it does not open.
 
-    A broker unpacks the value and reads the offset, the size and the codec of each message in it, nothing else:
-    `AbstractLegacyRecordBatch.DeepRecordsIterator`. A last message that is cut short ends the walk quietly.
+    A broker decompresses the value and reads only the offset, the size and the codec of each message in it
+    (`AbstractLegacyRecordBatch.DeepRecordsIterator`). A last message that is incomplete ends the walk silently.
 
     Args:
         entry: the whole message, of magic 0 or 1, from its offset on.
@@ -565,7 +568,7 @@ def _base_within(entry: bytes) -> int | None:
 
 
 def _value_within(entry: bytes, magic: int) -> bytes:
-    """Return the inflated value of a message; empty: there is none, or it does not open."""
+    """Return the decompressed value of a message; empty: there is none, or it does not open."""
     key = V0_KEY_LENGTH if magic == MAGIC_V0 else V1_KEY_LENGTH
     value = key + _LENGTH + max(0, _length(entry, key))
     start, size = value + _LENGTH, _length(entry, value)

@@ -1,4 +1,4 @@
-"""What a broker's start makes of a partition, as values."""
+"""The options and the result of a simulated start, as values."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["LoadOptions", "LoadProblem", "LoadProblemKind", "LoadResult", "Loade
 LoadProblemKind = Literal["fatal", "old-release", "split", "unknown"]
 Occasion = Literal["unclean-stop", "no-index", "odd-index"]
 _REASONS: Final[dict[Occasion, str]] = {
-    "unclean-stop": "the last stop was not clean, and it is not below the recovery point",
+    "unclean-stop": "the last shutdown was not clean, and the segment is not below the recovery point",
     "no-index": "it has no offset index",
-    "odd-index": "its index cannot be right",
+    "odd-index": "its index is not valid",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """What a start depends on beside the files.
+    """What a start depends on, apart from the files.
 
     Args:
-        release: whose rules count.
+        release: whose rules are used.
         settings: of the topic.
         snapshots: how producer snapshots are read and written.
     """
@@ -46,7 +46,7 @@ class LoadOptions:
 
     @classmethod
     def of(cls, release: Release, topic: str | None, now_ms: int) -> Self:
-        """Return those of a release with its default settings, for a start at `now_ms`, ms since 1970."""
+        """Return the options of a release with its default settings, for a start at `now_ms`, ms since 1970."""
         settings = read_settings(SettingsRequest(), release)
         expiration_ms = settings.producer_expiration_ms
         snapshots = SnapshotOptions.of_release(release, now_ms=now_ms, expiration_ms=expiration_ms)
@@ -54,24 +54,24 @@ class LoadOptions:
 
     @property
     def loader(self) -> LoaderRules:
-        """Rules for partitions."""
+        """The rules for partitions."""
         return rules_of(self.release)
 
     @property
     def recovery(self) -> RecoveryRules:
-        """Rules for one segment."""
+        """The rules for one segment."""
         return recovery_rules(self.release)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProblem:
-    """Why a load does not come to its end.
+    """Why a start does not come to its end.
 
     Args:
-        kind: `fatal`: the broker stops; `old-release`: it stops, and a later release does not; `split`: the segment is
-            split first; `unknown`: this cannot be foreseen.
-        path: of the file that is meant.
-        position: byte in it; null: the whole file.
+        kind: `fatal`: the broker stops; `old-release`: it stops, and a later release does not; `split`: it splits the
+            segment first; `unknown`: the simulation does not go further.
+        path: of the file.
+        position: byte in it; None: the whole file.
         sentence: what is wrong, and what the broker does.
     """
 
@@ -83,16 +83,16 @@ class LoadProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSegment:
-    """A segment that is there in the end.
+    """A segment that is there after the start.
 
     Args:
         base_offset: the number in its name.
-        segment: its files: under the names that they have then, with the paths at which they are now; null: it is new.
-        size_bytes: of its log then.
-        recovery: what recovery found; null: it was not recovered, or is emptied. In a `LoadResult` it is there for the
-            segments that are cut alone: its indexes may be large.
-        occasion: why it was recovered; null: it was not.
-        is_emptied: all of its log goes, though no batch is bad.
+        segment: its files, under their names after the start and with the paths at which they are now; None: it is new.
+        size_bytes: size of its log after the start.
+        recovery: the result of its recovery; None: it was not recovered, or is emptied. A `LoadResult` has it only for
+            truncated segments, because its indexes may be large.
+        occasion: why it was recovered; None: it was not.
+        is_emptied: whether all of its log is truncated, though no batch is bad.
     """
 
     base_offset: int
@@ -104,18 +104,18 @@ class LoadedSegment:
 
     @property
     def lost_bytes(self) -> int:
-        """What is cut off its log."""
+        """Bytes that are truncated from its log."""
         return 0 if self.segment is None else self.segment.size_bytes - self.size_bytes
 
     @property
     def why(self) -> str:
-        """Why it is recovered, as a part of a sentence."""
+        """Why it is recovered, as a clause."""
         return "" if self.occasion is None else _REASONS[self.occasion]
 
 
 @dataclass(frozen=True, slots=True)
 class RemovedSegment:
-    """A segment that is deleted, and why, as a part of a sentence."""
+    """A segment that is deleted, and why, as a clause."""
 
     segment: Segment
     why: str
@@ -123,20 +123,20 @@ class RemovedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What becomes of a partition.
+    """The partition after the start.
 
     Args:
-        problem: why it was not played to the end; null: it was, and only then the rest counts.
-        segments: those that are there in the end, the active one last.
+        problem: why the start does not come to its end; None: it does, and only then the rest counts.
+        segments: those that are there, the active one last.
         removed: those that are deleted, ascending.
-        swept: files that go before the first segment is opened, each with the reason.
-        moved: finished replacements, under the names that they get, with the sizes that they have then.
-        rebuilt: what recovery made of a finished replacement; None: none was recovered.
-        orphans: indexes without a log; they go.
-        log_start_offset: from where on records are served.
-        end_offset: where the next record goes.
-        recovery_point: what counts as flushed.
-        epochs: entries of the leader-epoch-checkpoint; null: the release has none.
+        swept: files that are deleted before the first segment is opened, each with the reason.
+        moved: finished replacements under their new names, with their sizes after the start.
+        rebuilt: the result of the recovery of a finished replacement; None: none was recovered.
+        orphans: indexes without a log, which are deleted.
+        log_start_offset: the first offset that is served.
+        end_offset: the log end offset.
+        recovery_point: the first offset that may not be flushed.
+        epochs: entries of the leader-epoch-checkpoint; None: the release has none.
         is_end_lost: whether the last index entry leads to no whole batch, so that the log end offset is the base offset
             of the last segment, though there are batches in it.
     """
@@ -156,5 +156,5 @@ class LoadResult:
 
     @property
     def lost_bytes(self) -> int:
-        """Bytes of logs that go."""
+        """Bytes of logs that are truncated or deleted."""
         return sum(each.lost_bytes for each in self.segments) + sum(each.segment.size_bytes for each in self.removed)

@@ -1,9 +1,8 @@
-"""Which files a broker finds in a partition directory when it opens its segments: what it swept and renamed before.
+"""Which files a broker finds in a partition directory when it opens its segments, after it deleted and renamed others.
 
-Files that wait for their deletion go, unfinished replacements go, and finished ones take the place of what they
-replace (`LogLoader.removeTempFilesAndCollectSwapFiles`); up to 2.8 they wait until the segments are open. Nothing is
-touched: the result is a list of files, each under the name that it would have, with the path at which its bytes are
-now.
+Files that wait for deletion and unfinished replacements are deleted; finished replacements are renamed over what they
+replace (`LogLoader.removeTempFilesAndCollectSwapFiles`). Up to 2.8 these wait until the segments are open. Nothing is
+touched: the result is a list of files, each under its name after the sweep, with the path at which its bytes are now.
 """
 
 from __future__ import annotations
@@ -31,22 +30,23 @@ __all__ = ["Swept", "first_recovered", "is_candidate", "is_odd_index", "sweep", 
 
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _SWAP: Final = ".swap"
-_SWAPS: Final = (".log.swap", "index.swap")  # what has another name with this suffix is no replacement up to 2.8
+_SWAPS: Final = (".log.swap", "index.swap")  # up to 2.8, other names with this suffix are no replacements
 _KEPT: Final = ".checkpoint.deleted"
 _INDEXES: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What is left, and why nothing can be said where that is so.
+    """The files that are left, or why that is unknown.
 
     Args:
-        files: under the names that they would have then.
-        zero_indexes: base offsets of replacements without an offset index, which get one of zeros that is trusted.
-        removed: files that go, each with the reason.
+        files: under their names after the sweep.
+        zero_indexes: base offsets of replacements without an offset index; the broker creates one of zeros and trusts
+            it.
+        removed: files that are deleted, each with the reason.
         waiting: logs of replacements that are completed when the segments are open.
-        problem: what keeps the broker from coming so far, or from being foreseen; null: nothing.
-        path: of the file that is meant.
+        problem: why the broker stops here, or why the simulation does; None: neither does.
+        path: of the file with the problem.
     """
 
     files: tuple[FileInfo, ...]
@@ -58,18 +58,18 @@ class Swept:
 
 
 def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
-    """All files of a partition directory as they are when the first segment is opened.
+    """Return the files of a partition directory as they are when the first segment is opened.
 
     Args:
-        files: as they are.
-        rules: of the release.
+        files: as they are now.
+        rules: those of the release.
     """
     removed: list[tuple[FileInfo, str]] = []
     left: list[FileInfo] = []
     for file in files:
         raw = file.name.raw
         if raw.endswith(".deleted") and not raw.endswith(_KEPT):
-            removed.append((file, "it waits for its deletion"))
+            removed.append((file, "it waits for deletion"))
         else:
             left.append(file)
     swaps_of = _SWAPS if rules.swaps == "recovered" else (_SWAP,)
@@ -82,7 +82,7 @@ def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
     cleaned = [file for file in unfinished if not file.name.raw.endswith(_SWAP)]
     swaps = [file for file in unfinished if file.name.raw.endswith(_SWAP)]
     if swaps and rules.swaps == "not-foreseen":
-        problem = "a replacement of segments is not finished, and what this release makes of it is not simulated"
+        problem = "a replacement of segments is not finished, and what this release does with it is not simulated"
         return Swept(files=tuple(left), problem=problem, path=swaps[0].path)
     least = min((_number(file) or 0 for file in cleaned), default=MAX_INT64)
     removed += [(file, "it belongs to a replacement that was never finished") for file in cleaned]
@@ -96,12 +96,12 @@ def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
 def _wait(left: list[FileInfo], removed: list[tuple[FileInfo, str]], least: int) -> Swept:
     """Leave the replacements until the segments are open (`Log.removeTempFilesAndCollectSwapFiles`, 2.5 to 2.8).
 
-    The indexes of the segment that has the base offset of a replacement go at once, whether that is complete or not, so
-    that the segment is recovered first. Indexes of a replacement whose log is missing are kept where they are.
+    The indexes of the segment with the base offset of a replacement are deleted at once, whether the replacement is
+    complete or not, so that the segment is recovered first. Indexes of a replacement without a log are kept.
 
     Args:
-        left: files that do not wait for their deletion.
-        removed: files that go, incomplete replacements among them.
+        left: files that do not wait for deletion.
+        removed: files that are deleted, incomplete replacements among them.
         least: the lowest offset of a replacement that is not complete.
     """
     swaps = [file for file in left if file.name.state is FileState.SWAP]
@@ -110,7 +110,7 @@ def _wait(left: list[FileInfo], removed: list[tuple[FileInfo, str]], least: int)
     removed = [each for each in removed if each[0] not in swaps or _number(each[0]) in logs]
     for file in left:
         if file.name.kind in _INDEXES and file.name.state is FileState.LIVE and _number(file) in bases:
-            removed.append((file, "its segment has a replacement, so that the broker builds it again"))
+            removed.append((file, "its segment has a replacement, so the broker builds it again"))
     waiting = tuple(file for number, file in logs.items() if (number or 0) < least)
     gone = {file.path for file, _ in removed}
     files = tuple(file for file in left if file.path not in gone and file not in waiting)
@@ -118,7 +118,7 @@ def _wait(left: list[FileInfo], removed: list[tuple[FileInfo, str]], least: int)
 
 
 def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]], search: OffsetSearch) -> Swept:
-    """Put the swaps in place: what they replace goes, and they lose their suffix."""
+    """Rename the replacements over what they replace (`LogLoader.load`, from 3.0 on)."""
     swaps = {file.name.raw: file for file in left if file.name.raw.endswith(_SWAP)}
     first, end = MAX_INT64, -1
     zero_indexes: set[int] = set()
@@ -154,15 +154,16 @@ def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]], search:
 
 
 def _number(file: FileInfo) -> int | None:
-    """What a broker takes for the offset of a file: all before the first dot, however many digits."""
+    """Return what a broker takes for the offset of a file: all before the first dot, however many digits."""
     text = file.name.raw.partition(".")[0]
     return int(text) if _NUMBER.fullmatch(text) and abs(int(text)) <= MAX_INT64 else None
 
 
 def is_odd_index(segment: Segment) -> bool:
-    """Whether a release before 2.0 takes an offset or time index for corrupt; the zero tail of a crash looks so.
+    """Return whether a release before 2.0 takes an offset or time index for corrupt; the zero tail of a crash looks so.
 
-    It looks at the sizes, at the last entry, which must be above the base offset, and at the first time.
+    It checks the sizes, the last entry, which must be above the base offset, and the first time
+    (`OffsetIndex.sanityCheck`, `TimeIndex.sanityCheck`).
     """
     last = _entry(segment.index, OFFSET_INDEX_ENTRY, -1)
     if last is not None and (not last or decode_offset_entry(last)[0].relative_offset <= 0):
@@ -177,14 +178,14 @@ def is_odd_index(segment: Segment) -> bool:
 
 
 def txn_index_fault(path: str, base_offset: int) -> str | None:
-    """What a broker from 0.11 on finds wrong with a transaction index: `stray` (recovers) or `version` (stops)."""
+    """Return what a broker finds wrong with a transaction index: `stray` (it recovers) or `version` (it stops)."""
     try:
         with Source.open(path) as source:
             position = 0
             while window := source.window(position):
                 whole = len(window) - len(window) % TXN_INDEX_ENTRY.size
                 for version, _, _, last_offset, _ in iter_txn_entries(window[:whole]):
-                    if version >= 256:  # the first byte alone is looked at, as a signed one
+                    if version >= 256:  # AbortedTxn reads the first byte alone, as a signed number
                         return "version"
                     if last_offset < base_offset:
                         return "stray"
@@ -197,7 +198,7 @@ def txn_index_fault(path: str, base_offset: int) -> str | None:
 
 
 def _entry(file: FileInfo | None, layout: Layout, which: int) -> bytes | None:
-    """The first or last entry; null: there is none; nothing: the file ends in the middle of one."""
+    """Return the first or last entry; None: there is none; empty: the file ends in the middle of one."""
     if file is None:
         return None
     try:
@@ -213,16 +214,16 @@ def _entry(file: FileInfo | None, layout: Layout, which: int) -> bytes | None:
 def is_candidate(
     next_base_offset: int | None, recovery_point: int | None, *, is_clean: bool | None, topic: str | None = None
 ) -> bool:
-    """Whether a start recovers a segment: reads all of it, cuts it if it is bad, builds its indexes anew.
+    """Return whether a start recovers a segment: reads all of it, truncates it if it is bad, builds its indexes again.
 
-    That is so for every segment of the metadata log at every start, and after an unclean stop for those from the one
-    that holds the recovery point on: the last one in any case. False where it is not known how the broker was stopped.
-    A segment without an offset index is recovered besides, for itself alone, whatever this says.
+    It recovers every segment of the metadata log at every start. After an unclean shutdown it recovers those from the
+    one with the recovery point on, and the last one in any case (`LogLoader.recoverLog`). False where it is unknown how
+    the broker was stopped. A segment without an offset index is recovered on its own, whatever this returns.
 
     Args:
-        next_base_offset: of the segment behind it; null: it is the last one.
-        recovery_point: null: none is known, and 0 counts.
-        is_clean: whether the last stop was clean; null: not known.
+        next_base_offset: of the segment after it; None: it is the last one.
+        recovery_point: None: unknown, and 0 counts.
+        is_clean: whether the last shutdown was clean; None: unknown.
         topic: of the partition.
     """
     if topic == METADATA_TOPIC:
@@ -240,12 +241,12 @@ def first_recovered(
     topic: str | None = None,
     only_last: bool = False,
 ) -> int | None:
-    """Index of the first segment that is recovered, all behind it are too; null: none is, as far as is known.
+    """Return the index of the first segment that is recovered, with all after it; None: none is, as far as is known.
 
     Args:
         base_offsets: of all segments, ascending.
-        recovery_point: null: none is known.
-        is_clean: whether the last stop was clean; null: not known.
+        recovery_point: None: unknown.
+        is_clean: whether the last shutdown was clean; None: unknown.
         topic: of the partition.
         only_last: whether the release (0.8.0) recovers the last segment alone.
     """

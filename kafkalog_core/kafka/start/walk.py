@@ -1,8 +1,10 @@
-"""A log as a broker's recovery walks it: whole batches up to the first that is bad, and why that one is.
+"""A log as a broker's recovery walks it: whole batches up to the first bad one, and why that one is bad.
 
-The rules are those of FileLogInputStream with a checksum of every batch. Unlike `scan` the walk ends there, and takes
-what a broker takes: offsets that go back, and batches of a magic that no release writes where their checksum is good.
-Where a broker does not compute checksums, `stop_of_broker` tells whether it reads on behind what a scan calls damage.
+The rules are those of `FileLogInputStream.nextBatch`, and of `DefaultRecordBatch.ensureValid` for every checksum. Here
+is decided where recovery truncates a log: at the first batch with a wrong CRC, a wrong size or an incomplete end.
+Unlike `scan` the walk ends there, and accepts what a broker accepts: offsets that go back, and batches of a magic that
+no release writes if their checksum is right. Where a broker does not compute checksums, `stop_of_broker` returns
+whether it reads past what a scan calls damage.
 """
 
 from __future__ import annotations
@@ -42,25 +44,25 @@ _FRAMING: Final = LogFraming(0)
 
 
 class ReadStop(NamedTuple):
-    """Where a broker reads no further; `is_end`: it takes it for the end of the file, else the file is corrupt."""
+    """Where a broker stops reading; `is_end`: it takes the place for the end of the file, else it throws."""
 
     position: int
     is_end: bool
 
 
 def stop_of_broker(source: Source, damage: Damage, end: int) -> ReadStop | None:
-    """Where a broker stops in damage that a scan without checksums has found; null: it steps over all of it.
+    """Return where a broker stops in damage that a scan without checksums has found; None: it steps over all of it.
 
-    FileLogInputStream looks at sizes alone: one that leads behind the file ends it, one that is too small for the
-    oldest message is an error, and over all else it steps, whatever magic or fields are there.
+    `FileLogInputStream` uses sizes alone: one that leads past the file ends it, one that is too small for the oldest
+    message is an error. It steps over everything else, whatever magic or fields are there.
 
     Args:
         source: the log.
-        damage: of a scan that does not check, which may go on then; that of size 0 is none for a broker.
+        damage: of a scan that does not check, which may go on then; a broker does not see damage of size 0.
         end: where it takes the file to end.
 
     Raises:
-        UnreadableError: the disk does not give the bytes.
+        UnreadableError: the disk does not return the bytes.
     """
     position = damage.position
     while position < damage.position + damage.size_bytes:
@@ -86,16 +88,16 @@ def walk_as_broker(
     takes_v2_magic: bool,
     span: tuple[int, int] | None = None,
 ) -> Iterator[Run | Damage]:
-    """Give runs of whole batches, then, unless the file ends with one, the first damage, whatever stands behind it.
+    """Yield runs of whole batches, then, unless the file ends with one, the first damage, whatever follows it.
 
-    Behind a run whose last batch has offsets that go back a damage of size 0 says so, and the walk goes on.
+    After a run whose last batch has offsets that go back, damage of size 0 reports it, and the walk goes on.
 
     Args:
         source: a `.log` file.
         base_offset: the number in its name.
         max_batch_bytes: the largest batch.
         takes_v2_magic: a magic from 3 to 127 counts as 2; else as that of a message, as those below 0 always do.
-        span: first byte, and the one behind the last, of a part that is walked as if it were the file; positions are
+        span: first byte, and the one after the last, of a part that is walked as if it were the file; positions are
             relative to its start.
     """
     walk = _Walk(source, max_batch_bytes, span or (0, source.size_bytes), takes_v2_magic=takes_v2_magic)
@@ -119,11 +121,11 @@ class _Walk:
 
     @property
     def size_bytes(self) -> int:
-        """Of what is walked; a file may become shorter on the way."""
+        """Bytes that are walked; a file may become shorter meanwhile."""
         return max(0, min(self._end, self._source.size_bytes) - self._origin)
 
     def runs(self) -> Iterator[Run | Damage]:
-        """Runs up to the first damage."""
+        """Yield runs up to the first damage."""
         while self.position < self.size_bytes and not self._is_over:
             asked = min(self._wanted, self.size_bytes - self.position)
             try:
@@ -133,10 +135,10 @@ class _Walk:
             before = self.position
             yield from self._runs_in(window, before)
             if len(window) < asked and self.position == before:
-                return  # the first batch goes on where the disk cannot read, or the file has become shorter
+                return  # the first batch continues where the disk cannot be read, or the file has become shorter
 
     def _runs_in(self, window: memoryview, start: int) -> Iterator[Run | Damage]:
-        """Runs of one window; sets how much is wanted next, or that it is over."""
+        """Yield the runs of one window; set how much is wanted next, or that the walk is over."""
         self._wanted = WINDOW_BYTES
         at, until, is_checked = 0, len(window), True
         while at < len(window):
@@ -166,7 +168,7 @@ class _Walk:
         return offset_order(self._columns.column("position")[-1], firsts[-1], lasts[-1], before + 1)
 
     def _read_on(self, header: memoryview) -> None:
-        """The entry at the position goes on behind the window."""
+        """Read more: the entry at the position continues after the window."""
         needed = _FRAMING.header_bytes
         if len(header) >= needed:
             needed = _FRAMING.entry_bytes(header)
@@ -174,10 +176,10 @@ class _Walk:
         self._is_over = self.position + needed > self.size_bytes
 
     def _accept(self, window: memoryview, at: int) -> int:
-        """Put the magic that a broker takes an unknown one for in its place, in the window.
+        """Write the magic that a broker takes an unknown one for into the window.
 
-        Returns where the next walk has to stop: at the window's end, where the checksum is still to be looked at, or
-        behind this one entry; 0: nowhere, as the entry is bad or not all here.
+        Return where the next walk has to stop: at the end of the window, where the checksum is still to be checked, or
+        after this one entry; 0: nowhere, as the entry is bad or not completely in the window.
         """
         entry = window[at:]
         size, magic = _FRAMING.entry_bytes(entry), entry[MAGIC_POSITION]
@@ -197,12 +199,12 @@ class _Walk:
         return at + size
 
     def damage(self, base_offset: int) -> Damage:
-        """What stands at the position, as a scan says it; all behind it goes with it."""
+        """Return the damage at the position, as a scan reports it; it includes everything after it."""
         options = ScanOptions(max_batch_bytes=self._max_batch_bytes)
         start, end = self._origin + self.position, self._origin + self.size_bytes
         found = next(scan(self._source, base_offset=base_offset, options=options, start=start, end=end))
         if isinstance(found, Damage):
             return replace(found, position=found.position - self._origin)
         return Damage(
-            self.position, end - start, "unknown-magic", "its checksum does not hold for the magic it has", None
+            self.position, end - start, "unknown-magic", "its checksum is wrong for the magic that it has", None
         )

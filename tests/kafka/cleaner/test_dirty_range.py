@@ -135,7 +135,7 @@ def test_who_holds_a_cleaner_back() -> None:
     )
     later = open_txn._replace(first_offset=15)
     detail = look(logs.log([0, 10, 20], 30, **(fields | {"open_transaction": later}))).hold_back.detail
-    assert detail.startswith("a transaction that began at offset 5 ended behind the high watermark")
+    assert detail.startswith("a transaction that began at offset 5 ended after the high watermark")
     cut = logs.log(
         [0, 10, 20], 30, log_start_offset=5, **(fields | {"open_transaction": open_txn._replace(first_offset=2)})
     )

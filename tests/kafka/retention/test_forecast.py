@@ -32,7 +32,7 @@ def test_an_older_segment_holds_newer_ones_back() -> None:
     found = forecast(question(segments(1, 1, 1, times=[500, 0, 490]), 450, retention_ms="100"))
     assert _told(found) == [("keep", "time", 601), ("keep", "held", 601), ("keep", "time", 601)]
     assert found.fates[1].reason == (
-        "450 ms old, over retention.ms 100 ms, but waits for 00000000000000000000.log, which stays"
+        "450 ms old, over retention.ms 100 ms, but waits for 00000000000000000000.log, which is kept"
     )
     assert _codes(found) == ["retain.future-timestamp", "retain.future-timestamp", "retain.held-back"]
     assert state_of(found) == "waits"
@@ -50,7 +50,7 @@ def test_size_and_time_together_say_the_earlier() -> None:
     )
     assert _told(found) == [("keep", "time", 71), ("keep", "time", 171), ("keep", "time", 271)]
     assert found.fates[0].reason == (
-        "only 200 B would stay without it, below retention.bytes 9.8 KiB; 50 ms old, within retention.ms 70 ms"
+        "only 200 B would remain without it, below retention.bytes 9.8 KiB; 50 ms old, within retention.ms 70 ms"
     )
 
 

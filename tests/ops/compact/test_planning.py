@@ -139,7 +139,7 @@ def test_compacting_twice_changes_nothing_more(log_dir: Path) -> None:
     compacted(log_dir)
     again = plan(log_dir)
     assert again.plan.changes == ()
-    assert again.plan.report.note == "left as they are: t-0: no dirty segment lies below what may be cleaned"
+    assert again.plan.report.note == "left as they are: t-0: no dirty segment is in the part that may be cleaned"
 
 
 def test_small_groups(log_dir: Path) -> None:

@@ -129,8 +129,8 @@ def test_findings_of_dump_are_those_of_the_release(tmp_path: Path, kafka: str, o
 @pytest.mark.parametrize(
     ("base", "recovery", "lost_bytes", "text"),
     [
-        (0, 0, 2, "Truncates the log here, as the last stop was not clean"),
-        (10, 12, 1, "Truncates the log here, as the last stop was not clean"),
+        (0, 0, 2, "Truncates the log here, as the last shutdown was not clean"),
+        (10, 12, 1, "Truncates the log here, as the last shutdown was not clean"),
         (0, 12, 0, "Computes no checksum at its start, as the segment is below the recovery point"),
     ],
 )
@@ -176,7 +176,9 @@ def test_an_earlier_cut_takes_later_damage_with_it(tmp_path: Path) -> None:
     disk = Disk(tmp_path, is_clean=False)
     disk.flip(0)
     disk.append(batch(30, 34)[:-5])
-    assert disk.action("log.torn-tail").startswith("Deletes the whole segment: the segment before, of offset 0, is cut")
+    assert disk.action("log.torn-tail").startswith(
+        "Deletes the whole segment: the segment before, of offset 0, is truncated"
+    )
 
 
 def test_a_partition_outside_of_a_log_directory_has_both_answers(tmp_path: Path) -> None:
