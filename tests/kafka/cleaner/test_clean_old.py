@@ -122,7 +122,7 @@ def test_old_ones_start_at_a_segment(directory: Path) -> None:
     lay(directory, 4, messages(4, "z"))
     cleaner = Cleaner(directory, "0.10.0.1")
     cleaner.checkpoint = 2
-    with pytest.raises(CleanError, match="the first dirty offset 2 is inside of this segment") as caught:
+    with pytest.raises(CleanError, match="the first dirty offset 2 is within this segment") as caught:
         cleaner.clean(9_000_000)
     assert caught.value.reason == "not-a-segment"
 

@@ -112,7 +112,7 @@ def test_releases_that_delete_alike(before: str, since: str, assigned: dict[str,
         ("0.9", {"cleanup.policy": ""}, "takes one cleanup.policy, not none"),
         ("0.9", {"cleanup.policy": "compact,delete"}, "takes one cleanup.policy"),
         ("2.8", {"remote.storage.enable": "true"}, "knows no remote.storage.enable"),
-        ("4.3", {"remote.storage.enable": "true", "cleanup.policy": "compact"}, "no cleanup.policy that compacts"),
+        ("4.3", {"remote.storage.enable": "true", "cleanup.policy": "compact"}, "a cleanup.policy that compacts"),
         (
             "4.3",
             {"remote.storage.enable": "true", "retention.ms": "5", "local.retention.ms": "6"},
