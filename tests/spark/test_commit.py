@@ -295,7 +295,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     out = tmp_path / "out"
     first_run(out)
     code = (
-        "import sys; from kafkalog_core.spark.commit import Output\n"
+        "import sys; from kafkalog_core.spark.commit.commit import Output\n"
         f"with Output.open({str(out)!r}, 'export'): print('here', flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -458,7 +458,7 @@ def test_a_file_that_some_tasks_can_open_and_others_not(
             return (work_of(*piece, lambda _: None) for piece in pieces)
 
     work = module.run_export_task
-    monkeypatch.setattr(module, "export_piece", flaky)
+    monkeypatch.setattr(module, "run_export_task", flaky)
     with pytest.raises(StorageError, match="one task could read this file and another could not"):
         Run(out, log, workers=Here())
     assert not offsets_in(out)

@@ -22,7 +22,7 @@ from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.spool import Piece, replay_pieces
 from kafkalog_core.ops.verify.verdict import next_offset
 from kafkalog_core.ops.verify.work import is_timeless
-from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.notes import (
     NewVolume,
@@ -122,19 +122,9 @@ class BatchWatch:
 def measure(file: LogFile, unit: Unit, request: DumpRequest, advance: Callable[[int], None]) -> SegmentStats:
     """Return the statistics of a log file that no broker reads. Raises StorageError if it cannot be opened."""
     stats = LogStats()
-    for _ in LogReader(request, Report(), _Advancing(advance)).measure(file, unit, stats):
+    for _ in LogReader(request, Report(), Advance(advance)).measure(file, unit, stats):
         pass
     return _figures(stats)
-
-
-class _Advancing:
-    """Progress that is only told what was read."""
-
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self.advance = advance
-
-    def expect(self, size_bytes: int) -> None:
-        """Whoever waits knows what there is."""
 
 
 def _figures(stats: LogStats) -> SegmentStats:

@@ -307,9 +307,9 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         found = {name: self._go_on(name, unit, before.get(name), None) for name, unit in units.items()}
         if most is not None:
-            behind = [name for name in units if found[name] != before.get(name)]
-            share = max(1, most // max(1, len(behind)))
-            found |= {name: self._go_on(name, units[name], before.get(name), share) for name in behind}
+            unread = [name for name in units if found[name] != before.get(name)]
+            share = max(1, most // max(1, len(unread)))
+            found |= {name: self._go_on(name, units[name], before.get(name), share) for name in unread}
         return _as_offsets({name: position for name, position in found.items() if position is not None})
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
