@@ -191,7 +191,7 @@ def _check_number(text: str, definition: Definition) -> None:
     if least is None:
         least = -1
     if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or int(text) > MAX_INT64:
-        raise click.BadParameter(f"{text!r} is no whole number from {least} to 2^63-1")
+        raise click.BadParameter(f"{text!r} is not a whole number from {least} to 2^63-1")
     if least is not None and int(text) < least:
         unlimited = " (-1: unlimited)" if least == -1 else ""
         raise click.BadParameter(f"{text} is out of range: nothing below {least}{unlimited} has a meaning")

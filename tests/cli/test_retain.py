@@ -117,7 +117,7 @@ def test_where_a_value_comes_from(log_dir: Path) -> None:
     ("arguments", "status", "words"),
     [
         (("--retention-bytes", "-5"), 2, "out of range"),
-        (("--retention-ms", "soon"), 2, "no whole number"),
+        (("--retention-ms", "soon"), 2, "not a whole number"),
         (("--retention-hours", "-2"), 2, "not in the range"),
         (("--check-interval-ms", "0"), 2, "not in the range"),
         (("--retention-ms", "5", "--set", "retention.ms=6"), 2, "contradict each other"),
