@@ -24,7 +24,6 @@ from kafkalog_core.findings import found
 from kafkalog_core.kafka.evidence import ReleaseGuess
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.setting_table import Setting
-from kafkalog_core.ops.repair import obstacles
 from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.ops.repair.loss import Loss
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -511,13 +510,13 @@ def test_a_segment_that_vanishes_meanwhile(root: Path, at: str, monkeypatch: pyt
     """A broker or a person deletes it between any two looks at it: could not operate, in one sentence."""
     log = root / "t-0" / repairs.LOG
     name = {"permission": "write_problems", "space": "_of_space", "planner": "_interrupted"}[at]
-    really = getattr(obstacles, name)
+    really = getattr(plan_module, name)
 
     def first_gone(*arguments: object, **named: object) -> object:
         log.unlink()
         return really(*arguments, **named)
 
-    monkeypatch.setattr(obstacles, name, first_gone)
+    monkeypatch.setattr(plan_module, name, first_gone)
     said = run("mend", root, "--apply")
     assert said.status == 3
     assert "Traceback" not in said.err
@@ -529,7 +528,7 @@ def test_an_error_of_a_file_that_nobody_expected(root: Path, monkeypatch: pytest
     def gone(*arguments: object, **named: object) -> object:
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(root / "t-0" / repairs.LOG))
 
-    monkeypatch.setattr(obstacles, "write_problems", gone)
+    monkeypatch.setattr(plan_module, "write_problems", gone)
     said = run("mend", root, "--apply")
     assert said.status == 3
     assert said.err.startswith(

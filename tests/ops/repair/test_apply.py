@@ -194,7 +194,7 @@ def test_two_runs_on_one_file_go_back_in_order(root: Path) -> None:
     assert snapshot(root) == middle
     apply_undo(plan_undo(scope_of(str(root))), Disk())
     assert snapshot(root) == old
-    with pytest.raises(NotFoundError, match="no run"):
+    with pytest.raises(NotFoundError, match="no kafkalog run"):
         plan_undo(scope_of(str(root)))
 
 
