@@ -2,8 +2,8 @@
 
     version LF count LF { entry LF }      (CheckpointFile.java; OffsetCheckpoint.scala before 0.10.1)
 
-The reader is tolerant: it yields every entry that can be read and every line that can not, as data, and last of all the
-`Verdict`: whether a broker takes the file as a whole (rules of 4.3.1), which the first thing wrong in it decides.
+The reader is tolerant: it yields every entry, and every line that is not one, as data. Last it yields the
+`CheckpointVerdict`: whether a broker reads the file (rules of 4.3.1). The first error in the file decides that.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from kafkalog_core.format.textfile import MalformedLine
 
 __all__ = [
+    "CheckpointEpoch",
     "CheckpointMend",
+    "CheckpointOffset",
+    "CheckpointVerdict",
     "EntryLine",
-    "EpochEntry",
     "LineEdit",
     "NoEntry",
-    "OffsetEntry",
-    "Verdict",
     "encode_epoch_checkpoint",
     "encode_offset_checkpoint",
     "parse_epoch_entry",
@@ -60,8 +60,8 @@ _EPOCH_PARTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetEntry:
-    """One line of an offset checkpoint; of two lines for one partition the last counts. `line` is from 1."""
+class CheckpointOffset:
+    """A line of an offset checkpoint, number `line` (from 1). Of two lines for one partition the last one counts."""
 
     line: int
     topic: str
@@ -70,8 +70,8 @@ class OffsetEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochEntry:
-    """One line of a leader-epoch-checkpoint: the first offset of the epoch. `line` is from 1."""
+class CheckpointEpoch:
+    """A line of a leader-epoch-checkpoint: the first offset of an epoch. `line`: its number, from 1."""
 
     line: int
     leader_epoch: int
@@ -79,10 +79,10 @@ class EpochEntry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What a broker makes of the file; `refusal` null: it reads it.
+class CheckpointVerdict:
+    """Whether a broker reads the file: it does if `refusal` is `None`.
 
-    `version` and `declared_count` are as read, null where they could not be; `entry_count` is what was found.
+    `version` and `declared_count` are `None` where they cannot be read; `entry_count` is the number of entries found.
     """
 
     version: int | None
@@ -92,24 +92,24 @@ class Verdict:
 
 
 class NoEntry(NamedTuple):
-    """Why a line is no entry, and how a broker fails on it."""
+    """Why a line is not an entry, and how a broker fails on it."""
 
     problem: str
     failure: Failure
 
 
-_EntryT = TypeVar("_EntryT", bound=OffsetEntry | EpochEntry)
+_EntryT = TypeVar("_EntryT", bound=CheckpointOffset | CheckpointEpoch)
 
 
-def read_offset_checkpoint(chunks: Iterable[bytes]) -> Iterator[OffsetEntry | MalformedLine | Verdict]:
-    """Entries and malformed lines of an offset checkpoint in their order, then the verdict. Raises nothing."""
+def read_offset_checkpoint(chunks: Iterable[bytes]) -> Iterator[CheckpointOffset | MalformedLine | CheckpointVerdict]:
+    """Yield the entries and malformed lines of an offset checkpoint in their order, then the verdict. Raise nothing."""
     return _Reader(parse_offset_entry).read(chunks)
 
 
-def read_epoch_checkpoint(chunks: Iterable[bytes]) -> Iterator[EpochEntry | MalformedLine | Verdict]:
-    """Entries and malformed lines of a leader-epoch-checkpoint in their order, then the verdict. Raises nothing.
+def read_epoch_checkpoint(chunks: Iterable[bytes]) -> Iterator[CheckpointEpoch | MalformedLine | CheckpointVerdict]:
+    """Yield the entries and malformed lines of a leader-epoch-checkpoint in their order, then the verdict.
 
-    A negative epoch or offset is an entry here, and a reason why a broker refuses the file.
+    A line with a negative epoch or offset is an entry, and a reason for the broker to refuse the file.
     """
     return _Reader(parse_epoch_entry).read(chunks)
 
@@ -124,7 +124,7 @@ class _Reader(Generic[_EntryT]):
         self._entry_count = 0
         self._first_refusal: Refusal | None = None
 
-    def read(self, chunks: Iterable[bytes]) -> Iterator[_EntryT | MalformedLine | Verdict]:
+    def read(self, chunks: Iterable[bytes]) -> Iterator[_EntryT | MalformedLine | CheckpointVerdict]:
         lines = 0
         for line in iter_lines(chunks):
             lines = line.number
@@ -132,9 +132,9 @@ class _Reader(Generic[_EntryT]):
             if item is not None:
                 yield item
         if lines > _COUNT_LINE - 1 and self._declared_count != self._entry_count:
-            problem = f"the count says {self._declared_count}, the number of entries is {self._entry_count}"
+            problem = f"the declared number of entries is {self._declared_count}, but the file has {self._entry_count}"
             self._refuse(Failure.IO, "count-mismatch", problem)
-        yield Verdict(
+        yield CheckpointVerdict(
             version=self._version,
             declared_count=self._declared_count,
             entry_count=self._entry_count,
@@ -157,7 +157,7 @@ class _Reader(Generic[_EntryT]):
         entry = self._parse(line.number, text)
         if isinstance(entry, NoEntry):
             return self._malformed(line, "malformed-line", entry)
-        if isinstance(entry, EpochEntry) and min(entry.leader_epoch, entry.start_offset) < 0:
+        if isinstance(entry, CheckpointEpoch) and min(entry.leader_epoch, entry.start_offset) < 0:
             problem = f"line {line.number} holds a negative epoch or offset"
             self._refuse(Failure.RUNTIME, "negative-epoch", problem)
         self._entry_count += 1
@@ -179,7 +179,7 @@ class _Reader(Generic[_EntryT]):
             problem = "the number of entries is not a number"
             return self._malformed(line, "malformed-line", NoEntry(problem, Failure.IO))
         if self._declared_count < 0:
-            self._refuse(Failure.RUNTIME, "negative-count", f"the count says {self._declared_count}")
+            self._refuse(Failure.RUNTIME, "negative-count", f"the declared number of entries is {self._declared_count}")
         return None
 
     def _malformed(self, line: Line, code: str, why: NoEntry) -> MalformedLine:
@@ -191,9 +191,8 @@ class _Reader(Generic[_EntryT]):
             self._first_refusal = Refusal(failure=failure, code=code, problem=problem)
 
 
-def parse_offset_entry(line: int, text: str) -> OffsetEntry | NoEntry:
-    """A line of an offset checkpoint; `line` is its number."""
-    """What line number `line` of an offset checkpoint holds."""
+def parse_offset_entry(line: int, text: str) -> CheckpointOffset | NoEntry:
+    """Return the entry that a line of an offset checkpoint holds, or why it is not one; `line` is its number."""
     parts = split(_BLANKS, text)
     if len(parts) != _OFFSET_PARTS:
         return _wrong_parts(parts, "a topic, a partition and an offset")
@@ -202,12 +201,11 @@ def parse_offset_entry(line: int, text: str) -> OffsetEntry | NoEntry:
         return NoEntry("the partition is not a 32-bit number", Failure.RUNTIME)
     if offset is None:
         return NoEntry("the offset is not a 64-bit number", Failure.RUNTIME)
-    return OffsetEntry(line=line, topic=parts[0], partition=partition, offset=offset)
+    return CheckpointOffset(line=line, topic=parts[0], partition=partition, offset=offset)
 
 
-def parse_epoch_entry(line: int, text: str) -> EpochEntry | NoEntry:
-    """A line of a leader-epoch-checkpoint; `line` is its number."""
-    """What line number `line` of a leader-epoch-checkpoint holds."""
+def parse_epoch_entry(line: int, text: str) -> CheckpointEpoch | NoEntry:
+    """Return the entry that a line of a leader-epoch-checkpoint holds, or why it is not one; `line` is its number."""
     parts = split(_BLANKS, text)
     if len(parts) != _EPOCH_PARTS:
         return _wrong_parts(parts, "an epoch and an offset")
@@ -216,7 +214,7 @@ def parse_epoch_entry(line: int, text: str) -> EpochEntry | NoEntry:
         return NoEntry("the epoch is not a 32-bit number", Failure.RUNTIME)
     if start_offset is None:
         return NoEntry("the offset is not a 64-bit number", Failure.RUNTIME)
-    return EpochEntry(line=line, leader_epoch=leader_epoch, start_offset=start_offset)
+    return CheckpointEpoch(line=line, leader_epoch=leader_epoch, start_offset=start_offset)
 
 
 def _wrong_parts(parts: list[str], wanted: str) -> NoEntry:
@@ -228,17 +226,17 @@ def _wrong_parts(parts: list[str], wanted: str) -> NoEntry:
 
 
 _T = TypeVar("_T")
-_LineT = TypeVar("_LineT", OffsetEntry, EpochEntry)
+_LineT = TypeVar("_LineT", CheckpointOffset, CheckpointEpoch)
 _ENDS: Final = b"\r\n"
 _LINE_END: Final = b"\n"
 _NONE: Final = -1
 _RECENT: Final = 1000
 _NOISE: Final = " \t\v\f\0\ufeff"
-"""What may stand before an entry so that it is none: blanks, a byte order mark, zeros of a lost block."""
+"""Characters before an entry that make it unreadable: blanks, a byte order mark, zeros of a lost disk block."""
 
 
 class LineEdit(NamedTuple):
-    """A line before and after; `number` from 1 in the old file, null for a new line; `new` null: it goes."""
+    """A changed line. `number`: in the old file, from 1; `None` for a new line. `new` is `None` for a removed line."""
 
     number: int | None
     old: str | None
@@ -248,7 +246,7 @@ class LineEdit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntryLine(Generic[_LineT]):
-    """A line that should be an entry. `entry` null: it is none, for the reason `problem`."""
+    """A line that should be an entry. `entry` is `None` if it is not one, for the reason `problem`."""
 
     number: int
     text: str
@@ -257,12 +255,12 @@ class EntryLine(Generic[_LineT]):
 
 
 def encode_offset_checkpoint(entries: Iterable[tuple[str, int, int]]) -> bytes:
-    """All bytes of an offset checkpoint of topics, partitions and offsets, in the order given."""
+    """Return the content of an offset checkpoint with these topics, partitions and offsets, in this order."""
     return _encode([f"{topic} {partition} {offset}" for topic, partition, offset in entries])
 
 
 def encode_epoch_checkpoint(epochs: Iterable[tuple[int, int]]) -> bytes:
-    """All bytes of a leader-epoch-checkpoint of epochs and their first offsets, ascending."""
+    """Return the content of a leader-epoch-checkpoint with these epochs and their first offsets, ascending."""
     return _encode([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
@@ -271,14 +269,14 @@ def _encode(lines: Sequence[str]) -> bytes:
 
 
 class CheckpointMend(Generic[_LineT]):
-    """One file under repair: look at `lines`, say what becomes of the bad ones, take `content`.
+    """The repair of one file: read `lines`, `drop`, `replace` or `add` some, then take `content`.
 
     Args:
         data: the whole file.
-        parse: of a line, by the kind of the file.
+        parse: parses one line, by the kind of the file.
 
-    Lines that are no entries are left out unless something else is said; what a broker reads is kept unless something
-    is said. Lines and edits are made where they are looked at: 32 bytes are kept for each line, and new texts.
+    By default lines that are not entries are dropped and all others are kept. Lines and edits are created when they
+    are accessed; in memory are 32 bytes for each line, and the new texts.
     """
 
     def __init__(self, data: bytes, parse: Callable[[int, str], _LineT | NoEntry]) -> None:
@@ -286,9 +284,9 @@ class CheckpointMend(Generic[_LineT]):
         self._parse: Callable[[int, str], _LineT | NoEntry] = parse
         self._version: bytes | None = None
         self._count: bytes | None = None
-        # of each line that may be an entry
+        # one for each line that may be an entry
         self._numbers, self._positions, self._sizes = array("q"), array("q"), array("q")
-        self._problems, self._texts = array("i"), array("i")  # places in `_said`; -1: it is not edited, it is left out
+        self._problems, self._texts = array("i"), array("i")  # indices into `_said`; -1: not edited, dropped
         self._said = _Texts()
         self._new_texts, self._new_problems = array("i"), array("i")
         self._malformed = 0
@@ -301,7 +299,7 @@ class CheckpointMend(Generic[_LineT]):
 
     @property
     def has_lost(self) -> bool:
-        """Whether entries may have been lost with what is no entry, or with the end of the file."""
+        """Whether entries may be missing: a line is malformed, or the file ends early."""
         declared = None if self._count is None else _number(self._count)
         is_short = declared is None or declared > len(self._numbers)
         return bool(self._data) and (
@@ -312,29 +310,29 @@ class CheckpointMend(Generic[_LineT]):
         )
 
     def is_written(self, line: EntryLine[_LineT]) -> bool:
-        """Whether a line stays, or is an entry again without what stood before it."""
+        """Return whether the new file has this line, as it is or replaced."""
         return self._is_written(self._at(line))
 
     def drop(self, line: EntryLine[_LineT], problem: str) -> None:
-        """Leave a line out."""
+        """Drop a line."""
         self._note(self._at(line), None, problem)
 
     def replace(self, line: EntryLine[_LineT], text: str, problem: str) -> None:
-        """Put another entry in a line's place. Raises FieldError for what is none."""
+        """Replace a line by another entry. Raises FieldError if the text is not an entry."""
         self._entry(text)
         self._note(self._at(line), text, problem)
 
     def add(self, text: str, problem: str) -> None:
-        """Add an entry. Raises FieldError for what is none."""
+        """Add an entry. Raises FieldError if the text is not one."""
         self._entry(text)
         self._new_texts.append(self._said.place_of(text))
         self._new_problems.append(self._said.place_of(problem))
 
     def content(self, key: Callable[[_LineT], int] | None = None) -> tuple[bytes, Sequence[LineEdit]]:
-        """The new file and what is other in it, in the order of the lines; no edits: it is the old one.
+        """Return the new content and its edits, in the order of the lines. Without edits it is the old content.
 
         Args:
-            key: entries stand in the order that it gives; null: new ones stand last.
+            key: sort key of the entries; `None`: keep the order, new entries last.
         """
         written = array("q", filter(self._is_written, range(len(self._numbers))))
         written.extend(range(len(self._numbers), len(self._numbers) + len(self._new_texts)))
@@ -354,14 +352,14 @@ class CheckpointMend(Generic[_LineT]):
             written = _in_order(written, array("q", (key(self._entry(self._text(at))) for at in written)))
         content = bytearray()
         for data in chain(self._head(len(written)), map(self._written, written)):
-            if content and not content.endswith((b"\n", b"\r")):  # the last line may have come without an end
+            if content and not content.endswith((b"\n", b"\r")):  # the last line may lack its line end
                 content += _LINE_END
             content += data
         return bytes(content), _Made(count, edit)
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def _read(self) -> None:
-        """Lines 1 and 2 are the version and the count, unless they are entries: then the head of the file is lost."""
+        """Read all lines. Lines 1 and 2 are version and count, unless they are entries: then the head is missing."""
         for line in iter_lines((self._data,)):
             found = self._judged(line)
             if found.entry is None and line.number == 1:
@@ -388,7 +386,7 @@ class CheckpointMend(Generic[_LineT]):
         return EntryLine(line.number, text, entry)
 
     def _line(self, at: int) -> EntryLine[_LineT]:
-        """The line at a place in `lines`."""
+        """Return the line at an index of `lines`."""
         position, size_bytes = self._positions[at], self._sizes[at]
         data = self._raw(position, size_bytes).rstrip(_ENDS)
         is_cut = len(data) > MAX_LINE_BYTES
@@ -401,23 +399,23 @@ class CheckpointMend(Generic[_LineT]):
         return bisect_left(self._numbers, line.number)
 
     def _entry(self, text: str) -> _LineT:
-        """The entry that a new text is. Raises FieldError for what is none."""
+        """Parse a new text. Raises FieldError if it is not an entry."""
         entry = self._parse(0, text)
         if isinstance(entry, NoEntry):
-            raise FieldError(f"{text!r} is no entry: {entry.problem}")
+            raise FieldError(f"{text!r} is not an entry: {entry.problem}")
         return entry
 
     def _say_no_entry(self, line: EntryLine[_LineT]) -> None:
-        """An entry behind blanks is one again without them; else the line goes."""
+        """Remove the blanks before an entry that has some; drop any other malformed line."""
         text = line.text.lstrip(_NOISE)
         if text != line.text and not isinstance(self._parse(line.number, text), NoEntry):
             self.replace(line, text, line.problem)
         else:
             self.drop(line, line.problem)
 
-    # --- what becomes of a line: places in `lines`, and after them those of new entries -------------------------------
+    # --- one line of the new file: indices of `lines`, followed by those of new entries -------------------------------
     def _note(self, at: int, text: str | None, problem: str) -> None:
-        """What is said of a line last counts."""
+        """Set the edit of a line; it replaces an earlier one."""
         self._texts[at] = _NONE if text is None else self._said.place_of(text)
         self._problems[at] = self._said.place_of(problem)
 
@@ -425,14 +423,14 @@ class CheckpointMend(Generic[_LineT]):
         return self._problems[at] == _NONE or self._texts[at] != _NONE
 
     def _text(self, at: int) -> str:
-        """The text of an entry that is written."""
+        """Return the text of an entry that is written."""
         if at >= len(self._numbers):
             return self._said[self._new_texts[at - len(self._numbers)]]
         place = self._texts[at]
         return self._line(at).text if place == _NONE else self._said[place]
 
     def _written(self, at: int) -> bytes:
-        """The bytes of a line of the new file, with the old line end where it is an old one."""
+        """Return the bytes of a line of the new file, with the old line end if it had one."""
         if at >= len(self._numbers):
             return self._text(at).encode("utf-8") + _LINE_END
         raw = self._raw(self._positions[at], self._sizes[at])
@@ -457,16 +455,16 @@ class CheckpointMend(Generic[_LineT]):
         if self._version is None:
             edits.append(LineEdit(None, None, str(CHECKPOINT_VERSION), "the version is missing"))
         elif _number(self._version) != CHECKPOINT_VERSION:
-            edits.append(LineEdit(1, _shown(self._version), str(CHECKPOINT_VERSION), "not the version, 0"))
+            edits.append(LineEdit(1, _shown(self._version), str(CHECKPOINT_VERSION), "the version must be 0"))
         if self._count is not None and _number(self._count) != count:
-            edits.append(LineEdit(_COUNT_LINE, _shown(self._count), str(count), "not the number of the entries"))
+            edits.append(LineEdit(_COUNT_LINE, _shown(self._count), str(count), "not the number of entries"))
         elif self._count is None and (count or self.lines):
-            edits.append(LineEdit(None, None, str(count), "the number of the entries is missing"))
+            edits.append(LineEdit(None, None, str(count), "the number of entries is missing"))
         return edits
 
 
 def _unreadable(line: Line) -> str | None:
-    """Why no text can be had of a line."""
+    """Return why a line is not text, or `None`."""
     if line.is_cut:
         return f"{line.size_bytes} bytes without a line end"
     try:
@@ -477,7 +475,7 @@ def _unreadable(line: Line) -> str | None:
 
 
 def _number_line(raw: bytes | None, number: int) -> bytes:
-    """A line of the head: as it is where it says this number, else anew with the same line end."""
+    """Return a line of the head: unchanged if it has this number, else new with the same line end."""
     if raw is not None and _number(raw) == number:
         return raw
     return str(number).encode("ascii") + (_end_of(raw or b"") or _LINE_END)
@@ -496,14 +494,14 @@ def _shown(raw: bytes) -> str:
 
 
 def _in_order(places: array[int], keys: array[int]) -> array[int]:
-    """Return the places by their keys; nearly always they are in order already."""
+    """Return the indices sorted by their keys; nearly always they are in order already."""
     if all(before <= after for before, after in pairwise(keys)):
         return places
     return array("q", (places[each] for each in sorted(range(len(places)), key=keys.__getitem__)))
 
 
 class _Made(Sequence[_T]):
-    """A sequence of a given length, whose items are made where they are looked at."""
+    """A sequence of a given length, whose items are created when they are accessed."""
 
     def __init__(self, count: int, make: Callable[[int], _T]) -> None:
         self._count = count
@@ -524,7 +522,7 @@ class _Made(Sequence[_T]):
 
 
 class _Texts:
-    """Texts one after another in one run of bytes; one that is said again and again is kept once."""
+    """Texts in one run of bytes; a text that is added repeatedly is kept once."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -535,7 +533,7 @@ class _Texts:
         return self._data[self._ends[place] : self._ends[place + 1]].decode("utf-8", "surrogatepass")
 
     def place_of(self, text: str) -> int:
-        """Keep a text; returns where it is."""
+        """Keep a text. Return its index."""
         place = self._recent.get(text)
         if place is None:
             if len(self._recent) >= _RECENT:

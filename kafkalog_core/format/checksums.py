@@ -1,6 +1,6 @@
 """Kafka's checksums: CRC-32 (IEEE; 0.7, magic 0 and 1) and CRC-32C (Castagnoli; magic 2, producer snapshots).
 
-Both names are the libraries' own functions, chosen once at import, so that a call costs no frame of ours. They take any
+Both names are functions of libraries, chosen once at import, so that a call costs no Python frame. They take any
 contiguous bytes-like object (a memoryview slice too) and the checksum so far, and return an unsigned 32-bit integer.
 """
 
@@ -18,7 +18,7 @@ __all__ = ["ZLIB", "crc32", "crc32c"]
 
 
 def _zlib() -> Any:
-    """The module that speaks zlib's interface: isal's where it is installed (4 times the speed), else zlib."""
+    """Return the module with zlib's interface: isal's if it is installed (4 times as fast), else zlib."""
     try:
         return import_module("isal.isal_zlib")
     except ImportError:
@@ -26,10 +26,10 @@ def _zlib() -> Any:
 
 
 def _castagnoli() -> Any:
-    """The extension module of the package crc32c.
+    """Return the extension module of the package crc32c.
 
-    The package's own `__init__` looks its version up with importlib.metadata; that takes 50 ms, three starts of Python.
-    Only where the extension is not a file beside that `__init__` is the package imported as a whole.
+    The package's `__init__` looks up its version with importlib.metadata, which takes 50 ms, three times the start of
+    Python. The whole package is imported only if the extension is not in the same directory as that `__init__`.
     """
     package = PathFinder.find_spec("crc32c")
     if package is not None:

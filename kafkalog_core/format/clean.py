@@ -1,7 +1,7 @@
-"""The cleaner's filter: which records and batches of a run stay, and the bytes that they become.
+"""The cleaner's filter: which records and batches of a run are retained, and the bytes of the cleaned log.
 
-Source: MemoryRecords.filterTo. Who decides about transactions and producers says so by bits, a byte a batch. What no
-Kafka writes any more but its older releases did, wrappers of magic 0 and 1, is made in `clean_wrappers`.
+Source: MemoryRecords.filterTo. The caller decides about transactions and producers and passes one byte of bits for each
+batch. Wrappers of magic 0 and 1, which older releases wrote, are rebuilt in `clean_terms`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkalog_core.format.clean_terms import (
     Filtered,
     FilterRules,
     Form,
-    Tally,
+    RecordTally,
     flatten,
     mark_rewritten,
     rewrap,
@@ -26,7 +26,7 @@ from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.compression import PayloadDamage, compress
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
-from kafkalog_core.format.offset_map import CLEAN_ROWS, Piece, whole_batches
+from kafkalog_core.format.offset_map import CLEAN_ROWS, DecodedBatches, whole_batches
 
 if TYPE_CHECKING:
     from kafkalog_core.format.clean_terms import HeavyKeys
@@ -35,23 +35,27 @@ if TYPE_CHECKING:
 __all__ = ["RunFilter"]
 
 _TROUBLES: Final = (
-    (n.TROUBLE_EMPTY, "empty-legacy", "nothing of it stays, but it must: a message of magic 0 or 1 cannot be emptied"),
+    (
+        n.TROUBLE_EMPTY,
+        "empty-legacy",
+        "none of its records is retained, but the batch must be: a message of magic 0 or 1 cannot be emptied",
+    ),
     (
         n.TROUBLE_ORDER,
         "record-order",
-        "offsets of records that stay go back, so that the batch cannot be written again",
+        "the offsets of its retained records decrease, so the batch cannot be rebuilt",
     ),
-    (n.TROUBLE_TIME, "record-time", "a timestamp is negative, so that the batch cannot be written again"),
-    (n.TROUBLE_PRODUCER, "producer-fields", "no batch with these producer fields can be written again"),
+    (n.TROUBLE_TIME, "record-time", "a timestamp is negative, so the batch cannot be rebuilt"),
+    (n.TROUBLE_PRODUCER, "producer-fields", "a batch with these producer fields cannot be rebuilt"),
 )
 _FIRST_OUTPUT_BYTES: Final = 1024 * 1024
 
 
 class RunFilter:
-    """Filters runs of batches one after another, by the offsets in a map.
+    """A filter of runs of batches, one after another, by the offsets in a map.
 
     Attributes:
-        tally: of all runs so far.
+        tally: records of all runs so far, by reason.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class RunFilter:
         delete_retention_ms: int,
         heavy: HeavyKeys | None = None,
     ) -> None:
-        self.tally = Tally()
+        self.tally = RecordTally()
         self._heavy = heavy
         self._map = offset_map
         self._rules = rules or FilterRules()
@@ -88,15 +92,15 @@ class RunFilter:
         position: int = 0,
         max_bytes: int = MAX_BATCH_BYTES,
     ) -> Filtered:
-        """What is left of a run of batches.
+        """Return the retained part of a run of batches.
 
         Args:
             memory: the buffer that the spans of `batches` refer to.
             batches: rows filled by a walk.
-            bits: `BIT_*` of each batch, a byte each; none: no bit of any.
-            retains_legacy: tombstones stay where no batch has a say.
-            begins: the byte of the file that `memory` starts with; None: the first batch does.
-            position: of the output in the cleaned log.
+            bits: the `BIT_*` of each batch, one byte each; `None`: no bits.
+            retains_legacy: tombstones are retained in batches without a delete horizon.
+            begins: file position of the first byte of `memory`; `None`: that of the first batch.
+            position: byte position of the output in the cleaned log.
             max_bytes: the largest inflated payload of one batch.
         """
         count = batches.count
@@ -118,8 +122,8 @@ class RunFilter:
         rows = count if damage is None else damage.batch
         return Filtered(rows, self._output[: run.state[n.O_FILLED]], self._columns, cells, damage)
 
-    def _filter_piece(self, run: _Run, piece: Piece) -> PayloadDamage | None:
-        """Judge the records of a piece; write its batches, unless more records of its one batch are to come."""
+    def _filter_piece(self, run: _Run, piece: DecodedBatches) -> PayloadDamage | None:
+        """Judge the records of a piece and write its batches, unless more records of its only batch follow."""
         offsets = self._map
         last = kernels.judge(
             piece.memory,
@@ -155,8 +159,8 @@ class RunFilter:
             damage = run.trouble(last)
         return damage
 
-    def _write(self, run: _Run, piece: Piece, last: int) -> PayloadDamage | None:
-        """Write what is left of the batches of a piece up to row `last` (exclusive)."""
+    def _write(self, run: _Run, piece: DecodedBatches, last: int) -> PayloadDamage | None:
+        """Write the retained part of the batches of a piece up to row `last` (exclusive)."""
         run.state[n.O_BATCH], run.state[n.O_RECORD] = piece.first, 0
         while True:
             result = kernels.write_batches(
@@ -180,8 +184,8 @@ class RunFilter:
             else:
                 self._rewrap(run, piece)
 
-    def _write_large(self, run: _Run, piece: Piece) -> PayloadDamage | None:
-        """Write a batch that is larger than the columns again: its records are decoded once more, part by part."""
+    def _write_large(self, run: _Run, piece: DecodedBatches) -> PayloadDamage | None:
+        """Rebuild a batch that is larger than the columns: its records are decoded a second time, in parts."""
         row = piece.first
         state = run.state
         if self._stays_legacy(run, row):
@@ -207,12 +211,12 @@ class RunFilter:
         return None
 
     def _stays_legacy(self, run: _Run, row: int) -> bool:
-        """Whether a batch of magic 0 or 1 is written as one of its kind, for which offsets are asked one by one."""
+        """Return whether a batch of magic 0 or 1 keeps its format, for which offsets are looked up one by one."""
         is_legacy: bool = run.batches.column("format")[row] < MAGIC_V2
         return is_legacy and not self._rules.converts_legacy
 
     def _pack(self, run: _Run) -> None:
-        """Compress the records that stand behind the room for a header, and finish the batch."""
+        """Compress the records that follow the room for a header, and finish the batch."""
         state = run.state
         start = state[n.O_FILLED] + RECORD_BATCH_OVERHEAD
         codec = run.batches.column("codec")[state[n.O_BATCH]]
@@ -221,8 +225,8 @@ class RunFilter:
         self._put(run, start, payload)
         kernels.finish_batch(run.batches, run.cells, self._output, self._columns, state)
 
-    def _rewrap(self, run: _Run, piece: Piece) -> None:
-        """Write a wrapper of magic 0 or 1 again as one of its kind."""
+    def _rewrap(self, run: _Run, piece: DecodedBatches) -> None:
+        """Rebuild a wrapper of magic 0 or 1 in its own format."""
         row = run.state[n.O_BATCH]
         rows = self._records.column("batch").tolist()
         first = rows.index(row)
@@ -240,7 +244,7 @@ class RunFilter:
         kernels.note_batch(run.cells, self._output, self._columns, run.state)
 
     def _put_flat(self, run: _Run, row: int, entries: list[bytes]) -> None:
-        """Put several entries into the output in place of one."""
+        """Write several entries that replace one."""
         columns, start = self._columns, run.state[n.O_FILLED]
         rows = columns.count + len(entries) + run.batches.count - row
         if rows > columns.capacity:
@@ -255,7 +259,7 @@ class RunFilter:
         run.cells[row * n.K_SIZE + n.K_BYTES] = run.state[n.O_FILLED] - start
 
     def _put(self, run: _Run, start: int, data: bytes) -> None:
-        """Put bytes into the output, which end the batch in hand."""
+        """Write bytes that end the current batch."""
         end = start + len(data)
         if end > len(self._output):
             run.state[n.O_NEED] = end - run.state[n.O_FILLED]
@@ -264,7 +268,7 @@ class RunFilter:
         run.state[n.O_END] = end
 
     def _grow(self, run: _Run) -> None:
-        """Make room for what the batch in hand needs, at least as much again as there is."""
+        """Make room for the current batch: at least double the size of the output."""
         larger = memoryview(kernels.uncleared(max(2 * len(self._output), run.state[n.O_FILLED] + run.state[n.O_NEED])))
         filled = max(run.state[n.O_FILLED], run.state[n.O_END])
         filled = min(filled, len(self._output))
@@ -274,7 +278,7 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A run in hand: `state` are the `O_*` cells."""
+    """The current run; `state` are the `O_*` cells."""
 
     memory: memoryview
     batches: BatchColumns
@@ -287,7 +291,7 @@ class _Run:
         return self.cells[row * n.K_SIZE + cell]
 
     def trouble(self, row: int) -> PayloadDamage:
-        """Why a batch cannot be written again."""
+        """Return why a batch cannot be rebuilt."""
         trouble = self.cell(row, n.K_TROUBLE)
         reason, detail = next((reason, detail) for bit, reason, detail in _TROUBLES if trouble & bit)
         return PayloadDamage(row, reason, detail, self.cell(row, n.K_KEPT) + self.cell(row, n.K_DROPPED))
@@ -302,5 +306,5 @@ def _rule_bits(rules: FilterRules) -> int:
 
 
 def _as_java_adds(left: int, right: int) -> int:
-    """The sum as 64 bits hold it: retention for ever reaches beyond them."""
+    """Return the sum as a signed 64-bit integer, as Java adds: an unlimited retention overflows it."""
     return (left + right + 2**63) % 2**64 - 2**63

@@ -1,4 +1,4 @@
-"""Wrappers of magic 0 and 1 as the cleaners of the releases wrote them again, without the messages that go.
+"""Rules and results of the cleaner's filter, and wrappers of magic 0 and 1 as each release's cleaner rebuilds them.
 
 Sources: MemoryRecords.filterTo and MemoryRecordsBuilder (2.8), LogCleaner.compressMessages (0.9.0.1, 0.10.0.1).
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.compression import PayloadDamage
-    from kafkalog_core.format.offset_map import Piece
+    from kafkalog_core.format.offset_map import DecodedBatches
 
 __all__ = [
     "BIT_DISCARD",
@@ -38,7 +38,7 @@ __all__ = [
     "Form",
     "HeavyKey",
     "HeavyKeys",
-    "Tally",
+    "RecordTally",
     "flatten",
     "mark_rewritten",
     "rewrap",
@@ -46,22 +46,22 @@ __all__ = [
 
 
 WRAPPER_FORMS: Final = ("filter", "relative", "absolute", "flat")
-"""How wrappers are written again: in 0.10.2 and later, in 0.10.0 and 0.10.1, in 0.9, in 0.8."""
+"""How wrappers are rebuilt: by 0.10.2 and later, by 0.10.0 and 0.10.1, by 0.9, by 0.8."""
 _FILTER, _RELATIVE, _ABSOLUTE, FLAT = WRAPPER_FORMS
-COPIED_FORMS: Final = WRAPPER_FORMS[1:]  # whose inner messages stay as they are, byte for byte
-_ALWAYS: Final = WRAPPER_FORMS[2:]  # that are given to all wrappers
+COPIED_FORMS: Final = WRAPPER_FORMS[1:]  # inner messages are copied byte for byte
+_ALWAYS: Final = WRAPPER_FORMS[2:]  # every wrapper is rebuilt
 
 _NULL_KEY: Final = (-1).to_bytes(4, "big", signed=True)
 
 
 class Form(NamedTuple):
-    """How wrappers are written again.
+    """How wrappers are rebuilt.
 
     Attributes:
         name: one of WRAPPER_FORMS.
-        magic: of the wrappers; None: what they had.
-        gzip_system: see `deflate.compress`.
-        lz4_java: see there too.
+        magic: magic of the new wrappers; `None`: unchanged.
+        gzip_system: see `compression.compress`.
+        lz4_java: see `compression.compress`.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Form(NamedTuple):
 
 
 class _Inner(NamedTuple):
-    """A message inside of a wrapper: from its checksum on, as it stands, and what it says."""
+    """A message in a wrapper: its bytes from the checksum on, and its fields."""
 
     data: memoryview
     magic: int
@@ -79,10 +79,10 @@ class _Inner(NamedTuple):
     body: memoryview  # key and value, with their lengths
 
 
-def mark_rewritten(piece: Piece, cells: array[int], form: str) -> None:
-    """Have wrappers written again of which all messages stay.
+def mark_rewritten(piece: DecodedBatches, cells: array[int], form: str) -> None:
+    """Mark wrappers to be rebuilt although all their messages are retained.
 
-    0.8 and 0.9 do so with all; 0.10.2 and later with those whose magic is not that of the messages inside (KAFKA-4298).
+    0.8 and 0.9 rebuild all; 0.10.2 and later those whose magic differs from that of an inner message (KAFKA-4298).
     """
     formats, codecs = piece.batches.column("format"), piece.batches.column("codec")
     for row in range(piece.first, piece.last):
@@ -93,15 +93,15 @@ def mark_rewritten(piece: Piece, cells: array[int], form: str) -> None:
                 cells[at] = n.OUTCOME_REBUILT
 
 
-def rewrap(piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int], form: Form) -> bytes:
-    """The wrapper in a row with those messages alone that stay.
+def rewrap(piece: DecodedBatches, row: int, stays: Sequence[bool], offsets: Sequence[int], form: Form) -> bytes:
+    """Return the entry of a rebuilt wrapper, with only the retained messages.
 
     Args:
-        piece: where the wrapper was inflated.
-        row: its row.
-        stays: of each message inside, in order.
-        offsets: their offsets.
-        form: of the new wrapper.
+        piece: the decoded batches with the wrapper.
+        row: row of the wrapper.
+        stays: for each inner message, in order, whether it is retained.
+        offsets: the offset of each inner message.
+        form: how the wrapper is rebuilt.
     """
     batches = piece.batches
     old_magic = batches.column("format")[row]
@@ -132,14 +132,14 @@ def rewrap(piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int]
     return layout.ENVELOPE.struct.pack(last, len(message)) + message
 
 
-def flatten(piece: Piece, row: int, stays: Sequence[bool], offsets: Sequence[int]) -> list[bytes]:
-    """The messages of the wrapper in a row that stay, as entries of the log; arguments as of `rewrap`."""
+def flatten(piece: DecodedBatches, row: int, stays: Sequence[bool], offsets: Sequence[int]) -> list[bytes]:
+    """Return the retained messages of a wrapper as entries of the log. Arguments as for `rewrap`."""
     rows = zip(_inner_messages(piece, row), stays, offsets, strict=True)
     return [layout.ENVELOPE.struct.pack(offset, len(inner.data)) + inner.data for inner, stay, offset in rows if stay]
 
 
 def _message(magic: int, attributes: int, timestamp_ms: int, body: bytes) -> bytes:
-    """A message from its checksum on; `body`: key and value with their lengths."""
+    """Return a message from its checksum on; `body`: key and value with their lengths."""
     head = bytes((magic, attributes))
     if magic == layout.MAGIC_V1:
         head += timestamp_ms.to_bytes(8, "big", signed=True)
@@ -147,8 +147,8 @@ def _message(magic: int, attributes: int, timestamp_ms: int, body: bytes) -> byt
     return crc32(covered).to_bytes(4, "big") + covered
 
 
-def _inner_messages(piece: Piece, row: int) -> Iterator[_Inner]:
-    """The messages of a wrapper, whose fields were found sound when it was decoded."""
+def _inner_messages(piece: DecodedBatches, row: int) -> Iterator[_Inner]:
+    """Yield the messages of a wrapper; their fields were checked when it was decoded."""
     at, end = _span(piece.batches, row)
     while at < end:
         _, size = layout.ENVELOPE.struct.unpack_from(piece.memory, at)
@@ -176,7 +176,7 @@ class HeavyKey(NamedTuple):
 
 
 class HeavyKeys:
-    """Weighs keys in two thousand counters: any with a thousandth of all bytes is surely among them."""
+    """Bytes of keys in two thousand counters; every key with a thousandth of all bytes has one (Space-Saving)."""
 
     def __init__(self) -> None:
         counters = n.Y_SETS * n.Y_WAYS
@@ -186,11 +186,11 @@ class HeavyKeys:
     def weigh(
         self, memory: bytes | memoryview, records: RecordColumns, reasons: bytes | bytearray, digests: array[int]
     ) -> None:
-        """Take the records of a piece that the filter has judged."""
+        """Count the records of a piece that the filter has judged."""
         kernels.weigh_keys(memory, records, reasons, digests, self._counters, self._names)
 
     def biggest(self, count: int) -> list[HeavyKey]:
-        """The keys with most bytes, at most so many; none of which more bytes are doubtful than known."""
+        """Return at most `count` keys with the most bytes, without those whose bytes are mostly uncertain."""
         cells, found = self._counters, []
         for number in range(len(cells) // n.Y_SIZE):
             at = number * n.Y_SIZE
@@ -221,23 +221,23 @@ REASONS: Final = (
     "aborted",
     "marker-expired",
 )
-"""Why records stay (the first four) or go, in the order of the cells of a `Tally`."""
+"""Why records are retained (the first four) or removed, in the order of the cells of a `RecordTally`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRules:
-    """What releases do differently; as it stands: 4.1 and later.
+    """Rules that differ between releases. The defaults are those of 4.1 and later.
 
     Attributes:
-        keeps_past_latest: records that the map does not reach stay (0.10.2 and later).
-        looks_up_control_keys: the keys of control records are looked up as any other (0.11 to 3.0).
-        uses_horizons: batches hold the time until which tombstones and markers stay (3.1 and later).
-        converts_legacy: all of magic 0 and 1 becomes magic 2 (4.0 and later).
-        wrappers: how those of magic 0 and 1 are written again: "filter" (0.10.2 and later), "relative" (0.10.0,
-            0.10.1), "absolute" (0.9), or "flat" (0.8: their messages stand by themselves then).
-        wrapper_magic: what 0.10.0 and 0.10.1 give them, the topic's message format; None: what they had.
-        gzip_system: see `deflate.compress`.
-        lz4_java: see there too.
+        keeps_past_latest: records above the map's latest offset are retained (0.10.2 and later).
+        looks_up_control_keys: the keys of control records are looked up like any other (0.11 to 3.0).
+        uses_horizons: batches store the delete horizon of their tombstones and markers (3.1 and later, KIP-534).
+        converts_legacy: magic 0 and 1 is rewritten as magic 2 (4.0 and later).
+        wrappers: how wrappers of magic 0 and 1 are rebuilt: "filter" (0.10.2 and later), "relative" (0.10.0, 0.10.1),
+            "absolute" (0.9), or "flat" (0.8: their messages become entries of the log).
+        wrapper_magic: magic of rebuilt wrappers in 0.10.0 and 0.10.1, the topic's message format; `None`: unchanged.
+        gzip_system: see `compression.compress`.
+        lz4_java: see `compression.compress`.
     """
 
     keeps_past_latest: bool = True
@@ -251,53 +251,53 @@ class FilterRules:
 
 
 @dataclass(slots=True)
-class Tally:
-    """Records by reason, as many as `REASONS`, and the bytes of their keys and values.
+class RecordTally:
+    """Number of records by reason (`REASONS`), and the bytes of their keys and values.
 
-    Records of aborted batches that are not even opened are counted as the headers do, without bytes.
+    Batches of aborted transactions are not decompressed: their records are those of the header, without bytes.
     """
 
     cells: array[int] = field(default_factory=lambda: array("q", bytes(8 * n.T_SIZE)))
 
     @property
     def records(self) -> array[int]:
-        """How many, by reason."""
+        """Number of records, by reason."""
         return self.cells[: n.T_BYTES]
 
     @property
     def bytes(self) -> array[int]:
-        """Of keys and values, by reason."""
+        """Bytes of keys and values, by reason."""
         return self.cells[n.T_BYTES : n.T_TOMBSTONES]
 
     @property
     def tombstones(self) -> int:
-        """That are the latest records of their keys."""
+        """Number of tombstones that are the latest records of their keys."""
         return self.cells[n.T_TOMBSTONES]
 
     @property
     def lone_tombstones(self) -> int:
-        """Of these, those whose key has no other record."""
+        """Number of such tombstones whose key has no other record."""
         return self.cells[n.T_LONE]
 
-    def copy(self) -> Tally:
-        """The same figures, which do not grow."""
-        return Tally(self.cells[:])
+    def copy(self) -> RecordTally:
+        """Return a copy of these figures."""
+        return RecordTally(self.cells[:])
 
-    def since(self, before: Tally) -> Tally:
-        """What came behind an earlier copy."""
-        return Tally(array("q", [now - then for now, then in zip(self.cells, before.cells, strict=True)]))
+    def since(self, before: RecordTally) -> RecordTally:
+        """Return the figures since an earlier copy."""
+        return RecordTally(array("q", [now - then for now, then in zip(self.cells, before.cells, strict=True)]))
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """What is left of a run. `data` and `batches` are valid until the next run is filtered.
+    """The retained part of a run. `data` and `batches` are valid until the next run is filtered.
 
     Attributes:
-        rows: batches of the run that are done; less than all only where there is damage.
+        rows: number of batches that were filtered: all of the run, unless there is `damage`.
         data: the bytes of the output.
-        batches: batch columns of the output; positions are those of the cleaned log.
-        cells: the kernels' cells of each batch of the run.
-        damage: why the batch in row `rows` stops the cleaner: it cannot be read, or not be written again.
+        batches: batch columns of the output; positions are those in the cleaned log.
+        cells: the `K_*` cells of each batch of the run.
+        damage: why the batch in row `rows` stops the cleaner: it cannot be read or rebuilt.
     """
 
     rows: int
@@ -308,27 +308,27 @@ class Filtered:
 
     @property
     def sizes(self) -> array[int]:
-        """Bytes of the output of each batch of the run; 0: it is removed."""
+        """Bytes of the output for each batch of the run; 0: the batch is removed."""
         return self._each(n.K_BYTES)
 
     @property
     def kept(self) -> array[int]:
-        """Records of each batch that stay."""
+        """Number of retained records of each batch."""
         return self._each(n.K_KEPT)
 
     @property
     def first_kept(self) -> array[int]:
-        """Offset of the first record of each batch that stays; of no use where none does."""
+        """Offset of the first retained record of each batch; undefined if there is none."""
         return self._each(n.K_FIRST)
 
     @property
     def last_kept(self) -> array[int]:
-        """Offset of the last record of each batch that stays; of no use where none does."""
+        """Offset of the last retained record of each batch; undefined if there is none."""
         return self._each(n.K_LAST)
 
     @property
     def outcomes(self) -> array[int]:
-        """What became of each batch: `OUTCOME_*`."""
+        """The outcome of each batch: `OUTCOME_*`."""
         return self._each(n.K_OUTCOME)
 
     def _each(self, cell: int) -> array[int]:

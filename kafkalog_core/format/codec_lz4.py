@@ -1,7 +1,7 @@
 """LZ4 frames (little-endian), with the faulty header checksum that magic 0 has.
 
-The sizes of a frame's blocks are walked before anything is inflated: they tell where the frame ends and how much it can
-hold at most, so that a buffer of that size can be taken, and a cut stream is told from a bad one.
+The sizes of a frame's blocks are read before anything is decompressed: they show where the frame ends and bound its
+content. So a buffer of that size can be allocated, and a cut stream is distinguished from a damaged one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["header_checksum", "unlz4"]
 
 _FLG: Final = layout.LZ4_FLG_POSITION
 _SIZE_SIZE: Final = layout.LZ4_BLOCK_SIZE.size
-_INPUT_BYTES: Final = 64 * 1024  # frames above are not likely to be below a piece
+_INPUT_BYTES: Final = 64 * 1024  # larger frames are rarely below a piece
 _WHOLE_BYTES: Final = 8 * PIECE_BYTES
 _SIZE_MASK: Final = ~layout.LZ4_BLOCK_STORED
 _unpack_size: Final = layout.LZ4_BLOCK_SIZE.unpack_from
 
 
 class _Header(NamedTuple):
-    """What follows from a frame's descriptor; `size_bytes` is the header's own, magic and checksum included."""
+    """The header of a frame, from its descriptor; `size_bytes`: of the header, with magic and checksum."""
 
     size_bytes: int
     block_max_bytes: int
@@ -39,7 +39,7 @@ class _Header(NamedTuple):
 
 
 class _Codec:
-    """The library, and one thread's context, which stands before a frame."""
+    """The library of lz4, and the context of one thread, which is always at the start of a frame."""
 
     def __init__(self) -> None:
         self.library = import_module("lz4.frame")
@@ -47,34 +47,34 @@ class _Codec:
         self.context = self.library.create_decompression_context()
 
     def renew(self) -> None:
-        """Take another context after a frame that did not end.
+        """Replace the context after a frame that did not end.
 
-        Of such a frame the library keeps the content size through a reset, and holds the next frame against it.
+        The library keeps the content size of such a frame through a reset, and compares the next frame with it.
         """
         self.context = self.library.create_decompression_context()
 
     def whole(self, frame: Buffer, bound_bytes: int) -> bytes:
-        """A frame that cannot hold more than the bound."""
+        """Return the content of a frame that is known to be within the bound."""
         at_end = False
         try:
             inflated: bytes
-            # One byte more than there can be: with a full buffer the library would not look at the end mark.
+            # One byte more than the bound: with a full buffer the library does not read the end mark.
             inflated, _, at_end = self.decompress_chunk(self.context, frame, bound_bytes + 1)
         finally:
             if not at_end:
                 self.renew()
         if not at_end:
-            raise FieldError("the lz4 frame does not end where its blocks do")
+            raise FieldError("the lz4 frame does not end where its blocks end")
         return inflated
 
     def pieces(self, frame: memoryview) -> Iterator[bytes]:
-        """A large frame, or one that may hold more than the limit, in pieces."""
+        """Yield the content of a frame that is large or may exceed the limit in pieces."""
         context = self.library.create_decompression_context()
         at_end = False
         while not at_end:
             inflated, taken, at_end = self.decompress_chunk(context, frame, PIECE_BYTES)
             if not (inflated or taken or at_end):
-                raise FieldError("the lz4 frame does not end where its blocks do")
+                raise FieldError("the lz4 frame does not end where its blocks end")
             frame = frame[taken:]
             yield inflated
 
@@ -90,7 +90,7 @@ def _thread() -> _Thread:
 
 
 def unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
-    """The inflated content of the one frame; see `compression.decompress`."""
+    """Return the content of the one frame; see `compression.decompress`."""
     if len(payload) <= _INPUT_BYTES and limit_bytes >= PIECE_BYTES:
         frame = payload if magic != layout.MAGIC_V0 else _mended(payload, _header(payload))
         codec = _thread().codec
@@ -101,14 +101,14 @@ def unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
             at_end = False
         if not at_end:
             codec.renew()
-        # The library passes over a skippable frame (nothing comes of it), and over the id of a dictionary.
+        # The library skips a skippable frame (no content) and the id of a dictionary.
         elif inflated and taken == len(payload) and not payload[_FLG] & layout.LZ4_FLG_DICTIONARY:
             return inflated
     return _frame(payload, magic, limit_bytes)
 
 
 def _frame(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
-    """The same for any frame, with a reason where it is none."""
+    """Return the content of any frame, or raise the reason why there is none."""
     header = _header(payload)
     if header.has_content_size:
         size_field = payload[layout.LZ4_BD_POSITION + 1 : header.size_bytes - 1]
@@ -120,7 +120,7 @@ def _frame(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
         frame = _mended(frame, header)
     content: Buffer
     try:
-        # The library copies a whole frame once more before it gives it out.
+        # The library copies the whole content once more, so large frames are decompressed in pieces.
         if bound_bytes > min(limit_bytes, _WHOLE_BYTES):
             content = gather(_thread().codec.pieces(memoryview(frame)), limit_bytes)
         else:
@@ -133,7 +133,7 @@ def _frame(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
 
 
 def _bound(payload: Buffer, header: _Header) -> tuple[int, int]:
-    """Where the frame ends, and the most that it can inflate to, in bytes."""
+    """Return the end of the frame, and an upper bound of its content, in bytes."""
     position, block_max_bytes, end = header.size_bytes, header.block_max_bytes, len(payload)
     bound_bytes = 0
     for _ in range(MAX_PARTS):
@@ -152,7 +152,7 @@ def _bound(payload: Buffer, header: _Header) -> tuple[int, int]:
         raise over_parts(position)
     position = start + header.content_checksum_bytes
     if position > end:
-        raise TruncatedError("the lz4 frame ends inside of its checksum", position=end)
+        raise TruncatedError("the lz4 frame ends within its checksum", position=end)
     return position, bound_bytes
 
 
@@ -161,16 +161,16 @@ def _header(payload: Buffer) -> _Header:
     if magic != layout.LZ4_FRAME_MAGIC[: len(magic)]:
         raise FieldError("no lz4 frame: the magic is missing", position=0)
     if len(payload) <= layout.LZ4_BD_POSITION:
-        raise TruncatedError("the lz4 frame ends inside of its header", position=len(payload))
+        raise TruncatedError("the lz4 frame ends within its header", position=len(payload))
     header = _descriptor(payload[layout.LZ4_FLG_POSITION], payload[layout.LZ4_BD_POSITION])
     if header.size_bytes > len(payload):
-        raise TruncatedError("the lz4 frame ends inside of its header", position=len(payload))
+        raise TruncatedError("the lz4 frame ends within its header", position=len(payload))
     return header
 
 
 @cache
 def _descriptor(flags: int, block_descriptor: int) -> _Header:
-    """The header that the bytes FLG and BD announce."""
+    """Return the header that the bytes FLG and BD describe."""
     if flags & (layout.LZ4_FLG_VERSION_MASK | layout.LZ4_FLG_RESERVED) != layout.LZ4_FLG_VERSION:
         raise FieldError(f"lz4 frame flags {flags:#04x}", position=layout.LZ4_FLG_POSITION)
     if flags & layout.LZ4_FLG_DICTIONARY:
@@ -189,9 +189,9 @@ def _descriptor(flags: int, block_descriptor: int) -> _Header:
 
 
 def _mended(frame: Buffer, header: _Header) -> Buffer:
-    """The frame, or a copy of it with the right header checksum, which is the last byte of the header.
+    """Return the frame, or a copy of it with the correct header checksum, the last byte of the header.
 
-    Writers of magic 0 hash the frame's magic too (KAFKA-3160). Kafka ignores the checksum there, the library does not.
+    Writers of magic 0 hash the frame's magic too (KAFKA-3160). Kafka ignores that checksum, the library does not.
     """
     position = header.size_bytes - 1
     checksum = header_checksum(bytes(frame[layout.LZ4_FLG_POSITION : position]))
@@ -204,7 +204,7 @@ def _mended(frame: Buffer, header: _Header) -> Buffer:
 
 @lru_cache(maxsize=64)
 def header_checksum(descriptor: bytes) -> int:
-    """Second byte of xxHash32 (seed 0) over a frame's descriptor, which is shorter than the hash's 16-byte stripes."""
+    """Return the second byte of xxHash32 (seed 0) of a descriptor, which is shorter than the hash's 16-byte stripes."""
     prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     mask = 0xFFFFFFFF
     value = prime_5 + len(descriptor)

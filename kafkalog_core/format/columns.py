@@ -1,7 +1,7 @@
 """Columns that the kernels fill: one int64 buffer, column after column, that refers to one buffer of bytes.
 
-A column is a contiguous memoryview; row `i` of all columns together is a batch or a record. The objects are made
-once and filled many times: what they hold is valid until the next call of the kernel that fills them.
+A column is a contiguous memoryview; row `i` of all columns is a batch or a record. The objects are created once and
+filled many times: their content is valid until the next call of the kernel that fills them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BATCH_FIELDS: Final = (
     "format",  # magic 0, 1, 2; FORMAT_V07
     "attributes",  # as stored; v07 magic 0: -1
     "codec",  # codec id, of the attributes
-    "base_offset",  # legacy compressed: -1 (only the inner messages know); v07: byte address
-    "last_offset",  # v07: byte address of what follows
+    "base_offset",  # legacy compressed: -1 (it follows from the inner messages); v07: byte address
+    "last_offset",  # v07: byte address of the next message
     "record_count",  # as stored; legacy uncompressed: 1, compressed: -1
     "leader_epoch",
     "base_timestamp_ms",
@@ -40,8 +40,8 @@ BATCH_FIELDS: Final = (
     "producer_epoch",
     "base_sequence",
     "crc_stored",
-    "crc_computed",  # -1 where it was not asked for
-    "payload_start",  # span of the records (v2), the message (legacy, v07) or what is compressed, in the buffer
+    "crc_computed",  # -1: not computed
+    "payload_start",  # span in the buffer: records (v2), message (legacy, v07), or the compressed part
     "payload_end",
 )
 RECORD_FIELDS: Final = (
@@ -54,10 +54,10 @@ RECORD_FIELDS: Final = (
     "value_size",  # -1: null
     "first_header",  # row of its first header in the header columns
     "header_count",
-    "next_offset",  # v07 alone: the address a consumer stores; else offset + 1
+    "next_offset",  # v07: the address that a consumer stores; else offset + 1
     "attributes",  # of the message (legacy, v07: -1 for magic 0) or the record (v2)
     "crc_stored",  # v07 and legacy: of the (inner) message; v2: 0
-    "crc_ok",  # v07 and messages inside of wrappers: 1 or 0; else 1
+    "crc_ok",  # v07 and messages in wrappers: 1 or 0; else 1
 )
 HEADER_FIELDS: Final = (
     "key_start",
@@ -66,14 +66,14 @@ HEADER_FIELDS: Final = (
     "value_size",  # -1: null
 )
 DAMAGE_FIELDS: Final = (
-    "position",  # byte in the file where it starts
-    "size_bytes",  # 0: not bytes, but a word about the whole batch there, whose offsets go back
-    "row",  # how many rows of the batch columns stand before it
+    "position",  # byte in the file where the damage starts
+    "size_bytes",  # 0: no bytes are damaged, but the offsets of the batch at this position decrease
+    "row",  # number of rows of the batch columns before it
     "previous_offset",  # the last offset before it
-    "first",  # checksum as stored; of a whole batch its first offset
-    "second",  # checksum as computed; of a whole batch its last offset
+    "first",  # stored checksum; of a batch whose offsets decrease its first offset
+    "second",  # computed checksum; of a batch whose offsets decrease its last offset
 )
-BATCH_ROWS: Final = 4104  # no multiple of 4 KiB: columns a power of two apart would share one cache set
+BATCH_ROWS: Final = 4104  # not a multiple of 4 KiB: columns a power of two apart would share one cache set
 RECORD_ROWS: Final = 2056
 FORMAT_V07: Final = 7
 FORMAT_NAMES: Final = {0: "v0", 1: "v1", 2: "v2", FORMAT_V07: "v07"}
@@ -92,21 +92,21 @@ class _Columns:
         self.view = memoryview(self.cells)
 
     def column(self, name: str) -> memoryview:
-        """One column, contiguous int64, `count` rows long."""
+        """Return one column, contiguous int64, `count` rows long."""
         start = self.fields.index(name) * self.capacity
         return self.view[start : start + self.count]
 
     def has_any(self, name: str) -> bool:
-        """Whether a column is not 0 in some row. To ask its rows one by one takes 20 times as long."""
+        """Return whether a column is not 0 in some row; 20 times as fast as a loop over the rows."""
         column = self.column(name)
         return column.tobytes() != bytes(column.nbytes)
 
     def holds_only(self, name: str, value: int) -> bool:
-        """Whether a column has this value in every row. To ask its rows one by one takes 20 times as long."""
+        """Return whether a column has this value in every row; 20 times as fast as a loop over the rows."""
         return self.column(name).tobytes() == array("q", [value]).tobytes() * self.count
 
     def copy(self) -> Self:
-        """The same rows in cells of their own, without room for more."""
+        """Return a copy of the filled rows, without room for more."""
         cells = array("q")
         for start in range(0, len(self.cells), self.capacity):
             cells.extend(self.cells[start : start + self.count])
@@ -116,14 +116,14 @@ class _Columns:
         return twin
 
     def reverse(self) -> None:
-        """Turn the order of the rows round."""
+        """Reverse the order of the rows."""
         count = self.count
         for index in range(len(self.fields)):
             column = self.view[index * self.capacity : index * self.capacity + count]
             column[:] = array("q", column.tobytes())[::-1]
 
     def row(self, index: int) -> dict[str, int]:
-        """All columns of one row by name."""
+        """Return the fields of one row by name."""
         return dict(zip(self.fields, self.view[index :: self.capacity], strict=True))
 
 
@@ -137,7 +137,7 @@ class BatchColumns(_Columns):
         super().__init__(capacity)
 
     def part(self, first: int, last: int) -> Self:
-        """Rows `first` to `last` (exclusive), in the same cells."""
+        """Return rows `first` to `last` (exclusive), in the same memory."""
         twin = object.__new__(type(self))
         twin.capacity, twin.count = self.capacity, last - first
         twin.cells = twin.view = self.view[first:]
@@ -145,7 +145,7 @@ class BatchColumns(_Columns):
 
 
 class DamageColumns(_Columns):
-    """What a walk has passed over, `DAMAGE_FIELDS`."""
+    """Damage that a walk continued past, `DAMAGE_FIELDS`."""
 
     __slots__ = ()
     fields = DAMAGE_FIELDS

@@ -1,25 +1,24 @@
 """Decompression of a batch's records, with every codec that Kafka knows, in bounded memory.
 
 `decompress` takes the whole compressed part: the value of a magic 0 or 1 wrapper, the payload of a 0.7 wrapper, the
-bytes behind a magic 2 header. Rules that hold for every codec:
+bytes after a magic 2 header. Rules for every codec:
 
-- **Bounded.** No more than the limit and one piece of 1 MiB is ever inflated, of no more than `bounded.MAX_PARTS`
-  members, frames or blocks. What a stream declares (a content size, a
-  block's preamble) is held against the limit, and against what so few bytes can hold at all, before memory is taken.
-  Beside the result a zstd frame may use its window, at most `layout.ZSTD_MAX_WINDOW_BYTES`.
-- **Whole.** A stream that ends early gives nothing: `TruncatedError`.
-- **Nothing is dropped in silence.** What Kafka's readers read on through is read: further gzip members, a new header in
-  a snappy block stream, further zstd frames. What they ignore behind the end is a `TrailingError`, which has the
-  content: GZIPInputStream ignores a tail that is no member or is too short for one, KafkaLZ4BlockInputStream all that
-  follows its first frame, SnappyInputStream a tail of 1 to 3 bytes.
+- **Bounded.** At most the limit and one piece of 1 MiB is decompressed, from at most `codecs.MAX_PARTS` members, frames
+  or blocks. A declared size (a content size, a block's preamble) is compared with the limit, and with the most that
+  the compressed bytes can hold, before memory is allocated. In addition to the result a zstd frame may use its window,
+  at most `layout.ZSTD_MAX_WINDOW_BYTES`.
+- **Whole.** A stream that ends early is a `TruncatedError`, without content.
+- **Nothing is dropped silently.** Everything that Kafka's readers read is read: further gzip members, a new header in
+  a snappy block stream, further zstd frames. Bytes at the end that they ignore are a `TrailingError`, which has the
+  content: GZIPInputStream ignores a tail that is not a member or is too short for one, KafkaLZ4BlockInputStream
+  everything after its first frame, SnappyInputStream a tail of 1 to 3 bytes.
 
-Checksums inside of the streams are verified, but for lz4's header checksum in magic 0 (Kafka does not verify lz4's
-content checksum either). The libraries are imported at the first use of their codec, and contexts are kept, one a
-thread.
+Checksums in the streams are verified, except lz4's header checksum in magic 0 (Kafka does not verify lz4's content
+checksum either). The libraries are imported at the first use of their codec, and each thread keeps its contexts.
 
-Single-record batches make millions of calls, which should cost little more than the library's own call. So each codec
-asks its library first, where no more than one piece can come of it, and takes the answer if it is beyond doubt: the
-whole payload was used, and the stream is complete. All else goes the careful way, which knows the reason too.
+Single-record batches cause millions of calls, which should cost little more than the library's own call. So each codec
+first calls its library if the content cannot exceed one piece, and uses the result if the whole payload was consumed
+and the stream is complete. Everything else is decoded carefully, which also finds the reason of a failure.
 """
 
 from __future__ import annotations
@@ -68,32 +67,32 @@ __all__ = [
 
 
 def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> Content:
-    """The inflated bytes of `payload`; for codec 0 the payload itself.
+    """Return the decompressed bytes of `payload`; for codec 0 the payload itself.
 
     Args:
         codec: codec id, the low bits of the batch's attributes.
         payload: the compressed part, whole and contiguous, as unsigned bytes.
-        magic: of the batch (0.7: 0). Magic 0 excuses the header checksum of lz4 frames; below 2 there is no zstd.
-        limit_bytes: the most that may be inflated.
+        magic: of the batch (0.7: 0). Magic 0: the header checksum of lz4 frames is ignored; below 2: no zstd.
+        limit_bytes: the largest allowed content.
 
     Raises:
         TruncatedError: the stream ends early.
-        LimitError: it inflates to more than the limit, has too many parts, or a zstd frame asks for too large a window.
-        UnsupportedError: a codec id that no release writes, or not with this magic.
-        TrailingError: bytes stand behind the stream's end, which Kafka ignores. The error has the content.
-        FieldError: anything else that the codec's reader refuses.
+        LimitError: the content exceeds the limit, there are too many parts, or the window of a zstd frame is too large.
+        UnsupportedError: no release writes this codec id, or not with this magic.
+        TrailingError: bytes follow the end of the stream, which Kafka ignores. The error has the content.
+        FieldError: any other damage.
     """
     return inflater(codec)(payload, magic, limit_bytes)
 
 
 def inflater(codec: int) -> Inflater:
-    """What inflates payloads of one codec: `decompress` for many calls. Its arguments: payload, magic, limit in bytes.
+    """Return the decompressor of one codec, for many calls. Its arguments: payload, magic, limit in bytes.
 
     Raises:
-        UnsupportedError: a codec id that no release writes.
+        UnsupportedError: no release writes this codec id.
     """
     if not 0 <= codec < len(_INFLATERS):
-        raise UnsupportedError(f"codec id {codec} is none of Kafka's")
+        raise UnsupportedError(f"codec id {codec} is not one of Kafka's")
     return _INFLATERS[codec]
 
 
@@ -104,9 +103,9 @@ def _stored(payload: Buffer, _magic: int, _limit_bytes: int) -> Buffer:
 _INFLATERS: Final[tuple[Inflater, ...]] = (_stored, gunzip, unsnappy, unlz4, unzstd)
 
 
-ARENA_BYTES: Final = 128 * 1024  # are inflated before their records are decoded: so much stays near to the processor
-_ROOM: Final = 8  # times as much memory there is, as the last row may need some
-_V07_ROWS: Final = 512  # messages that are walked at a time, in search of wrappers
+ARENA_BYTES: Final = 128 * 1024  # decompressed before the records are decoded: small enough for the processor's cache
+_ROOM: Final = 8  # the arena has this many times ARENA_BYTES, because the last row may be large
+_V07_ROWS: Final = 512  # messages that are searched for wrappers at a time
 _INFLATE_ERRORS: Final = (
     (LimitError, "payload-limit"),
     (TruncatedError, "payload-truncated"),
@@ -117,10 +116,10 @@ _INFLATE_ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PayloadDamage:
-    """The batch in row `batch` has a good checksum, but not all of its records can be read; `records_before` were.
+    """A batch (row `batch`) whose checksum is correct, but whose records cannot all be decoded.
 
-    For the reason `payload-trailing` it is not records that are missing: bytes stand behind those that hold them.
-    `next_offset` is the first offset that was not read; None where it is not known, or nothing is missing.
+    `records_before` records were decoded. For the reason `payload-trailing` no record is missing: other bytes follow
+    the records. `next_offset`: the first offset that was not decoded; `None` if unknown or if none is missing.
     """
 
     batch: int
@@ -131,30 +130,30 @@ class PayloadDamage:
 
 
 def codec_name(codec: int) -> str:
-    """Kafka's name of a codec id; `unknown-5` and so on for ids without a name."""
+    """Return Kafka's name of a codec id, or `unknown-5` and so on."""
     return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown-{codec}"
 
 
 def first_offset(batches: BatchColumns, row: int) -> int | None:
-    """Where a batch starts; None of a compressed message, as only its content knows."""
+    """Return the first offset of a batch; `None` for a compressed message of magic 0 or 1, whose header lacks it."""
     first: int = batches.column("base_offset")[row]
     return None if first < 0 else first
 
 
 def lost_offsets(batches: BatchColumns, row: int, lost_from: int | None) -> str:
-    """Which offsets a batch holds from `lost_from` on, as the end of a sentence."""
+    """Return the offsets of a batch from `lost_from` on, as the end of a sentence."""
     if batches.column("format")[row] == FORMAT_V07:
         return ""
     last = batches.column("last_offset")[row]
     if lost_from is None:
-        return f"; what it holds up to offset {last} is not read"
+        return f"; its records up to offset {last} are not read"
     if lost_from > last:
         return ""
     return f"; offset {last} is not read" if lost_from == last else f"; offsets {lost_from} to {last} are not read"
 
 
 class Arena:
-    """Inflated payloads one behind the other, and a copy of the batch columns whose spans point into them."""
+    """Decompressed payloads one after the other, and a copy of the batch columns with spans of them."""
 
     def __init__(self, memory: memoryview, batches: BatchColumns, max_bytes: int) -> None:
         self.memory = memoryview(b"")
@@ -165,16 +164,16 @@ class Arena:
         self._codecs, self._formats = batches.column("codec"), batches.column("format")
         self._payloads = batches.column("payload_start"), batches.column("payload_end")
         self._starts, self._ends = self.columns.column("payload_start"), self.columns.column("payload_end")
-        self._opener = _WrapperOpener() if self._formats[0] == FORMAT_V07 else None  # no file is so in part
+        self._opener = _WrapperOpener() if self._formats[0] == FORMAT_V07 else None  # a 0.7 file has 0.7 messages only
         self._room = kernels.uncleared(_ROOM * ARENA_BYTES)
-        self._row = self._size_bytes = 0  # the next row, and all that those before it hold
-        self._held: tuple[int, Content] | None = None  # a row that was inflated when there was no more room for it
+        self._row = self._size_bytes = 0  # the next row, and the bytes of those before it
+        self._held: tuple[int, Content] | None = None  # a row that was decompressed when there was no room left
 
     def fill(self, first: int, last: int) -> tuple[int, PayloadDamage | None]:
-        """Inflate payloads of rows `first` to `last` (exclusive) until the arena is full; their spans point into it.
+        """Decompress the payloads of rows `first` to `last` (exclusive) until the arena is full.
 
-        What was given out before is written over. Returns the first row that is not inflated, and the damage that
-        ended it: that row's own, or of the row before it, which is inflated, but of which not all bytes are content.
+        The previous content is overwritten. Return the first row that is not decompressed, and the damage that ended
+        the call: of that row, or trailing bytes of the row before it.
         """
         self._row, self._size_bytes, self.memory = first, 0, memoryview(self._room)
         held, self._held = self._held, None
@@ -194,9 +193,9 @@ class Arena:
         return self._row, damage
 
     def _fill_rows(self, last: int) -> bool:
-        """Inflate rows until the arena is full. Return whether the last payload that was inflated had room in it.
+        """Decompress rows until the arena is full. Return whether the last content had room in it.
 
-        Many batches are small, so whatever is the same for all of them is looked up once.
+        Many batches are small, so everything that is the same for all of them is looked up once.
         """
         memory, max_bytes, arena = self._memory, self._max_bytes, self.memory
         first, size_bytes = self._row, self._size_bytes
@@ -214,7 +213,7 @@ class Arena:
                 if start < end:
                     content = inflate(memory[start:end], batch_format, max_bytes)
                 elif start < 0:
-                    raise FieldError("its key and value lengths do not fit, or it has no value to open")
+                    raise FieldError("its key and value lengths do not fit, or it has no value")
                 else:  # a batch that the cleaner emptied has no payload
                     content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
                 behind = size_bytes + len(content)
@@ -233,7 +232,7 @@ class Arena:
         return True
 
     def _put(self, content: Content) -> bool:
-        """The content of the next row; too large a one stands by itself. Returns whether there is room for it."""
+        """Add the content of the next row; too large a one becomes the whole arena. Return whether there is room."""
         behind = self._size_bytes + len(content)
         if behind <= len(self._room):
             self.memory[self._size_bytes : behind] = content
@@ -258,10 +257,10 @@ class Arena:
 
 
 class _WrapperOpener:
-    """Opens wrappers of 0.7: what they hold, as a flat set of messages.
+    """Decompresses wrappers of 0.7 into a flat set of messages.
 
-    All that is inflated on the way counts against the limit, not only what is left of it in the end: a level is held
-    while those inside are read, and a hundred bytes can hold many wrappers of a megabyte of empty ones each.
+    The content of every level counts against the limit, not only the result: a level is in memory while the levels
+    inside it are read, and a hundred bytes can hold many wrappers of a megabyte of empty ones each.
     """
 
     def __init__(self) -> None:
@@ -270,7 +269,7 @@ class _WrapperOpener:
         self._trailing: TrailingError | None = None
 
     def inflate(self, codec: int, payload: Buffer, _format: int, max_bytes: int) -> Content:
-        """All messages of one wrapper, however nested. An `Inflater` for its codec; raises what those raise."""
+        """Return all messages of one wrapper, nested ones included. An `Inflater` of its codec, with its errors."""
         self._left_bytes = max_bytes
         self._trailing = None
         content = self._flat(self._opened(codec, payload), depth=1)
@@ -288,7 +287,7 @@ class _WrapperOpener:
         return content
 
     def _flat(self, content: Content, depth: int) -> Content:
-        """Messages with every wrapper replaced by what it holds. A cut message at the end stays as it is."""
+        """Return messages with every wrapper replaced by its messages. A cut message at the end is kept."""
         if depth > V07_MAX_DEPTH:
             raise LimitError(f"wrappers are nested more than {V07_MAX_DEPTH} deep")
         messages = memoryview(content)
@@ -310,7 +309,7 @@ class _WrapperOpener:
         return flat
 
     def _wrappers(self) -> list[tuple[int, ...]]:
-        """Position, size, codec and payload of those messages in the columns that are wrappers themselves."""
+        """Return position, size, codec and payload of the messages in the columns that are wrappers."""
         codecs = self._columns.column("codec")
         if not self._columns.has_any("codec"):
             return []
@@ -322,7 +321,7 @@ class _WrapperOpener:
 GZIP_SYSTEM: Final = 255
 LZ4_JAVA: Final = "1.5"
 _GZIP_START: Final = layout.GZIP_MAGIC + bytes(6)
-_GZIP_LEVEL: Final = 6  # what zlib's default is
+_GZIP_LEVEL: Final = 6  # zlib's default
 _ZSTD_LEVEL: Final = 3
 _XERIAL_START: Final = layout.XERIAL_HEADER.struct.pack(layout.XERIAL_MAGIC, 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -339,7 +338,7 @@ def _library(name: str) -> Any:
 
 
 class _Thread(local):
-    """What one thread uses again: a context of zstd, what blocks of lz4 are made with."""
+    """Objects that a thread reuses: a context of zstd, the hash table and output of lz4 blocks."""
 
     def __init__(self) -> None:
         self.table = array("q", bytes(8 * n.LZ4_HASHES))
@@ -357,30 +356,29 @@ _THREAD: Final = _Thread()
 def compress(
     codec: int, data: Buffer, *, magic: int, gzip_system: int = GZIP_SYSTEM, lz4_java: str = LZ4_JAVA
 ) -> bytes:
-    """The compressed form of `data`.
+    """Return `data` compressed as Kafka's Java client and broker do.
 
     Args:
         codec: codec id, the low bits of the batch's attributes.
         data: records or messages.
-        magic: of the batch: in magic 0 the header of an lz4 frame has another checksum.
-        gzip_system: byte of a gzip stream that names the operating system: Java says 255 (unknown), before Java 16 it
-            said 0.
-        lz4_java: the version of lz4-java whose matches an lz4 frame has: "1.2", "1.3" (and 1.4), or "1.5" (and later).
+        magic: of the batch; with magic 0 the header checksum of an lz4 frame covers its magic too (KAFKA-3160).
+        gzip_system: byte of a gzip stream for the operating system: 255 (unknown) since Java 16, before that 0.
+        lz4_java: version of lz4-java, whose search finds these matches: "1.2", "1.3" (and 1.4), or "1.5" (and later).
 
     Raises:
-        UnsupportedError: a codec id that no release writes.
+        UnsupportedError: no release writes this codec id.
     """
     if codec == layout.CODEC_GZIP:
         return _gzip(data, gzip_system)
     if codec == layout.CODEC_LZ4:
         return _lz4(data, magic, _LZ4_FORMS[lz4_java])
     if codec not in _COMPRESSORS:
-        raise UnsupportedError(f"codec id {codec} is none of Kafka's")
+        raise UnsupportedError(f"codec id {codec} is not one of Kafka's")
     return _COMPRESSORS[codec](data)
 
 
 def _gzip(data: Buffer, system: int) -> bytes:
-    """One member without a name and a time."""
+    """Return one member without a file name and a time, as Java's GZIPOutputStream writes it."""
     stream = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = stream.compress(data) + stream.flush()
     size = memoryview(data).nbytes & 0xFFFFFFFF
@@ -388,7 +386,7 @@ def _gzip(data: Buffer, system: int) -> bytes:
 
 
 def _xerial(data: Buffer) -> bytes:
-    """Blocks of raw snappy, each behind its size."""
+    """Return a block stream: raw snappy blocks, each after its size (SnappyOutputStream)."""
     compress_raw: Callable[[Buffer], bytes] = _library("snappy").compress
     view = memoryview(data)
     out = bytearray(_XERIAL_START)
@@ -399,7 +397,7 @@ def _xerial(data: Buffer) -> bytes:
 
 
 def _lz4(data: Buffer, magic: int, form: int) -> bytes:
-    """A frame of blocks of 64 KiB that know nothing of each other, with no checksum but the header's."""
+    """Return a frame of independent 64 KiB blocks, with the header checksum only (KafkaLZ4BlockOutputStream)."""
     table, room = _THREAD.table, _THREAD.room
     view = memoryview(data)
     covered = layout.LZ4_FRAME_MAGIC + _LZ4_DESCRIPTOR if magic == layout.MAGIC_V0 else _LZ4_DESCRIPTOR
@@ -417,7 +415,7 @@ def _lz4(data: Buffer, magic: int, form: int) -> bytes:
 
 
 def _zstd(data: Buffer) -> bytes:
-    """A stream whose size is not known when it begins, and that is flushed before it ends: the last block is empty."""
+    """Return a frame without content size that is flushed before its end, as Java does: the last block is empty."""
     stream = _THREAD.zstd().compressobj()
     compressed: bytes = stream.compress(data) + stream.flush(_library("zstandard").COMPRESSOBJ_FLUSH_BLOCK)
     return compressed + bytes(stream.flush())

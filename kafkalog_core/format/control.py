@@ -1,6 +1,6 @@
 """Reading Kafka's flexible message encoding (KIP-482): fixed integers, compact arrays and strings, ids, tagged fields.
 
-Every size is compared with the bytes that are left before anything of that size is made.
+Every size is compared with the remaining bytes before memory of that size is allocated.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ __all__ = [
     "Buffer",
     "ControlKey",
     "ControlValue",
-    "Cursor",
     "EndTxnMarker",
     "Endpoint",
+    "FlexibleReader",
+    "KRaftSnapshotFooter",
+    "KRaftSnapshotHeader",
     "KRaftVersion",
     "KRaftVoter",
     "KRaftVoters",
     "LeaderChange",
-    "SnapshotFooter",
-    "SnapshotHeader",
     "Tagged",
     "TaggedField",
     "UnknownControl",
@@ -44,7 +44,7 @@ _MAX_UINT32: Final = 2**32 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggedField:
-    """A tagged field that no release knows, kept as it is."""
+    """A tagged field that no release defines, as stored."""
 
     tag: int
     data: bytes
@@ -53,10 +53,10 @@ class TaggedField:
 Tagged = tuple[TaggedField, ...]
 
 
-class Cursor:
-    """Reads one value after another. `position` is that of the next; `what` names the structure in errors.
+class FlexibleReader:
+    """A reader of one value after another. `position`: of the next value; `what`: the structure's name in errors.
 
-    Every method raises TruncatedError where the bytes end before the value does.
+    Every method raises TruncatedError if the bytes end before the value does.
     """
 
     __slots__ = ("_view", "position", "what")
@@ -67,35 +67,35 @@ class Cursor:
         self.what = what
 
     def boolean(self) -> bool:
-        """One byte, 0 for false."""
+        """Return the next boolean: one byte, 0 for false."""
         return self._take(1)[0] != 0
 
     def int8(self) -> int:
-        """A signed integer of one byte."""
+        """Return the next signed integer of one byte."""
         return int.from_bytes(self._take(1), "big", signed=True)
 
     def int16(self) -> int:
-        """A signed big-endian integer of 2 bytes."""
+        """Return the next signed big-endian integer of 2 bytes."""
         return int.from_bytes(self._take(2), "big", signed=True)
 
     def uint16(self) -> int:
-        """An unsigned big-endian integer of 2 bytes."""
+        """Return the next unsigned big-endian integer of 2 bytes."""
         return int.from_bytes(self._take(2), "big")
 
     def int32(self) -> int:
-        """A signed big-endian integer of 4 bytes."""
+        """Return the next signed big-endian integer of 4 bytes."""
         return int.from_bytes(self._take(4), "big", signed=True)
 
     def int64(self) -> int:
-        """A signed big-endian integer of 8 bytes."""
+        """Return the next signed big-endian integer of 8 bytes."""
         return int.from_bytes(self._take(8), "big", signed=True)
 
     def uuid(self) -> str:
-        """16 bytes as `org.apache.kafka.common.Uuid` spells them: base64url without padding."""
+        """Return the next 16 bytes as `org.apache.kafka.common.Uuid.toString` does: base64url without padding."""
         return base64.urlsafe_b64encode(self._take(UUID_SIZE)).rstrip(b"=").decode("ascii")
 
     def unsigned_varint(self) -> int:
-        """`ByteUtils.readUnsignedVarint`: at most 5 bytes, bits above 32 dropped. Raises FieldError for more."""
+        """Return the next varint as `ByteUtils.readUnsignedVarint` does. Raises FieldError for more than 5 bytes."""
         value = 0
         start = self.position
         for index in range(MAX_VARINT_BYTES):
@@ -106,13 +106,13 @@ class Cursor:
         raise FieldError(f"{self.what}: a varint of more than {MAX_VARINT_BYTES} bytes", position=start)
 
     def compact_array(self, decode: Callable[[], _T]) -> tuple[_T, ...]:
-        """An array that is not nullable. Raises FieldError for null."""
+        """Return the next array, which must not be null: FieldError."""
         count = self._compact_size("an array")
-        self._check_room(count)  # no element is smaller than its tag section, one byte
+        self._check_room(count)  # every element has at least its tag section, one byte
         return tuple([decode() for _ in range(count)])
 
     def compact_string(self) -> str:
-        """A string that is not nullable. Raises FieldError for null and for what is not UTF-8."""
+        """Return the next string, which must not be null and must be UTF-8: FieldError."""
         size = self._compact_size("a string")
         start = self.position
         try:
@@ -121,7 +121,7 @@ class Cursor:
             raise FieldError(f"{self.what}: a string that is not UTF-8", position=start) from error
 
     def compact_nullable_string(self) -> str | None:
-        """A string, or null. Raises FieldError for what is not UTF-8."""
+        """Return the next string, or `None` for null. Raises FieldError if it is not UTF-8."""
         start = self.position
         if self.unsigned_varint() == 0:
             return None
@@ -129,7 +129,7 @@ class Cursor:
         return self.compact_string()
 
     def tagged_fields(self) -> Tagged:
-        """The tagged fields at the end of every structure."""
+        """Return the tagged fields, which end every structure."""
         count = self.unsigned_varint()
         self._check_room(2 * count)  # a tag and a size each
         return tuple([self._tagged_field() for _ in range(count)])
@@ -142,7 +142,7 @@ class Cursor:
         start = self.position
         size = self.unsigned_varint() - 1
         if size < 0:
-            raise FieldError(f"{self.what}: {what} that is null", position=start)
+            raise FieldError(f"{self.what}: {what} is null", position=start)
         return size
 
     def _take(self, size_bytes: int) -> memoryview:
@@ -154,9 +154,7 @@ class Cursor:
     def _check_room(self, size_bytes: int) -> None:
         left = len(self._view) - self.position
         if left < size_bytes or self.position < 0:
-            raise TruncatedError(
-                f"{self.what}: {max(0, left)} bytes left where {size_bytes} belong", position=self.position
-            )
+            raise TruncatedError(f"{self.what}: {max(0, left)} of {size_bytes} bytes are left", position=self.position)
 
 
 _LEADER_CHANGE_WITH_DIRECTORIES: Final = 1
@@ -164,20 +162,20 @@ _LEADER_CHANGE_WITH_DIRECTORIES: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlKey:
-    """Key of a control record. `name` is `unknown` for a type that no release knows."""
+    """Key of a control record. `name` is `unknown` for a type that no release defines."""
 
     version: int
     type: int
 
     @property
     def name(self) -> str:
-        """`abort`, `commit`, `leader_change`, ..."""
+        """Name of the type: `abort`, `commit`, `leader_change`, ..."""
         return CONTROL_TYPE_NAMES[self.type] if 0 <= self.type < len(CONTROL_TYPE_NAMES) else "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTxnMarker:
-    """ABORT or COMMIT. `coordinator_epoch` is the leader epoch of the `__transaction_state` partition that sent it."""
+    """ABORT or COMMIT. `coordinator_epoch`: leader epoch of the `__transaction_state` partition of the coordinator."""
 
     version: int
     coordinator_epoch: int
@@ -185,7 +183,7 @@ class EndTxnMarker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voter:
-    """A voter of a LEADER_CHANGE; `directory_id` (base64url) from schema version 1 on, which 4.3.1 does not write."""
+    """A voter of a LEADER_CHANGE. Schema version 1, which 4.3.1 does not write, adds `directory_id` (base64url)."""
 
     voter_id: int
     directory_id: str | None = None
@@ -204,7 +202,7 @@ class LeaderChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotHeader:
+class KRaftSnapshotHeader:
     """The first record of a KRaft snapshot."""
 
     version: int
@@ -213,7 +211,7 @@ class SnapshotHeader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFooter:
+class KRaftSnapshotFooter:
     """The last record of a KRaft snapshot; a file without it is incomplete."""
 
     version: int
@@ -222,7 +220,7 @@ class SnapshotFooter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KRaftVersion:
-    """The feature level kraft.version: 1 has voters in the log, 0 in the configuration."""
+    """The feature level kraft.version: with 1 the voters are in the log, with 0 in the configuration."""
 
     version: int
     kraft_version: int
@@ -254,7 +252,7 @@ class KRaftVoter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KRaftVoters:
-    """The whole set of voters from this offset on."""
+    """The complete set of voters from this offset on."""
 
     version: int
     voters: tuple[KRaftVoter, ...]
@@ -263,40 +261,46 @@ class KRaftVoters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownControl:
-    """The value of a type that no release knows."""
+    """The value of a control record of a type that no release defines."""
 
     type: int
     data: bytes
 
 
 ControlValue = (
-    EndTxnMarker | LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | KRaftVoters | UnknownControl
+    EndTxnMarker
+    | LeaderChange
+    | KRaftSnapshotHeader
+    | KRaftSnapshotFooter
+    | KRaftVersion
+    | KRaftVoters
+    | UnknownControl
 )
 
 
 def decode_control_key(buffer: Buffer, position: int = 0) -> tuple[ControlKey, int]:
-    """The key at `position` and the position behind it, what follows is not looked at.
+    """Return the key at `position` and the position after it. Trailing bytes are ignored.
 
-    A higher version is read as 0. Raises TruncatedError and FieldError.
+    A higher version is read as version 0. Raises TruncatedError and FieldError.
     """
-    cursor = Cursor(buffer, position, "control record key")
+    cursor = FlexibleReader(buffer, position, "control record key")
     return ControlKey(version=_version(cursor), type=cursor.int16()), cursor.position
 
 
 def decode_control_value(control_type: int, buffer: Buffer, position: int = 0) -> tuple[ControlValue, int]:
-    """The value of a control record of this type at `position`, and the position behind it.
+    """Return the value of a control record of this type at `position`, and the position after it.
 
-    A higher version is read as the highest that is known, as Kafka does. Raises TruncatedError and FieldError.
+    A higher version is read as the highest known one, as Kafka does. Raises TruncatedError and FieldError.
     """
     decode = _DECODERS.get(control_type)
     if decode is None:
         data = bytes(memoryview(buffer)[position:])
         return UnknownControl(type=control_type, data=data), position + len(data)
-    cursor = Cursor(buffer, position, f"value of a {CONTROL_TYPE_NAMES[control_type]} record")
+    cursor = FlexibleReader(buffer, position, f"value of a {CONTROL_TYPE_NAMES[control_type]} record")
     return decode(cursor), cursor.position
 
 
-def _version(cursor: Cursor) -> int:
+def _version(cursor: FlexibleReader) -> int:
     start = cursor.position
     version = cursor.int16()
     if version < 0:
@@ -304,11 +308,11 @@ def _version(cursor: Cursor) -> int:
     return version
 
 
-def _end_txn_marker(cursor: Cursor) -> EndTxnMarker:
+def _end_txn_marker(cursor: FlexibleReader) -> EndTxnMarker:
     return EndTxnMarker(version=_version(cursor), coordinator_epoch=cursor.int32())
 
 
-def _leader_change(cursor: Cursor) -> LeaderChange:
+def _leader_change(cursor: FlexibleReader) -> LeaderChange:
     version = _version(cursor)
 
     def voter() -> Voter:
@@ -327,21 +331,21 @@ def _leader_change(cursor: Cursor) -> LeaderChange:
     )
 
 
-def _snapshot_header(cursor: Cursor) -> SnapshotHeader:
-    return SnapshotHeader(
+def _snapshot_header(cursor: FlexibleReader) -> KRaftSnapshotHeader:
+    return KRaftSnapshotHeader(
         version=_version(cursor), last_contained_log_timestamp_ms=cursor.int64(), tagged=cursor.tagged_fields()
     )
 
 
-def _snapshot_footer(cursor: Cursor) -> SnapshotFooter:
-    return SnapshotFooter(version=_version(cursor), tagged=cursor.tagged_fields())
+def _snapshot_footer(cursor: FlexibleReader) -> KRaftSnapshotFooter:
+    return KRaftSnapshotFooter(version=_version(cursor), tagged=cursor.tagged_fields())
 
 
-def _kraft_version(cursor: Cursor) -> KRaftVersion:
+def _kraft_version(cursor: FlexibleReader) -> KRaftVersion:
     return KRaftVersion(version=_version(cursor), kraft_version=cursor.int16(), tagged=cursor.tagged_fields())
 
 
-def _kraft_voters(cursor: Cursor) -> KRaftVoters:
+def _kraft_voters(cursor: FlexibleReader) -> KRaftVoters:
     def endpoint() -> Endpoint:
         return Endpoint(
             name=cursor.compact_string(),
@@ -364,7 +368,7 @@ def _kraft_voters(cursor: Cursor) -> KRaftVoters:
     return KRaftVoters(version=_version(cursor), voters=cursor.compact_array(voter), tagged=cursor.tagged_fields())
 
 
-_DECODERS: Final[dict[int, Callable[[Cursor], ControlValue]]] = dict(
+_DECODERS: Final[dict[int, Callable[[FlexibleReader], ControlValue]]] = dict(
     enumerate(
         (  # in the order of CONTROL_TYPE_NAMES
             _end_txn_marker,

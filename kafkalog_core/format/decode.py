@@ -1,8 +1,8 @@
 """From a run of batches to columns of records: bounded decompression, one kernel call for many batches.
 
-Plain batches are decoded where they lie in the window; compressed ones are inflated one behind the other into an
-arena, so that a run of small batches costs one kernel call too. What cannot be decoded is a value
-(`PayloadDamage`), not an exception: the records before it have been given out, and the next batch follows.
+Plain batches are decoded in the file's window; compressed ones are first decompressed one after the other into an
+arena, so that a run of small batches also costs one kernel call. A batch that cannot be decoded is a value
+(`PayloadDamage`), not an exception: the records before it are yielded first, and the next batch follows.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ __all__ = [
 ]
 
 
-GROUP_BYTES: Final = 64 * 1024  # of compressed batches that are inflated together on the way back
-MAX_HEADERS: Final = 1024 * 1024  # of one record; 32 bytes each in the columns
+GROUP_BYTES: Final = 64 * 1024  # of compressed batches that are decompressed together in `decode_backwards`
+MAX_HEADERS: Final = 1024 * 1024  # of one record; each takes 32 bytes in the columns
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """Decoded records; `records` refers to `memory` and to rows of `batches`. Valid until the next one is asked for."""
+    """Decoded records; `records` refers to `memory` and to rows of `batches`. Valid until the next run is requested."""
 
     memory: memoryview
     batches: BatchColumns
@@ -55,14 +55,14 @@ def decode_run(
     wanted: Callable[[int], bool] | None = None,
     records: RecordColumns | None = None,
 ) -> Iterator[RecordRun | PayloadDamage]:
-    """Decode the records of a run in order.
+    """Yield the decoded records of a run in order.
 
     Args:
         memory: the buffer that the spans of `batches` refer to.
         batches: rows filled by a walk.
-        max_bytes: the largest inflated payload of one batch.
-        wanted: tells by row which batches to decode; the others are not even inflated.
-        records: columns to use again.
+        max_bytes: the largest decompressed payload of one batch.
+        wanted: returns for a row whether to decode the batch; other batches are not decompressed.
+        records: columns to reuse.
     """
     columns = records or RecordColumns()
     codecs = batches.column("codec")
@@ -76,7 +76,7 @@ def decode_run(
 
 
 def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
-    """Runs of wanted rows that are all plain or all compressed."""
+    """Yield runs (first row, row after the last) of wanted batches that are all plain or all compressed."""
     codecs = batches.column("codec")
     if wanted is None and batches.count and batches.holds_only("codec", codecs[0]):
         yield 0, batches.count
@@ -118,7 +118,7 @@ def decode_backwards(
     wanted: Callable[[int], bool] | None = None,
     records: RecordColumns | None = None,
 ) -> Iterator[RecordRun | PayloadDamage]:
-    """As `decode_run`, from the last records to the first; rows of each `RecordRun` are still in ascending order."""
+    """Yield the same as `decode_run`, from the last run to the first; the rows of each run are in ascending order."""
     columns = records or RecordColumns()
     codecs, sizes = batches.column("codec"), batches.column("size_bytes")
     arena: Arena | None = None
@@ -132,7 +132,7 @@ def decode_backwards(
 
 
 def _groups_backwards(sizes: memoryview, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Rows `first` to `last` (exclusive) from the end, so many together as are small, at least one."""
+    """Yield groups of rows `first` to `last` (exclusive) from the end: at most GROUP_BYTES, but at least one row."""
     start = stop = last
     group_bytes = 0
     while start > first:
@@ -146,7 +146,7 @@ def _groups_backwards(sizes: memoryview, first: int, last: int) -> Iterator[tupl
 def _inflate_backwards(
     arena: Arena, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
-    """Small batches together; half of them at a time where not all can be inflated at once."""
+    """Decompress a group at once, or in halves if its content does not fit into the arena."""
     behind, damage = arena.fill(first, last)
     if last - first > 1 and (behind < last or damage is not None):
         middle = (first + last) // 2
@@ -165,9 +165,10 @@ def _inflate_backwards(
 def _decode_backwards(
     memory: memoryview, batches: BatchColumns, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
-    """The kernel passes over the rows once and its states are kept; it is started again from each, the last one first.
+    """Decode the rows once and keep the state before each call; then repeat the calls, the last one first.
 
-    Header columns may have grown behind a state, so that the same call takes more records: the count is kept with it.
+    The header columns may have grown after a state was kept, so that the repeated call decodes more records: the count
+    is kept with the state.
     """
     stops: list[tuple[array[int], int] | PayloadDamage] = []
     state = state_at(first)
@@ -194,7 +195,7 @@ def _decode_backwards(
 def _decode(
     memory: memoryview, batches: BatchColumns, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
-    """Rows `first` to `last` (exclusive), which all refer to `memory`."""
+    """Yield the records of rows `first` to `last` (exclusive), which all refer to `memory`."""
     state = state_at(first)
     next_offset: int | None = None
     while state[0] < last:
@@ -208,14 +209,14 @@ def _decode(
 
 
 def state_at(row: int) -> array[int]:
-    """The kernel's state before the first record of a batch."""
+    """Return the kernel's state before the first record of a batch."""
     state = array("q", [0] * kernels.STATE_SIZE)
     state[0], state[1] = row, -1
     return state
 
 
 def decode_some(memory: memoryview, batches: BatchColumns, last: int, state: array[int], columns: RecordColumns) -> int:
-    """One call of the kernel, with room for the headers of its first record."""
+    """Call the kernel once, with room for the headers of its first record. Return its DECODE number."""
     while True:
         result = kernels.decode(memory, batches, last, state, columns)
         if result != kernels.DECODE_GROW or columns.headers.count > MAX_HEADERS:
@@ -224,22 +225,22 @@ def decode_some(memory: memoryview, batches: BatchColumns, last: int, state: arr
 
 
 def damage_at(batches: BatchColumns, state: array[int], result: int, next_offset: int | None) -> PayloadDamage:
-    """`next_offset`: what would follow the last record that was read, of this batch where one of it was."""
+    """Return the damage of the batch in `state`. `next_offset`: the offset after the last decoded record, if any."""
     row, ordinal = state[0], state[2]
     reason = kernels.DECODE_ERRORS[result] if result > 0 else "headers-limit"
     count = batches.column("record_count")[row]
     if 0 <= count <= ordinal:
-        detail = f"bytes stand behind the last of its {count} records"
+        detail = f"bytes follow the last of its {count} records"
     else:
         of_all = f" of {count}" if count >= 0 else ""
         detail = f"record {ordinal + 1}{of_all} cannot be read"
     lost_from = next_offset if ordinal else first_offset(batches, row)
     lost = lost_offsets(batches, row, lost_from)
-    return PayloadDamage(row, reason, f"{detail}, though the checksum agrees{lost}", ordinal, lost_from)
+    return PayloadDamage(row, reason, f"{detail}, although the checksum is correct{lost}", ordinal, lost_from)
 
 
 class Contradiction(NamedTuple):
-    """The batch in row `batch` says what cannot be true; `reason` is a word of the catalogue of damage."""
+    """A header (row `batch`) with values that contradict each other; `reason`: a reason of damage."""
 
     batch: int
     reason: str
@@ -247,7 +248,7 @@ class Contradiction(NamedTuple):
 
 
 def header_contradictions(batches: BatchColumns) -> Iterator[Contradiction]:
-    """Those that the headers alone show, by row. Healthy batches cost one pass of a kernel."""
+    """Yield the contradictions within the headers, by row. Healthy batches cost one kernel call."""
     row = kernels.find_contradiction(batches, 0)
     while row < batches.count:
         base, last = batches.column("base_offset")[row], batches.column("last_offset")[row]
@@ -259,20 +260,20 @@ def _sentence(base: int, last: int, count: int) -> str:
     if count < 0:
         return f"its header counts {count} records"
     if last < base and last + 2 * (MAX_INT64 + 1) - base <= MAX_INT32:
-        return f"its offsets start at {base} and pass 2^63-1, the largest that there is"
+        return f"its offsets start at {base} and exceed 2^63-1, the largest offset"
     if last < base:
-        return f"its header says that it starts at offset {base} and ends before it, at {last}"
+        return f"its header has base offset {base} and last offset {last}, which is lower"
     return f"its header counts {count} records in the {last - base + 1} offsets {base} to {last}"
 
 
 def records_outside(batches: BatchColumns, records: RecordColumns) -> Iterator[Contradiction]:
-    """Batches with records at offsets that are not theirs, each once."""
+    """Yield each batch that has a record outside the batch's offsets, once."""
     rows, offsets = records.column("batch"), records.column("offset")
     row = kernels.find_outside(batches, records, 0)
     while row < records.count:
         batch = rows[row]
         base, last = batches.column("base_offset")[batch], batches.column("last_offset")[batch]
-        outside = f"a record in it says offset {offsets[row]}, outside of the batch's own, {base} to {last}"
+        outside = f"a record in it has offset {offsets[row]}, outside the batch's offsets, {base} to {last}"
         yield Contradiction(batch, "record-offset", outside)
         while row < records.count and rows[row] == batch:
             row += 1

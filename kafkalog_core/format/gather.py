@@ -1,7 +1,7 @@
 """Rows of records and batches in buffers as Arrow lays them out: which columns, and the room for them.
 
-Nothing here knows Arrow's libraries: a buffer is whatever `allocate` gives that can be written to. What a column is
-made of for each format is that of the JSON lines (`template.py`), so that all outputs say the same.
+Arrow's libraries are not imported: a buffer is any writable object that `allocate` returns. The source of each column
+for each format is that of the JSON lines (`templates.py`), so that all outputs agree.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["TEXT_COLUMNS", "Cells", "GatherPlan", "Headers", "Room", "Texts"]
 
 TEXT_COLUMNS: Final = {"key": numbers.WANTS_KEY, "value": numbers.WANTS_VALUE, "headers": numbers.WANTS_HEADERS}
-"""Columns that are in buffers of their own, and the kernel's bits for them."""
+"""Columns that have their own buffers, and the kernel's bits for them."""
 ALIGNMENT: Final = 64  # of each column in its buffer, as Arrow advises
 _WIDTHS: Final[dict[Kind, int]] = {"string": 1, "bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint32": 8}
 
 
 class GatherPlan(Pieces):
-    """What stands in which slot, for each format: a program for the kernel `gather_rows`.
+    """The value of each slot (column), for each format: a program for the kernel `gather_rows`.
 
-    `names` has for each slot of kind string what its numbers mean; those of kind bool are 0 and 1.
+    `names[slot]` are the strings that the numbers of a string slot stand for; a bool slot has 0 and 1.
     """
 
     def __init__(self, columns: Sequence[Column], *, is_record: bool) -> None:
@@ -49,12 +49,12 @@ class GatherPlan(Pieces):
                 operations += self._program(column, batch_format, is_record=is_record)
         self.operations = array("q", operations or [0])
 
-    def spelled(self, value: object) -> str:
-        """See Pieces."""
+    def literal(self, value: object) -> str:
+        """Return a name or a constant as text."""
         return str(value)
 
     def piece(self, *pieces: str) -> int:
-        """Number of the first of these names, which follow each other."""
+        """Return the number of the first of these names, which get consecutive numbers."""
         names = self.names[self._slot]
         for first in range(len(names)):
             if names[first : first + len(pieces)] == [*pieces]:
@@ -74,12 +74,12 @@ class GatherPlan(Pieces):
         return numbers.GATHERS.index(kind), a, b
 
     def width(self, slot: int) -> int:
-        """Bytes of a value."""
+        """Return the bytes of a value of a slot."""
         return _WIDTHS[self.columns[slot].kind]
 
 
 class Room:
-    """A buffer that can be written to; `cells` are its bytes as numbers of one width."""
+    """A writable buffer; `cells` are its bytes as integers of one width."""
 
     __slots__ = ("_allocate", "_code", "cells", "owner", "view")
     view: memoryview
@@ -90,14 +90,14 @@ class Room:
         self.renew(size)
 
     def renew(self, size: int | None = None) -> None:
-        """Another buffer, of the same size unless another one is said; the old one belongs to whoever has it."""
+        """Allocate another buffer, by default of the same size; the old one belongs to its users."""
         size = len(self.view) if size is None else _aligned(max(1, size))
         self.owner = self._allocate(size)
         self.view = memoryview(self.owner).cast("B")
         self.cells = self.view.cast(self._code)
 
     def reserve(self, size: int, used: int) -> None:
-        """Make room for `size` bytes; `used` bytes stay."""
+        """Make room for `size` bytes; the first `used` bytes are kept."""
         if size <= len(self.view):
             return
         before = self.view
@@ -106,7 +106,7 @@ class Room:
 
 
 class Cells:
-    """Room for the slots of a plan and their bits of validity, all in one buffer."""
+    """The slots of a plan and their validity bits, all in one buffer."""
 
     def __init__(self, plan: GatherPlan, rows: int, allocate: Allocate) -> None:
         self._widths = [plan.width(slot) for slot in range(plan.slots)]
@@ -126,7 +126,7 @@ class Cells:
         self.clear()
 
     def clear(self, *, renewed: bool = False) -> None:
-        """No rows; `renewed`: in a new buffer."""
+        """Remove all rows; `renewed`: allocate a new buffer."""
         if renewed:
             self.room.renew()
         view = self.by_1 = self.room.view
@@ -137,23 +137,23 @@ class Cells:
             self.slots[first : first + 3] = array("q", [0, 0, 0])
 
     def nulls(self, slot: int) -> int:
-        """How many rows of a slot are null."""
+        """Return the number of null rows of a slot."""
         return self.slots[slot * numbers.SLOT_SIZE + numbers.SLOT_NULLS]
 
     def uniform(self, slot: int) -> int | None:
-        """The value that all rows of a slot have, nulls counting as 0; None: they differ."""
+        """Return the value of all rows of a slot (0 for null), or `None` if they differ."""
         first = slot * numbers.SLOT_SIZE
         return None if self.slots[first + numbers.SLOT_MIXED] else self.slots[first + numbers.SLOT_FIRST]
 
     def spans(self, slot: int, rows: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Where values and bits of the first rows of a slot stand: byte and size."""
+        """Return (byte, size) of the values, and of the validity bits, of the first `rows` rows of a slot."""
         first, width = slot * numbers.SLOT_SIZE, self._widths[slot]
         start, valid = self.slots[first + numbers.SLOT_START] * width, self.slots[first + numbers.SLOT_VALID]
         return (start, rows * width), (valid, -(-rows // 8))
 
 
 class Texts:
-    """Room for the bytes of a column, where each begins, and their bits of validity."""
+    """The bytes of a column, the start of each row's bytes, and the validity bits."""
 
     def __init__(self, rows: int, size: int, allocate: Allocate) -> None:
         self.starts = Room(4 * (rows + 1), allocate, "i")
@@ -163,14 +163,14 @@ class Texts:
         self.clear()
 
     def clear(self) -> None:
-        """No rows."""
+        """Remove all rows."""
         self.nulls = 0
         self.starts.cells[0] = 0
         set_bits(self.bits)
 
 
 class Headers:
-    """Room for the headers of records: where those of each begin, then the same of their keys and values."""
+    """The headers of records: the start of each record's headers, and the same of their keys and values."""
 
     def __init__(self, rows: int, headers: int, size: int, allocate: Allocate) -> None:
         self.starts = Room(4 * (rows + 1), allocate, "i")
@@ -180,19 +180,19 @@ class Headers:
         self.value_bits = Room(-(-headers // 8), allocate)
         self.keys = Room(size, allocate)
         self.values = Room(size, allocate)
-        self.told = array("q", [0] * numbers.TOLD_SIZE)
+        self.summary = array("q", [0] * numbers.SUMMARY_SIZE)
         self.clear()
 
     def clear(self) -> None:
-        """No rows."""
-        self.told[:] = array("q", [0] * numbers.TOLD_SIZE)
+        """Remove all rows."""
+        self.summary[:] = array("q", [0] * numbers.SUMMARY_SIZE)
         for room in (self.starts, self.key_starts, self.value_starts):
             room.cells[0] = 0
         set_bits(self.bits)
         set_bits(self.value_bits)
 
     def reserve(self, before: Sequence[int], after: Sequence[int]) -> None:
-        """Make room for what was gathered and for what will have been (`DONE_*`)."""
+        """Make room: `before` and `after` are the `DONE_*` cells before and after the next rows."""
         held, wanted = before[numbers.DONE_HEADERS], after[numbers.DONE_HEADERS]
         self.key_starts.reserve(4 * (wanted + 1), 4 * (held + 1))
         self.value_starts.reserve(4 * (wanted + 1), 4 * (held + 1))
@@ -204,7 +204,7 @@ class Headers:
 
 
 def set_bits(room: Room, first: int = 0) -> None:
-    """All bits from a byte on: no row is null."""
+    """Set all bits from a byte on: no row is null."""
     room.view[first:] = b"\xff" * (len(room.view) - first)
 
 

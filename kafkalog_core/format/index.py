@@ -1,9 +1,8 @@
 """Entries of the offset, time and transaction index: runs of fixed-size entries without header or checksum.
 
-How many entries there are is the file's size divided by the entry's. What is left over (`split_size`) is a partial
-entry, which brokers of today ignore and those before 2.0 took for corruption. The active segment's `.index` and
-`.timeindex` are preallocated, so after a crash a tail of zeros stands behind the last entry (`used_entries`); a
-`.txnindex` never is.
+The number of entries is the file's size divided by the entry's size. The remainder (`split_size`) is a partial entry,
+which current brokers ignore and those before 2.0 treat as corruption. The `.index` and `.timeindex` of the active
+segment are preallocated, so after a crash zeros follow the last entry (`used_entries`); a `.txnindex` is not.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ Buffer = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetEntry:
-    """`relative_offset` + base offset of the segment is an offset, mostly the last, of the batch at `log_position`."""
+    """`relative_offset` + base offset of the segment: an offset, usually the last, of the batch at `log_position`."""
 
     relative_offset: int
     log_position: int
@@ -57,7 +56,7 @@ class TimeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnEntry:
-    """An aborted transaction: all offsets are absolute; `last_offset` is its ABORT marker's."""
+    """An aborted transaction; all offsets are absolute; `last_offset` is that of its ABORT marker."""
 
     version: int
     producer_id: int
@@ -67,19 +66,19 @@ class TxnEntry:
 
 
 def decode_offset_entry(buffer: Buffer, position: int = 0) -> tuple[OffsetEntry, int]:
-    """The entry at `position` and the position behind it. Raises TruncatedError."""
+    """Return the entry at `position` and the position after it. Raises TruncatedError."""
     relative_offset, log_position = _unpack(OFFSET_INDEX_ENTRY, buffer, position)
     return OffsetEntry(relative_offset=relative_offset, log_position=log_position), position + OFFSET_INDEX_ENTRY.size
 
 
 def decode_time_entry(buffer: Buffer, position: int = 0) -> tuple[TimeEntry, int]:
-    """The entry at `position` and the position behind it. Raises TruncatedError."""
+    """Return the entry at `position` and the position after it. Raises TruncatedError."""
     timestamp_ms, relative_offset = _unpack(TIME_INDEX_ENTRY, buffer, position)
     return TimeEntry(timestamp_ms=timestamp_ms, relative_offset=relative_offset), position + TIME_INDEX_ENTRY.size
 
 
 def decode_txn_entry(buffer: Buffer, position: int = 0) -> tuple[TxnEntry, int]:
-    """The entry at `position` and the position behind it. Raises TruncatedError."""
+    """Return the entry at `position` and the position after it. Raises TruncatedError."""
     version, producer_id, first_offset, last_offset, last_stable_offset = _unpack(TXN_INDEX_ENTRY, buffer, position)
     entry = TxnEntry(
         version=version,
@@ -92,45 +91,45 @@ def decode_txn_entry(buffer: Buffer, position: int = 0) -> tuple[TxnEntry, int]:
 
 
 def encode_offset_entry(relative_offset: int, log_position: int) -> bytes:
-    """An entry of an offset index. Of both numbers the low 32 bits are kept, as releases before 2.0 do."""
+    """Return an entry of an offset index. Both numbers are cut to their low 32 bits, as by releases before 2.0."""
     return OFFSET_INDEX_ENTRY.struct.pack(_low_32_bits(relative_offset), _low_32_bits(log_position))
 
 
 def encode_time_entry(timestamp_ms: int, relative_offset: int) -> bytes:
-    """An entry of a time index. Of the offset its low 32 bits are kept, as releases before 2.0 do."""
+    """Return an entry of a time index. The offset is cut to its low 32 bits, as by releases before 2.0."""
     return TIME_INDEX_ENTRY.struct.pack(timestamp_ms, _low_32_bits(relative_offset))
 
 
 def encode_txn_entry(producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int) -> bytes:
-    """An entry of a transaction index; all offsets are absolute."""
+    """Return an entry of a transaction index; all offsets are absolute."""
     return TXN_INDEX_ENTRY.struct.pack(TXN_INDEX_VERSION, producer_id, first_offset, last_offset, last_stable_offset)
 
 
 def iter_offset_entries(buffer: Buffer) -> Iterator[tuple[int, int]]:
-    """All whole entries as `(relative_offset, log_position)`; a partial one at the end is not looked at."""
+    """Iterate over the whole entries as `(relative_offset, log_position)`; a partial one at the end is ignored."""
     return OFFSET_INDEX_ENTRY.struct.iter_unpack(_whole(OFFSET_INDEX_ENTRY, buffer))
 
 
 def iter_time_entries(buffer: Buffer) -> Iterator[tuple[int, int]]:
-    """All whole entries as `(timestamp_ms, relative_offset)`; a partial one at the end is not looked at."""
+    """Iterate over the whole entries as `(timestamp_ms, relative_offset)`; a partial one at the end is ignored."""
     return TIME_INDEX_ENTRY.struct.iter_unpack(_whole(TIME_INDEX_ENTRY, buffer))
 
 
 def iter_txn_entries(buffer: Buffer) -> Iterator[tuple[int, int, int, int, int]]:
-    """All whole entries as `(version, producer_id, first_offset, last_offset, last_stable_offset)`."""
+    """Iterate over the whole entries: `(version, producer_id, first_offset, last_offset, last_stable_offset)`."""
     return TXN_INDEX_ENTRY.struct.iter_unpack(_whole(TXN_INDEX_ENTRY, buffer))
 
 
 def split_size(layout: Layout, size_bytes: int) -> tuple[int, int]:
-    """Number of whole entries in a file of this size, and the bytes of a partial one behind them."""
+    """Return the number of whole entries in a file of this size, and the bytes of a partial one after them."""
     return divmod(size_bytes, layout.size)
 
 
 def used_entries(layout: Layout, run: Buffer) -> int:
-    """Entries of a run up to the last one that is not all zeros; what follows may be the zero tail.
+    """Return the number of entries of a run up to the last one that is not all zeros.
 
     The first batch of a segment is never indexed, so no broker writes an offset entry of zeros. A time entry of zeros
-    is legal in slot 0 (records of 1970 at the base offset); where zeros follow it, nothing tells it from the tail.
+    is legal in slot 0 (records of 1970 at the base offset); if zeros follow, it cannot be distinguished from them.
     """
     return -(-len(bytes(run).rstrip(b"\0")) // layout.size)
 

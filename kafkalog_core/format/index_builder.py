@@ -1,8 +1,8 @@
-"""Offset and time index of a segment, made of the columns of its batches: by recovery, by appends, by a cleaner.
+"""Offset and time index of a segment, built from the columns of its batches: by recovery, by appends, by a cleaner.
 
-Recovery, and a broker that is appended to one batch at a time, write the same entries: one where more than the interval
-lies behind the start of the last batch that has one. Brokers before 3.9 look at a whole append call as if it were one
-batch (`add_set`).
+Recovery and appends of one batch at a time write the same entries: one for each batch that starts more than
+index.interval.bytes after the last batch with an entry. Brokers before 3.9 treat a whole append call as one batch
+(`add_set`).
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ __all__ = ["IndexBuilder", "first_offset_inside", "name_records", "offset_of_tim
 _STOPPED = {
     k.REBUILD_OVERFLOW: "no index of a segment that starts at {base} can hold offset {last}",
     k.REBUILD_FULL: "the index is full: segment.index.bytes has room for no more entries",
-    k.REBUILD_DISORDER: "offset {last} is not above that of the index entry before",
+    k.REBUILD_DISORDER: "offset {last} is not above the offset of the previous index entry",
 }
 
 
 class IndexBuilder:
-    """Both indexes of one segment as they grow; `offset_index` and `time_index` are the bytes of the files, trimmed.
+    """Both indexes of one segment as they grow; `offset_index` and `time_index` are the contents of the files, trimmed.
 
     Args:
         base_offset: of the segment.
-        bits: what the release does, REBUILD_LAST to REBUILD_EPOCHS.
+        bits: rules of the release, REBUILD_LAST to REBUILD_EPOCHS.
         interval_bytes: index.interval.bytes.
         max_index_bytes: segment.index.bytes.
     """
@@ -76,7 +76,7 @@ class IndexBuilder:
 
     @property
     def room(self) -> int:
-        """Entries that go into both indexes before one is full, the last slot of the time index kept for `close`."""
+        """Entries that fit into both indexes; the last slot of the time index is kept for `close`."""
         state = self._state
         entries = state[k.X_ROOM] - state[k.X_ENTRIES]
         return min(entries, state[k.X_TIME_ROOM] - state[k.X_TIMES]) if self._bits & k.REBUILD_TIMES else entries
@@ -88,37 +88,36 @@ class IndexBuilder:
 
     @property
     def is_offset_index_full(self) -> bool:
-        """Whether it is the offset index that is."""
+        """Whether the offset index is full."""
         return self._state[k.X_ENTRIES] >= self._state[k.X_ROOM]
 
     @property
     def entries(self) -> tuple[int, int]:
-        """How many each index has."""
+        """Number of entries of the offset index and of the time index."""
         return self._state[k.X_ENTRIES], self._state[k.X_TIMES]
 
     # --- batch by batch -----------------------------------------------------------------------------------------------
     def add_batches(self, batches: BatchColumns, first: int = 0, last: int | None = None) -> None:
-        """Append rows, each as one append call. Raises LimitError or FieldError where a broker's append would fail.
+        """Append rows, each as one append call. Raises LimitError or FieldError if a broker's append would fail.
 
-        Counted are `position`, which is the place in this segment, `last_offset` and `max_timestamp_ms`; where entries
-        name first offsets, `base_offset`, which is -1 for a compressed message: then its first offset must be in
-        what `advance` is given, and this is no method for it.
+        Read are `position` (in this segment), `last_offset` and `max_timestamp_ms`, and if entries have first offsets,
+        `base_offset`. That is -1 for a compressed message: use `advance` for these.
         """
         last = batches.count if last is None else last
         row, stop = self.advance(batches, first, last)
         self.check(stop, batches, row)
 
     def check(self, stop: int, batches: BatchColumns, row: int) -> None:
-        """What `advance` stopped for, as an error: LimitError or FieldError; none where it came to the end."""
+        """Raise the reason why `advance` stopped as LimitError or FieldError, unless it reached the end."""
         if stop != k.REBUILD_DONE:
             raise self._error(stop, batches.column("last_offset")[row])
 
     def advance(
         self, batches: BatchColumns, first: int, last: int, *, first_offset: int | None = None
     ) -> tuple[int, int]:
-        """The same up to the first row that cannot be carried out: that row, and why, a REBUILD number.
+        """Append rows up to the first that fails. Return that row and the reason, a REBUILD number.
 
-        Where it stops for REBUILD_FIRST, go on from that row with the first offset inside of the compressed message.
+        After REBUILD_FIRST, continue from that row with the first offset in the compressed message.
         """
         state = self._state
         state[k.X_ROW] = first
@@ -136,7 +135,7 @@ class IndexBuilder:
                 return state[k.X_ROW], stop
 
     def rename_times(self, start: int, own: Callable[[int], int]) -> None:
-        """Give time entries from a byte on, and the one to come, other offsets: those that `own` says for theirs."""
+        """Replace the offsets of the time entries from byte `start` on, and of the next entry, by `own(offset)`."""
         for position in range(start, len(self.time_index), TIME_INDEX_ENTRY.size):
             entry, _ = decode_time_entry(self.time_index, position)
             offset = own(self._base_offset + entry.relative_offset)
@@ -155,9 +154,9 @@ class IndexBuilder:
         max_timestamp_ms: int,
         offset_of_max: int,
     ) -> None:
-        """Append several batches in one call, as brokers before 3.9 do it; `offset_of_max` has the largest timestamp.
+        """Append several batches in one call, as brokers before 3.9 do; `offset_of_max` has the largest timestamp.
 
-        Raises LimitError or FieldError where a broker's append would fail.
+        Raises LimitError or FieldError if a broker's append would fail.
         """
         state, named = self._state, last_offset if self._bits & k.REBUILD_LAST else first_offset
         if self._bits & k.REBUILD_RANGE and not 0 <= last_offset - self._base_offset <= MAX_INT32:
@@ -177,17 +176,19 @@ class IndexBuilder:
         state[k.X_LAST_OFFSET], state[k.X_INDEXED] = named, position
 
     def close(self) -> None:
-        """The time entry with which a segment is closed, for which a slot is kept. Raises FieldError."""
+        """Add the last time entry of a closed segment, for which a slot is kept. Raises FieldError."""
         if self._bits & k.REBUILD_TIMES:
             self._add_time()
 
     # --- below --------------------------------------------------------------------------------------------------------
     def _add_time(self) -> None:
-        """TimeIndex.maybeAppend."""
+        """Add a time entry, as TimeIndex.maybeAppend does."""
         state = self._state
         timestamp, offset = state[k.X_MAX_TIME], state[k.X_MAX_OFFSET]
         if state[k.X_TIMES] and offset < state[k.X_TIME_LAST_OFFSET]:
-            raise FieldError(f"offset {offset} of the largest timestamp is below that of the time index entry before")
+            raise FieldError(
+                f"offset {offset} of the largest timestamp is below the offset of the previous time index entry"
+            )
         if timestamp <= state[k.X_TIME_LAST]:
             return
         self.time_index += encode_time_entry(timestamp, offset - self._base_offset)
@@ -199,26 +200,26 @@ class IndexBuilder:
         return kind(self.why(stop, offset))
 
     def why(self, stop: int, offset: int) -> str:
-        """A REBUILD number that is a failure, as a part of a sentence about the batch that ends with an offset."""
+        """Return a failure (REBUILD number) as part of a sentence; `offset`: the last offset of the batch."""
         return _STOPPED[stop].format(base=self._base_offset, last=offset)
 
 
 def first_offset_inside(memory: memoryview, batches: BatchColumns, row: int) -> int:
-    """First offset of a batch; a compressed message is opened for it. Raises FieldError where it does not open."""
+    """Return the first offset of a batch; a compressed message is decompressed. Raises FieldError if it cannot be."""
     known: int = batches.column("base_offset")[row]
     if known >= 0:
         return known
     for run in _records(memory, batches, row):
         first: int = run.records.column("offset")[0]
         return first
-    raise FieldError("a compressed message that does not open")
+    raise FieldError("a compressed message cannot be decompressed")
 
 
 def offset_of_time(memory: memoryview, batches: BatchColumns, row: int) -> int:
-    """Where brokers before 3.9 that give offsets themselves find the largest timestamp of a batch.
+    """Return the offset that leaders before 3.9 index for the largest timestamp of a batch.
 
-    That is the record's own offset in an uncompressed batch of magic 2 whose producer gave the times; else its last.
-    Raises FieldError where the records cannot be read.
+    In an uncompressed batch of magic 2 with CreateTime it is the offset of that record; else the batch's last offset.
+    Raises FieldError if the records cannot be read.
     """
     last: int = batches.column("last_offset")[row]
     is_plain = batches.column("format")[row] == MAGIC_V2 and batches.column("codec")[row] == 0
@@ -236,15 +237,15 @@ def offset_of_time(memory: memoryview, batches: BatchColumns, row: int) -> int:
 def name_records(
     indexes: IndexBuilder, memory: memoryview, batches: BatchColumns, first: int, last: int, *, times_before: int
 ) -> None:
-    """Give the time entries that rows have just made the offsets of the very records.
+    """Replace the offsets in the time entries of these rows by the offsets of the records with these timestamps.
 
     Args:
-        indexes: with the rows appended, each as one call.
-        memory: what the spans of `batches` refer to.
-        batches: the rows.
-        first: of them.
-        last: behind the last of them.
-        times_before: bytes that the time index had before them.
+        indexes: the indexes, after the rows were appended, each as one call.
+        memory: the buffer that the spans of `batches` refer to.
+        batches: batch columns.
+        first: the first row.
+        last: the row after the last one.
+        times_before: size of the time index before these rows, in bytes.
     """
 
     def own(offset: int) -> int:

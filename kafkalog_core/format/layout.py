@@ -1,7 +1,7 @@
 """Every on-disk structure of Kafka's log: struct, size, field offset, mask, magic, sentinel and limit.
 
-This is the only module that spells byte layouts. Each field has the name that Kafka gives it, its unit, whether a
-checksum covers it, and its source (Java class or KIP). `kafkalog-format(5)` is generated from the tables here. All
+No other module defines byte layouts. Each field has its name in Kafka, its unit, whether a checksum covers it, and its
+source (Java class or KIP). `kafkalog-format(5)` is generated from the tables here. All
 integers are big-endian.
 """
 
@@ -72,7 +72,7 @@ MESSAGE_V0: Final = Layout(
     (
         Field("offset", "q", "Kafka offset", "of a wrapper: the offset of its last inner message"),
         Field("size", "i", "bytes", "bytes that follow"),
-        Field("crc", "I", "CRC-32", "over everything behind this field"),
+        Field("crc", "I", "CRC-32", "over everything after this field"),
         Field("magic", "b", "", "0", True),
         Field("attributes", "b", "bits", "0-2 codec; others unused", True),
         Field("keyLength", "i", "bytes", "negative: null key", True),
@@ -83,9 +83,9 @@ MESSAGE_V1: Final = Layout(
     "org.apache.kafka.common.record.LegacyRecord; KIP-31, KIP-32",
     "crc: CRC-32 (IEEE) from magic to the end of the message",
     (
-        Field("offset", "q", "Kafka offset", "inside a wrapper: relative, 0-based"),
+        Field("offset", "q", "Kafka offset", "in a wrapper: relative, 0-based"),
         Field("size", "i", "bytes", "bytes that follow"),
-        Field("crc", "I", "CRC-32", "over everything behind this field"),
+        Field("crc", "I", "CRC-32", "over everything after this field"),
         Field("magic", "b", "", "1", True),
         Field("attributes", "b", "bits", "0-2 codec, 3 timestamp type; others unused", True),
         Field("timestamp", "q", "ms since 1970", "-1: none", True),
@@ -109,7 +109,7 @@ BATCH_V2: Final = Layout(
         Field("batchLength", "i", "bytes", "bytes that follow"),
         Field("partitionLeaderEpoch", "i", "leader epoch", "-1: none; rewritten by the leader"),
         Field("magic", "b", "", "2"),
-        Field("crc", "I", "CRC-32C", "over everything behind this field"),
+        Field("crc", "I", "CRC-32C", "over everything after this field"),
         Field(
             "attributes",
             "h",
@@ -117,13 +117,13 @@ BATCH_V2: Final = Layout(
             "0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon; others unused",
             True,
         ),
-        Field("lastOffsetDelta", "i", "offsets", "last offset - base offset, kept by compaction", True),
+        Field("lastOffsetDelta", "i", "offsets", "last offset - base offset, kept by the cleaner", True),
         Field("baseTimestamp", "q", "ms since 1970", "or the delete horizon, attribute bit 6", True),
         Field("maxTimestamp", "q", "ms since 1970", "of LogAppendTime: every record's timestamp", True),
         Field("producerId", "q", "", "-1: none", True),
         Field("producerEpoch", "h", "", "-1: none", True),
         Field("baseSequence", "i", "", "-1: none; wraps at 2^31", True),
-        Field("recordsCount", "i", "records", "0 in a batch that compaction emptied", True),
+        Field("recordsCount", "i", "records", "0 in a batch that the cleaner emptied", True),
     ),
 )
 RECORD_BATCH_OVERHEAD: Final = BATCH_V2.size
@@ -169,7 +169,7 @@ MESSAGE_V07_0: Final = Layout(
     (
         Field("length", "i", "bytes", "bytes that follow"),
         Field("magic", "b", "", "0"),
-        Field("crc", "I", "CRC-32", "over the payload behind this field"),
+        Field("crc", "I", "CRC-32", "over the payload after this field"),
     ),
 )
 MESSAGE_V07_1: Final = Layout(
@@ -180,7 +180,7 @@ MESSAGE_V07_1: Final = Layout(
         Field("length", "i", "bytes", "bytes that follow"),
         Field("magic", "b", "", "1"),
         Field("attributes", "b", "bits", "0-1 codec (0 none, 1 gzip, 2 snappy); others unused"),
-        Field("crc", "I", "CRC-32", "over the payload behind this field"),
+        Field("crc", "I", "CRC-32", "over the payload after this field"),
     ),
 )
 V07_LENGTH_SIZE: Final = 4
@@ -239,7 +239,7 @@ TXN_INDEX_ENTRY: Final = Layout(
     "org.apache.kafka.storage.internals.log.AbortedTxn; KIP-98",
     "none",
     (
-        Field("version", "h", "", "0; Kafka looks at the first byte alone"),
+        Field("version", "h", "", "0; Kafka reads the first byte only"),
         Field("producerId", "q", "", ""),
         Field("firstOffset", "q", "Kafka offset", "base offset of the transaction's first batch"),
         Field("lastOffset", "q", "Kafka offset", "of the ABORT marker"),
@@ -255,7 +255,7 @@ SNAPSHOT_HEADER: Final = Layout(
     "crc: CRC-32C from numEntries to the end of the file",
     (
         Field("version", "h", "", "1"),
-        Field("crc", "I", "CRC-32C", "over everything behind this field"),
+        Field("crc", "I", "CRC-32C", "over everything after this field"),
         Field("numEntries", "i", "entries", "", True),
     ),
 )
@@ -281,7 +281,7 @@ CHECKPOINT_VERSION: Final = 0
 META_VERSIONS: Final = (0, 1)
 QUORUM_STATE_VERSIONS: Final = (0, 1)
 
-# --- limits: precedents beside each -----------------------------------------------------------------------------------
+# --- limits, each with its precedent ----------------------------------------------------------------------------------
 MAX_BATCH_BYTES: Final = 256 * 1024 * 1024  # default of --max-batch-bytes; message.max.bytes is 1 MiB + 12 by default
 ZSTD_MAX_WINDOW_BYTES: Final = 128 * 1024 * 1024  # zstd level 22 writes windows of 2^27
 MAX_INT32: Final = 2**31 - 1
@@ -320,7 +320,7 @@ LZ4_BLOCK_SIZE: Final = struct.Struct("<I")
 LZ4_CHECKSUM_SIZE: Final = 4
 LZ4_FLG_VERSION_MASK: Final = 0xC0
 LZ4_FLG_VERSION: Final = 0x40
-LZ4_FLG_INDEPENDENT: Final = 0x20  # blocks do not refer to those before
+LZ4_FLG_INDEPENDENT: Final = 0x20  # blocks do not refer to earlier blocks
 LZ4_FLG_BLOCK_CHECKSUM: Final = 0x10
 LZ4_FLG_CONTENT_SIZE: Final = 0x08
 LZ4_FLG_CONTENT_CHECKSUM: Final = 0x04
@@ -335,7 +335,7 @@ LZ4_MAX_RATIO: Final = 255  # one more byte of match length adds at most 255 byt
 
 # Zstandard (RFC 8878, little-endian): frames of header, blocks (3-byte header), [checksum]; skippable frames between.
 ZSTD_FRAME_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-ZSTD_SKIPPABLE_MAGIC: Final = b"\x2a\x4d\x18"  # behind a first byte of 0x50 to 0x5f
+ZSTD_SKIPPABLE_MAGIC: Final = b"\x2a\x4d\x18"  # after a first byte of 0x50 to 0x5f
 ZSTD_SKIPPABLE_FIRST: Final = 0x50
 ZSTD_SKIPPABLE_MASK: Final = 0xF0
 ZSTD_SKIPPABLE_HEADER_SIZE: Final = 8
@@ -351,11 +351,11 @@ ZSTD_BLOCK_SIZE_SHIFT: Final = 3
 ZSTD_MAX_BLOCK_BYTES: Final = 128 * 1024
 ZSTD_CHECKSUM_SIZE: Final = 4
 
-# --- another product's file, read no further than to say so -----------------------------------------------------------
+# --- the file of another product, which is only recognized ------------------------------------------------------------
 REDPANDA_BATCH: Final = Layout(
     "Redpanda record batch header, little-endian",
     "redpanda: src/v/model/record.h, record_utils.cc",
-    "headerCrc: CRC-32C of the header behind it",
+    "headerCrc: CRC-32C of the header after it",
     (
         Field("headerCrc", "I", "CRC-32C", "over the rest of the header"),
         Field("sizeBytes", "i", "bytes", "whole batch", True),

@@ -1,8 +1,8 @@
-"""Some records of the cluster metadata log: features' levels, what brokers support, topics, and what is configured.
+"""Some records of the cluster metadata log: feature levels, registrations, topics, partitions, configurations.
 
     value = frame version, record type, record version (unsigned varints each), then the fields, flexible encoding
 
-Every other type of record gives None.
+Every other record type is decoded as `None`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kafkalog_core.format.control import Cursor, KRaftVoters
+from kafkalog_core.format.control import FlexibleReader, KRaftVoters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ __all__ = [
 METADATA_VERSION: Final = "metadata.version"
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
-"""Of a node by its id; of all of them where the name is empty (ConfigResource.Type)."""
+"""A node by its id, or all nodes if the name is empty (ConfigResource.Type)."""
 _FRAME_VERSION: Final = 1
 _REGISTER_BROKER: Final = 0
 _TOPIC: Final = 2
@@ -54,7 +54,7 @@ _CHANGED_DIRECTORIES_TAG: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevel:
-    """The level of a feature that the whole cluster uses from here on."""
+    """The level of a feature, which the whole cluster uses from this offset on."""
 
     name: str
     level: int
@@ -67,7 +67,7 @@ class Registration:
     Args:
         node_id: its id.
         highest_levels: of each feature that its release knows.
-        log_dirs: ids of a broker's log directories, in base64url; empty: it did not say.
+        log_dirs: ids of a broker's log directories, in base64url; empty: unknown.
     """
 
     node_id: int
@@ -92,7 +92,7 @@ class TopicRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigValue:
-    """A setting of a topic or a broker; `value` null: it is not set any more."""
+    """A setting of a topic or a broker; `value` is `None` if the setting is removed."""
 
     resource_type: int
     resource_name: str
@@ -102,13 +102,13 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionAssigned:
-    """The replicas of a partition, from here on.
+    """The replicas of a partition, from this offset on.
 
     Args:
         topic_id: in base64url.
         partition: its number.
-        replicas: node ids; None: as before.
-        directories: ids of the log directories that hold the replicas, in the same order; None: as before.
+        replicas: node ids; `None`: unchanged.
+        directories: ids of the log directories that hold the replicas, in the same order; `None`: unchanged.
     """
 
     topic_id: str
@@ -120,15 +120,15 @@ class PartitionAssigned:
 MetadataRecord: TypeAlias = (
     ConfigValue | FeatureLevel | KRaftVoters | PartitionAssigned | Registration | TopicCreated | TopicRemoved
 )
-"""A record with what this project takes from the metadata log; the voters come as a control record."""
+"""A decoded record; the voters are those of a control record."""
 
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord | None:
-    """The record in a data record's value; None where it is of another type, or framed as no release knows.
+    """Return the record in a data record's value; `None` for another type, or an unknown frame version.
 
-    Raises TruncatedError or FieldError for one of these types that is not whole.
+    Raises TruncatedError or FieldError if the value of one of these types is damaged.
     """
-    cursor = Cursor(value, 0, "metadata record")
+    cursor = FlexibleReader(value, 0, "metadata record")
     frame, kind, version = cursor.unsigned_varint(), cursor.unsigned_varint(), cursor.unsigned_varint()
     if frame != _FRAME_VERSION:
         return None
@@ -136,15 +136,15 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord | None:
     return None if decode is None else decode(cursor, version)
 
 
-def _feature_level(cursor: Cursor, _: int) -> FeatureLevel:
+def _feature_level(cursor: FlexibleReader, _: int) -> FeatureLevel:
     return FeatureLevel(name=cursor.compact_string(), level=cursor.int16())
 
 
-def _topic(cursor: Cursor, _: int) -> TopicCreated:
+def _topic(cursor: FlexibleReader, _: int) -> TopicCreated:
     return TopicCreated(name=cursor.compact_string(), topic_id=cursor.uuid())
 
 
-def _partition(cursor: Cursor, version: int) -> PartitionAssigned:
+def _partition(cursor: FlexibleReader, version: int) -> PartitionAssigned:
     partition, topic_id = cursor.int32(), cursor.uuid()
     replicas = cursor.compact_array(cursor.int32)
     for _ in range(3):  # in sync, to be removed, to be added
@@ -155,7 +155,7 @@ def _partition(cursor: Cursor, version: int) -> PartitionAssigned:
     return PartitionAssigned(topic_id=topic_id, partition=partition, replicas=replicas, directories=directories)
 
 
-def _partition_change(cursor: Cursor, _: int) -> PartitionAssigned:
+def _partition_change(cursor: FlexibleReader, _: int) -> PartitionAssigned:
     partition, topic_id = cursor.int32(), cursor.uuid()
     tagged = {field.tag: field.data for field in cursor.tagged_fields()}
     replicas, directories = tagged.get(_CHANGED_REPLICAS_TAG), tagged.get(_CHANGED_DIRECTORIES_TAG)
@@ -168,20 +168,20 @@ def _partition_change(cursor: Cursor, _: int) -> PartitionAssigned:
 
 
 def _ints(data: bytes) -> tuple[int, ...]:
-    cursor = Cursor(data, 0, "replicas of a partition")
+    cursor = FlexibleReader(data, 0, "replicas of a partition")
     return cursor.compact_array(cursor.int32)
 
 
 def _uuids(data: bytes) -> tuple[str, ...]:
-    cursor = Cursor(data, 0, "log directories of a partition")
+    cursor = FlexibleReader(data, 0, "log directories of a partition")
     return cursor.compact_array(cursor.uuid)
 
 
-def _removed_topic(cursor: Cursor, _: int) -> TopicRemoved:
+def _removed_topic(cursor: FlexibleReader, _: int) -> TopicRemoved:
     return TopicRemoved(topic_id=cursor.uuid())
 
 
-def _config(cursor: Cursor, _: int) -> ConfigValue:
+def _config(cursor: FlexibleReader, _: int) -> ConfigValue:
     return ConfigValue(
         resource_type=cursor.int8(),
         resource_name=cursor.compact_string(),
@@ -190,40 +190,40 @@ def _config(cursor: Cursor, _: int) -> ConfigValue:
     )
 
 
-def _broker(cursor: Cursor, version: int) -> Registration:
+def _broker(cursor: FlexibleReader, version: int) -> Registration:
     node_id = cursor.int32()
     if version >= _FIRST_WITH_MIGRATION:
-        cursor.boolean()  # whether it is one that migrates from ZooKeeper
-    cursor.uuid()  # of this run of the broker
+        cursor.boolean()  # whether it migrates from ZooKeeper
+    cursor.uuid()  # incarnation id
     cursor.int64()  # the broker's epoch
     levels = _levels(cursor)
     cursor.compact_nullable_string()  # its rack
     cursor.boolean()  # whether it is fenced
     if version >= _FIRST_WITH_SHUTDOWN:
-        cursor.boolean()  # whether it is about to stop
+        cursor.boolean()  # whether it is in controlled shutdown
     tagged = {field.tag: field.data for field in cursor.tagged_fields()}
     return Registration(node_id=node_id, highest_levels=levels, log_dirs=_log_dirs(tagged.get(_LOG_DIRS_TAG)))
 
 
 def _log_dirs(data: bytes | None) -> tuple[str, ...]:
-    cursor = Cursor(data or b"\1", 0, "log directories of a broker")
+    cursor = FlexibleReader(data or b"\1", 0, "log directories of a broker")
     return cursor.compact_array(cursor.uuid)
 
 
-def _controller(cursor: Cursor, _: int) -> Registration:
+def _controller(cursor: FlexibleReader, _: int) -> Registration:
     node_id = cursor.int32()
     cursor.uuid()
     cursor.boolean()  # whether it is ready for a migration from ZooKeeper
     return Registration(node_id=node_id, highest_levels=_levels(cursor))
 
 
-def _levels(cursor: Cursor) -> dict[str, int]:
-    """Features, behind the end points."""
+def _levels(cursor: FlexibleReader) -> dict[str, int]:
+    """Return the highest level of each feature; the features follow the end points."""
     cursor.compact_array(lambda: _end_point(cursor))
     return dict(cursor.compact_array(lambda: _feature(cursor)))
 
 
-def _end_point(cursor: Cursor) -> None:
+def _end_point(cursor: FlexibleReader) -> None:
     cursor.compact_string()
     cursor.compact_string()
     cursor.uint16()
@@ -231,13 +231,13 @@ def _end_point(cursor: Cursor) -> None:
     cursor.tagged_fields()
 
 
-def _feature(cursor: Cursor) -> tuple[str, int]:
+def _feature(cursor: FlexibleReader) -> tuple[str, int]:
     name, _, highest = cursor.compact_string(), cursor.int16(), cursor.int16()
     cursor.tagged_fields()
     return name, highest
 
 
-_DECODERS: Final[Mapping[int, Callable[[Cursor, int], MetadataRecord]]] = {
+_DECODERS: Final[Mapping[int, Callable[[FlexibleReader, int], MetadataRecord]]] = {
     _REGISTER_BROKER: _broker,
     _TOPIC: _topic,
     _PARTITION: _partition,

@@ -1,7 +1,7 @@
 """The grammar of file and directory names in a log directory: names to values and back.
 
-Parsing never raises: a name that says nothing is a value too (`FileKind.UNKNOWN`, `DirectoryName.problem`). The rules
-are those of `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots` and `RemoteIndexCache` (Kafka 4.3.1) and of
+Parsing never raises: an unknown name is a value too (`FileKind.UNKNOWN`, `DirectoryName.problem`). The rules are those
+of `LogFileUtils`, `LocalLog.parseTopicPartitionName`, `Snapshots` and `RemoteIndexCache` (Kafka 4.3.1) and of
 the `Log` of Kafka 0.7.
 """
 
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class FileKind(StrEnum):
-    """What a file is by its name; the value is what the `kind` column of its rows says."""
+    """The kind of a file, by its name; the value is that of the `kind` column of its rows."""
 
     LOG = "log"
     LOG_V07 = "log_v07"
@@ -55,7 +55,7 @@ class FileKind(StrEnum):
     LOG_START_OFFSET = "log_start_offset"
     CLEANER_OFFSET = "cleaner_offset"
     OFFSET_CHECKPOINT = "offset_checkpoint"
-    """One of the four above by its content; its name does not say which."""
+    """One of the four above by its content; the name does not show which."""
     LEADER_EPOCH = "leader_epoch"
     PARTITION_METADATA = "partition_metadata"
     META_PROPERTIES = "meta"
@@ -71,7 +71,7 @@ class FileKind(StrEnum):
 
 
 class FileState(StrEnum):
-    """Where in its life a file is; all but `LIVE` are a suffix behind the whole name."""
+    """The stage of life of a file; all but `LIVE` are a suffix after the whole name."""
 
     LIVE = "live"
     DELETED = "deleted"
@@ -82,7 +82,7 @@ class FileState(StrEnum):
 
 
 class DirectoryState(StrEnum):
-    """What a broker does with a directory beside the partitions that it serves."""
+    """The state of a partition's directory, by the suffix of its name."""
 
     CURRENT = "current"
     DELETE = "delete"
@@ -93,7 +93,7 @@ class DirectoryState(StrEnum):
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 JOURNAL_PREFIX: Final = "kafkalog-undo-"
-"""How the files and directories begin in which this project keeps what it takes to undo a change."""
+"""The start of the names of the files and directories that undo a change of this project."""
 REMOTE_INDEX_CACHE_NAME: Final = "remote-log-index-cache"
 
 LOG_KINDS: Final = frozenset({FileKind.LOG, FileKind.LOG_V07})
@@ -149,7 +149,7 @@ _REMOTE_KINDS: Final = {
     "txnindex": FileKind.REMOTE_TXN_INDEX,
 }
 _KRAFT_SUFFIX: Final = ".checkpoint"
-_KRAFT_OFFSET: Final = slice(0, 20)  # Snapshots.parse takes fixed columns
+_KRAFT_OFFSET: Final = slice(0, 20)  # Snapshots.parse reads fixed columns
 _KRAFT_EPOCH: Final = slice(21, 31)
 _KRAFT_CANONICAL: Final = re.compile(r"[0-9]{20}-[0-9]{10}(-[0-9]+\.checkpoint\.part|\.checkpoint(\.deleted)?)")
 _REMOTE_NAME: Final = re.compile(r"([0-9]+)_[A-Za-z0-9_-]{22}\.(index|timeindex|txnindex)")
@@ -168,9 +168,9 @@ _NAMES_KEPT: Final = 1024  # ten thousand partitions have files of the same name
 class FileName:
     """A parsed file name.
 
-    `base_offset` is the number that a broker reads from it (the text before the first dot; a KRaft snapshot's end
-    offset), null where there is none. `epoch` is a KRaft snapshot's. `canonical` says whether a broker would spell the
-    name like this: it reads `5.log` as base offset 5 and then opens another file.
+    `base_offset`: the number that a broker reads from the name (the text before the first dot; the end offset of a
+    KRaft snapshot), or `None`. `epoch`: of a KRaft snapshot. `canonical`: whether a broker writes the name like this;
+    it reads `5.log` as base offset 5 and then opens another file.
     """
 
     raw: str
@@ -183,7 +183,7 @@ class FileName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryName:
-    """A parsed directory name; `problem` says why a broker that finds it in its log directory does not start."""
+    """A parsed directory name; `problem`: why a broker with this name in its log directory does not start."""
 
     raw: str
     topic: str | None = None
@@ -199,7 +199,7 @@ class DirectoryName:
 
     @property
     def canonical(self) -> bool:
-        """Whether a broker would spell the name like this: `t-00` and `t-+0` are read as partition 0 too."""
+        """Whether a broker writes the name like this: it reads `t-00` and `t-+0` as partition 0 too."""
         if self.topic is None or self.partition is None:
             return self.state is DirectoryState.REMOTE_INDEX_CACHE
         return self.raw == directory_name(self.topic, self.partition, self.state, self.uuid)
@@ -207,9 +207,9 @@ class DirectoryName:
 
 @lru_cache(_NAMES_KEPT)
 def parse_file_name(name: str) -> FileName:
-    """Kind, state and numbers of a file name; `FileKind.UNKNOWN` where it says nothing."""
+    """Return kind, state and numbers of a file name; `FileKind.UNKNOWN` for an unknown name."""
     usual = _KIND_OF_SUFFIX.get(name[_OFFSET_DIGITS:])
-    if usual is not None and name[:_OFFSET_DIGITS].isdecimal() and name.isascii():  # most names, in a tenth of the time
+    if usual is not None and name[:_OFFSET_DIGITS].isdecimal() and name.isascii():  # most names; 10 times as fast
         base_offset = int(name[:_OFFSET_DIGITS])
         if base_offset <= MAX_INT64:
             return FileName(raw=name, kind=usual, state=FileState.LIVE, base_offset=base_offset, canonical=True)
@@ -233,7 +233,7 @@ def parse_file_name(name: str) -> FileName:
 
 
 def parse_directory_name(name: str) -> DirectoryName:
-    """Topic, partition and state of a directory name, by the rules with which a broker lists its log directory."""
+    """Return topic, partition and state of a directory name, as a broker parses it."""
     if name == REMOTE_INDEX_CACHE_NAME:
         return DirectoryName(raw=name, state=DirectoryState.REMOTE_INDEX_CACHE)
     if "-" not in name:
@@ -255,24 +255,24 @@ def parse_directory_name(name: str) -> DirectoryName:
 
 
 def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileState.LIVE) -> str:
-    """The name of a segment's file, e.g. `00000000000000000042.log.deleted`; `kind` is one of `SEGMENT_KINDS`."""
+    """Return the name of a file of a segment, e.g. `00000000000000000042.log.deleted`; `kind` is one of `SEGMENT_KINDS`."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{_SUFFIX_OF_KIND[kind]}{_SUFFIX_OF_STATE[state]}"
 
 
 def fixed_file_name(kind: FileKind) -> str:
-    """The one name of a checkpoint, property or marker file, e.g. `meta.properties`."""
+    """Return the fixed name of a checkpoint, property or marker file, e.g. `meta.properties`."""
     return _NAME_OF_KIND[kind]
 
 
 def kraft_snapshot_file_name(end_offset: int, epoch: int) -> str:
-    """The name of a snapshot of the metadata log; `end_offset` is exclusive."""
+    """Return the name of a snapshot of the metadata log; `end_offset` is exclusive."""
     return f"{end_offset:0{_OFFSET_DIGITS}d}-{epoch:010d}{_KRAFT_SUFFIX}"
 
 
 def directory_name(
     topic: str, partition: int, state: DirectoryState = DirectoryState.CURRENT, uuid: str | None = None
 ) -> str:
-    """The name of a partition's directory; with `-delete` and `-stray` the topic is cut to keep 255 characters."""
+    """Return the name of a partition's directory; with `-delete` and `-stray` it is cut to 255 characters."""
     if state is DirectoryState.CURRENT:
         return f"{topic}-{partition}"
     tail = f"-{partition}.{uuid}-{state}"
@@ -280,23 +280,23 @@ def directory_name(
 
 
 def topic_name_problem(topic: str) -> str | None:
-    """Why no broker would create a topic of this name; null: it would."""
+    """Return why a broker refuses to create a topic of this name, or `None` (Topic.validate)."""
     if topic in {".", ".."}:
-        return "a topic is not named '.' or '..'"
+        return "the name of a topic must not be '.' or '..'"
     if not _LEGAL_TOPIC.fullmatch(topic):
-        return "a topic's name is made of ASCII letters, digits, '.', '_' and '-'"
+        return "the name of a topic must consist of ASCII letters, digits, '.', '_' and '-'"
     if len(topic) > _MAX_TOPIC_LENGTH:
-        return f"a topic's name has at most {_MAX_TOPIC_LENGTH} characters"
+        return f"the name of a topic must not exceed {_MAX_TOPIC_LENGTH} characters"
     return None
 
 
 def is_redpanda_directory_name(name: str) -> bool:
-    """Whether this is a partition directory of Redpanda, `<partition>_<revision>`."""
+    """Return whether this is a partition directory of Redpanda, `<partition>_<revision>`."""
     return _REDPANDA_DIRECTORY.fullmatch(name) is not None
 
 
 def journal_run(name: str) -> str | None:
-    """The run of this project that a file or directory belongs to, e.g. `kafkalog-undo-20260102T030405Z-1`."""
+    """Return the run of this project that a file or directory is of, e.g. `kafkalog-undo-20260102T030405Z-1`."""
     match = _JOURNAL.match(name)
     return None if match is None else match[0]
 
@@ -335,7 +335,7 @@ def _split_state(name: str) -> tuple[str, FileState]:
 
 
 def _java_integer(text: str, largest: int) -> int | None:
-    """`Long.parseLong` and `Integer.parseInt`: a sign and leading zeros are taken, blanks are not."""
+    """Parse as `Long.parseLong` and `Integer.parseInt` do: a sign and leading zeros are allowed, blanks are not."""
     if len(text) > _MAX_NAME_LENGTH or _JAVA_INTEGER.fullmatch(text) is None:
         return None
     value = int(text)

@@ -1,6 +1,7 @@
-"""Runs of batches decoded so that a call of the cleaner's kernels finds every record of a batch, as far as can be.
+"""The cleaner's offset map (SkimpyOffsetMap), and runs of batches decoded for it and for the filter.
 
-Batches that a caller passes over are not opened: what is wrong with them is nobody's trouble, as for a broker.
+A piece has every record of its batches, unless one batch is larger than the columns. Batches that the caller skips are
+not decompressed, so damage in them stays unnoticed, as in a broker.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ __all__ = [
     "DEFAULT_LOAD_FACTOR",
     "DEFAULT_MEMORY_BYTES",
     "ENTRY_BYTES",
+    "DecodedBatches",
     "Mapped",
     "OffsetMap",
-    "Piece",
     "whole_batches",
 ]
 
 
 CLEAN_ROWS: Final = 2 * RECORD_ROWS
-"""Records that are judged at a time. Larger batches are read twice, if something of them goes."""
+"""Records that are judged at a time. A larger batch is decoded twice if some of its records are removed."""
 TRAILING: Final = "payload-trailing"
-"""What a broker reads over without a word: bytes behind those that hold the records."""
+"""The damage that a broker ignores silently: bytes after the compressed records."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Batches `first` to `last` (exclusive), whose records are in the columns.
+class DecodedBatches:
+    """Batches in rows `first` to `last` (exclusive), whose records are in the record columns.
 
     Attributes:
         memory: the buffer that the records refer to.
         batches: the batch columns, with the payloads of these batches in `memory`.
         first: row of the first batch.
-        last: row behind the last one.
-        is_whole: false: only a part of the records of one large batch; the others are in the next pieces.
+        last: row after the last one.
+        is_whole: false: these are some of the records of one large batch; the next pieces have the others.
     """
 
     memory: memoryview
@@ -63,16 +64,16 @@ class Piece:
 
 def whole_batches(
     memory: memoryview, batches: BatchColumns, bits: bytes, records: RecordColumns, *, max_bytes: int, first: int = 0
-) -> Iterator[Piece | PayloadDamage]:
-    """All batches from row `first` on, piece by piece, or up to one that cannot be read, which ends it.
+) -> Iterator[DecodedBatches | PayloadDamage]:
+    """Yield all batches from row `first` on in pieces, up to the first damage.
 
     Args:
         memory: the buffer that the spans of `batches` refer to.
         batches: rows filled by a walk.
-        bits: the `BIT_*` of each, a byte each; those with BIT_DISCARD alone are passed over.
-        records: columns to fill; no record is in them where batches are passed over.
-        max_bytes: the largest inflated payload of one batch.
-        first: row to start with.
+        bits: the `BIT_*` of each batch, one byte each; batches with only BIT_DISCARD are skipped.
+        records: columns to fill; a piece of skipped batches has no records.
+        max_bytes: the largest decompressed payload of one batch.
+        first: the row to start with.
     """
     codecs = batches.column("codec")
     arena: Arena | None = None
@@ -80,7 +81,7 @@ def whole_batches(
         last = kernels.take_rows(batches, bits, first, batches.count, records.capacity)
         if bits[first] & BITS_REMOVED == BIT_DISCARD:
             records.count = 0
-            yield Piece(memory, batches, first, last)
+            yield DecodedBatches(memory, batches, first, last)
         elif codecs[first] == 0:
             if (yield from _decoded(memory, batches, first, last, records)):
                 return
@@ -93,8 +94,8 @@ def whole_batches(
 
 def _inflated(
     arena: Arena, first: int, last: int, records: RecordColumns
-) -> Generator[Piece | PayloadDamage, None, bool]:
-    """Compressed batches; gives whether one of them ended it."""
+) -> Generator[DecodedBatches | PayloadDamage, None, bool]:
+    """Yield compressed batches. Return whether damage ended the run."""
     while first < last:
         behind, damage = arena.fill(first, last)
         if (yield from _decoded(arena.memory, arena.columns, first, behind, records)):
@@ -108,23 +109,23 @@ def _inflated(
 
 def _decoded(
     memory: memoryview, batches: BatchColumns, first: int, last: int, records: RecordColumns
-) -> Generator[Piece | PayloadDamage, None, bool]:
-    """Batches that all refer to `memory`; gives whether one of them ended it."""
+) -> Generator[DecodedBatches | PayloadDamage, None, bool]:
+    """Yield batches that all refer to `memory`. Return whether damage ended the run."""
     state, behind = state_at(first), last
     while first < last:
         result = decode_some(memory, batches, behind, state, records)
         batch, ordinal = state[0], state[2]
         if result == kernels.DECODE_DONE:
-            yield Piece(memory, batches, first, behind)
+            yield DecodedBatches(memory, batches, first, behind)
             first, behind = behind, last
             state = state_at(first)
-        elif result == kernels.DECODE_FULL and batch == first:  # larger than the columns: by itself, in parts
-            yield Piece(memory, batches, first, first + 1, is_whole=False)
+        elif result == kernels.DECODE_FULL and batch == first:  # larger than the columns: in parts
+            yield DecodedBatches(memory, batches, first, first + 1, is_whole=False)
             behind = first + 1
         else:
             if batch > first:
                 records.count -= ordinal
-                yield Piece(memory, batches, first, batch)
+                yield DecodedBatches(memory, batches, first, batch)
             if result != kernels.DECODE_FULL:
                 yield damage_at(batches, state, result, None)
                 return True
@@ -135,19 +136,19 @@ def _decoded(
 DEFAULT_MEMORY_BYTES: Final = 128 * 1024 * 1024
 DEFAULT_LOAD_FACTOR: Final = 0.9
 ENTRY_BYTES: Final = 24
-_MAX_SLOTS: Final = 2**31  # places are told by 32 bits of a digest
+_MAX_SLOTS: Final = 2**31  # the slot of a key comes from 32 bits of its digest
 _PACKED_SLOTS: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """What came of a run of batches.
+    """The result of mapping a run of batches.
 
     Attributes:
-        rows: batches that entered wholly.
+        rows: number of batches whose keys are all in the map.
         is_full: the map had no room for a record of the batch in row `rows`.
         damage: why the batch in row `rows` cannot be read.
-        records: that were looked at, those of passed-over batches not among them.
+        records: number of records that were read, without those of skipped batches.
     """
 
     rows: int
@@ -157,21 +158,21 @@ class Mapped:
 
 
 class OffsetMap:
-    """A map of keys to offsets.
+    """A map of key digests (MD5) to offsets, of bounded memory, as SkimpyOffsetMap.
 
     Attributes:
-        memory_bytes: that were stated.
-        slots: entries that the memory has room for.
-        capacity: keys that may enter.
+        memory_bytes: size of the table, as requested.
+        slots: entries that the table has room for.
+        capacity: keys that may be put into the map.
     """
 
     def __init__(self, memory_bytes: int = DEFAULT_MEMORY_BYTES, load_factor: float = DEFAULT_LOAD_FACTOR) -> None:
-        """Raises LimitError where not one key would fit, more than can be told apart, or there is no such memory."""
+        """Raise LimitError if the table has room for no key, has too many slots, or cannot be allocated."""
         self.memory_bytes = memory_bytes
         self.slots = memory_bytes // ENTRY_BYTES
         self.capacity = min(int(self.slots * load_factor), self.slots)
         if self.capacity < 1 or self.slots > _MAX_SLOTS:
-            raise LimitError(f"an offset map of {memory_bytes} bytes, of which a part of {load_factor} may be taken")
+            raise LimitError(f"an offset map of {memory_bytes} bytes with a load factor of {load_factor}")
         self.state = array("q", bytes(8 * n.Q_SIZE))
         self.state[n.Q_SLOTS], self.state[n.Q_CAPACITY], self.state[n.Q_LATEST] = self.slots, self.capacity, -1
         self.table = self._fresh()
@@ -179,20 +180,20 @@ class OffsetMap:
         self._digests = array("q", bytes(16 * CLEAN_ROWS))
 
     def _fresh(self) -> memoryview:
-        """Memory that the system gives when it is touched."""
+        """Return zeroed memory, which the system allocates page by page at the first access."""
         try:
             return memoryview(mmap(-1, self.slots * ENTRY_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
         except OSError as error:
-            raise LimitError(f"the system does not give {self.memory_bytes} bytes for an offset map") from error
+            raise LimitError(f"the system cannot allocate {self.memory_bytes} bytes for an offset map") from error
 
     @property
     def size(self) -> int:
-        """Keys that are in the map."""
+        """Number of keys in the map."""
         return self.state[n.Q_KEYS]
 
     @property
     def latest_offset(self) -> int:
-        """Offset up to which the map knows the log; -1: it knows nothing."""
+        """Offset up to which the map covers the log; -1: nothing."""
         return self.state[n.Q_LATEST]
 
     @latest_offset.setter
@@ -200,27 +201,27 @@ class OffsetMap:
         self.state[n.Q_LATEST] = offset
 
     def clear(self) -> None:
-        """Forget all keys."""
+        """Remove all keys."""
         if self.size:
             self.table = self._fresh()
         self.state[n.Q_KEYS], self.state[n.Q_LATEST] = 0, -1
 
     def get(self, key: bytes) -> int:
-        """The offset of a key; -1: it is not in the map."""
+        """Return the offset of a key; -1: it is not in the map."""
         return kernels.find_key(key, self.state, self.table)
 
     def put(self, key: bytes, offset: int) -> None:
         """Put one key into the map.
 
         Raises:
-            LimitError: there is no room.
+            LimitError: the map is full.
         """
         if self.size >= self.capacity:
             raise LimitError(f"the offset map is full: {self.capacity} keys")
         kernels.put_key(key, offset, self.state, self.table)
 
     def packed(self) -> Iterator[bytes]:
-        """The entries in pieces of a few MB, for `merge`."""
+        """Yield the entries in pieces of a few MB, for `merge`."""
         room = array("q", bytes(ENTRY_BYTES * min(_PACKED_SLOTS, self.slots)))
         for first in range(0, self.slots if self.size else 0, _PACKED_SLOTS):
             last = min(first + _PACKED_SLOTS, self.slots)
@@ -229,10 +230,10 @@ class OffsetMap:
                 yield memoryview(room)[: count * n.ENTRY_SIZE].tobytes()
 
     def merge(self, piece: bytes) -> None:
-        """Put packed entries of a later part of the log into the map; its `latest_offset` is for the caller to move.
+        """Put packed entries of a later part of the log into the map; the caller sets `latest_offset`.
 
         Raises:
-            LimitError: there is no room.
+            LimitError: the map is full.
         """
         entries = memoryview(piece).cast("q")
         if kernels.merge_entries(entries, len(entries) // n.ENTRY_SIZE, self.state, self.table) == n.MAP_FULL:
@@ -248,16 +249,16 @@ class OffsetMap:
         follows_batches: bool = True,
         max_bytes: int = MAX_BATCH_BYTES,
     ) -> Mapped:
-        """Put the keys of a run of batches into the map, up to a record that there is no room for.
+        """Put the keys of a run of batches into the map, until it is full.
 
         Args:
             memory: the buffer that the spans of `batches` refer to.
             batches: rows filled by a walk.
-            start: offset of the first record that enters.
-            skips: a byte a batch, not 0 where nothing of it enters; control batches need none.
-            follows_batches: `latest_offset` is that of every batch, whether anything of it entered or not (0.11 and
-                later); else that of the last record that entered.
-            max_bytes: the largest inflated payload of one batch.
+            start: offset of the first record to put into the map.
+            skips: one byte for each batch, not 0 for batches to skip; control batches are always skipped.
+            follows_batches: `latest_offset` is the last offset of every batch, skipped ones included (0.11 and later);
+                else that of the last record in the map.
+            max_bytes: the largest decompressed payload of one batch.
         """
         state, bits = self.state, bytes(batches.count) if skips is None else skips.translate(_SKIPS)
         state[n.Q_START], state[n.Q_FOLLOWS], state[n.Q_BATCH], state[n.Q_RECORDS] = start, follows_batches, 0, 0

@@ -1,8 +1,8 @@
 r"""The small text files: meta.properties, partition.metadata, .kafka_cleanshutdown and quorum-state.
 
-Each reader takes a whole file and gives a `PropertyFile`: everything that can be read, in order and with duplicates,
-every malformed line, and whether a broker refuses the file (rules of 4.3.1). Raises LimitError for a file over
-`MAX_PROPERTY_FILE_BYTES`, and nothing else.
+Each reader takes a whole file and returns a `PropertyFile`: all properties, in order and with duplicates, every
+malformed line, and whether a broker refuses the file (rules of 4.3.1). Readers raise LimitError for a file over
+`MAX_PROPERTY_FILE_BYTES`, and no other error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 
-MAX_PROPERTY_FILE_BYTES: Final = MAX_LINE_BYTES  # real ones have some hundred bytes; so no line is ever cut
+MAX_PROPERTY_FILE_BYTES: Final = MAX_LINE_BYTES  # real files have some hundred bytes; with this limit no line is cut
 _MAX_RESERVED_DIRECTORY_ID: Final = 99  # DirectoryId.java: most significant half 0, least below 100
 _LABEL_END: Final = re.compile(r":\s+", re.ASCII)
 _CONTINUED: Final = re.compile(r"(?:^|[^\\])(?:\\\\)*\\$", re.DOTALL)
@@ -61,7 +61,7 @@ _ESCAPED_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Property:
-    """One key and its value; `line` is where it starts, from 1. A JSON null is null; what is no scalar stays JSON."""
+    """A key and its value; `line`: its first line, from 1. JSON null is `None`; arrays and objects are kept as JSON."""
 
     key: str
     value: str | None
@@ -70,19 +70,19 @@ class Property:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PropertyFile:
-    """What a file says. Of a key that stands twice the last one counts. `refusal` null: a broker reads the file."""
+    """The content of a file. Of a repeated key the last one counts. A broker reads the file if `refusal` is `None`."""
 
     properties: tuple[Property, ...] = ()
     malformed: tuple[MalformedLine, ...] = ()
     refusal: Refusal | None = None
 
     def get(self, key: str) -> str | None:
-        """The value that counts; null: none."""
+        """Return the value of a key, or `None`."""
         return next((item.value for item in reversed(self.properties) if item.key == key), None)
 
 
 def read_java_properties(data: bytes) -> PropertyFile:
-    """Any file of Java properties: ISO-8859-1, comments, continued lines, escapes."""
+    """Read a file of Java properties: ISO-8859-1, comments, continued lines, escapes."""
     _check_size(data)
     properties: list[Property] = []
     malformed: list[MalformedLine] = []
@@ -102,13 +102,13 @@ def read_java_properties(data: bytes) -> PropertyFile:
 
 
 def read_meta_properties(data: bytes) -> PropertyFile:
-    """meta.properties: Java properties, then MetaProperties' rules."""
+    """Read meta.properties: Java properties with the rules of MetaProperties."""
     file = read_java_properties(data)
     return file if file.refusal is not None else replace(file, refusal=_refuse_meta(file))
 
 
 def read_partition_metadata(data: bytes) -> PropertyFile:
-    """partition.metadata: a line with the version, a line with the topic id; a broker reads no further."""
+    """Read partition.metadata: a line with the version, a line with the topic id; a broker reads no other lines."""
     _check_size(data)
     properties: list[Property] = []
     malformed: list[MalformedLine] = []
@@ -127,7 +127,7 @@ def read_partition_metadata(data: bytes) -> PropertyFile:
 
 
 def read_clean_shutdown(data: bytes) -> PropertyFile:
-    """.kafka_cleanshutdown: empty in old releases, then one JSON object; never refused, its existence alone counts."""
+    """Read .kafka_cleanshutdown: empty in old releases, then a JSON object. A broker only checks that it exists."""
     _check_size(data)
     if not data:
         return PropertyFile()
@@ -138,13 +138,15 @@ def read_clean_shutdown(data: bytes) -> PropertyFile:
 
 
 def read_quorum_state(data: bytes) -> PropertyFile:
-    """quorum-state: one line of JSON, data_version 0 or 1; a broker reads the first line alone."""
+    """Read quorum-state: one line of JSON, data_version 0 or 1; a broker reads the first line only."""
     _check_size(data)
     lines = list(iter_lines((data,)))
     if not lines:
         return PropertyFile(refusal=_refusal(Failure.IO, "empty", "the file is empty"))
     document = _parse_json(lines[0])
-    malformed = [malformed_line(line, "nothing but blanks belongs here") for line in lines[1:] if line.data.strip()]
+    malformed = [
+        malformed_line(line, "only blanks may follow the first line") for line in lines[1:] if line.data.strip()
+    ]
     if document.problem is not None:
         malformed.insert(0, malformed_line(lines[0], document.problem))
         refusal: Refusal | None = _refusal(Failure.IO, "malformed-line", f"line 1: {document.problem}")
@@ -154,7 +156,7 @@ def read_quorum_state(data: bytes) -> PropertyFile:
 
 
 class _Wanted(NamedTuple):
-    """A field that quorum-state must have: the type of its JSON value, null allowed or not."""
+    """A required field of quorum-state, and the types that its JSON value may have."""
 
     key: str
     kinds: tuple[type, ...]
@@ -188,7 +190,7 @@ def _decode(data: bytes) -> str | None:
 
 
 def logical_lines(data: bytes) -> Iterator[tuple[Line, str]]:
-    """Lines as `Properties.LineReader` joins them; the Line given spans all natural lines that it is made of."""
+    """Yield lines as `Properties.LineReader` joins them; each `Line` spans the natural lines that it consists of."""
     start: Line | None = None
     text = ""
     for line in iter_lines((data,)):
@@ -223,7 +225,7 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 
 def _refuse_meta(file: PropertyFile) -> Refusal | None:
-    """`MetaProperties.Builder` and `MetaPropertiesEnsemble`: what of one file alone takes its directory offline."""
+    """Return why a broker refuses this file (`MetaProperties.Builder`, `MetaPropertiesEnsemble`), or `None`."""
     text = file.get("version")
     version = parse_int32("0" if text is None else text)
     if version not in META_VERSIONS:
@@ -236,7 +238,7 @@ def _refuse_meta(file: PropertyFile) -> Refusal | None:
         missing = "node.id" if node_id is None else "cluster.id"
         return _refusal(Failure.RUNTIME, "missing-key", f"version 1 without {missing}")
     if node_id is None and cluster_id is None:
-        return _refusal(Failure.RUNTIME, "missing-key", "neither an id of the broker nor one of the cluster")
+        return _refusal(Failure.RUNTIME, "missing-key", "the file has neither broker.id nor cluster.id")
     return None if directory_id is None else _refuse_directory_id(directory_id)
 
 
@@ -245,19 +247,22 @@ def _refuse_directory_id(text: str) -> Refusal | None:
     if uuid is None:
         return _refusal(Failure.RUNTIME, "bad-directory-id", f"directory.id {text!r} is not 16 bytes in base64url")
     if int.from_bytes(uuid, "big") <= _MAX_RESERVED_DIRECTORY_ID:
-        return _refusal(Failure.RUNTIME, "bad-directory-id", f"directory.id {text!r} is a reserved one")
+        return _refusal(Failure.RUNTIME, "bad-directory-id", f"directory.id {text!r} is reserved")
     return None
 
 
 def _refuse_partition_metadata(values: Sequence[str | None]) -> Refusal | None:
-    """`PartitionMetadataFile.PartitionMetadataReadBuffer`; `values` are those of the lines, null: malformed."""
+    """Return why `PartitionMetadataFile.PartitionMetadataReadBuffer` refuses the file, or `None`.
+
+    values: the value of each line; `None` for a malformed line.
+    """
     if not values:
         return _refusal(Failure.RUNTIME, "too-short", "the file is empty")
     version = None if values[0] is None else parse_int32(values[0])
     if version is None or version < 0:
         return _refusal(Failure.IO, "malformed-line", "line 1 does not hold a version")
     if len(values) == 1:
-        return _refusal(Failure.RUNTIME, "too-short", "there is no second line with the topic id")
+        return _refusal(Failure.RUNTIME, "too-short", "the second line, with the topic id, is missing")
     return _refuse_topic_id(values[1])
 
 
@@ -273,7 +278,7 @@ def _refuse_topic_id(text: str | None) -> Refusal | None:
 
 
 class _Document(NamedTuple):
-    """A JSON object, its members in order with duplicates, or what is wrong with it."""
+    """A JSON object and its members, in order and with duplicates, or why it is not one (`problem`)."""
 
     members: dict[str, object]
     properties: tuple[Property, ...]
@@ -300,13 +305,13 @@ def _parse_json(line: Line) -> _Document:
             return _no_document("not a JSON object")
         pairs = objects[-1]  # the outermost object ends last
         properties = tuple(Property(key=join_surrogates(key), value=_json_text(value), line=1) for key, value in pairs)
-    except (ValueError, RecursionError):  # a number of thousands of digits and deep nesting end here too
+    except (ValueError, RecursionError):  # also a number of thousands of digits, and deep nesting
         return _no_document("not JSON")
     return _Document(members, properties, None)
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(name)  # NaN and Infinity are Python's, not JSON's
+    raise ValueError(name)  # NaN and Infinity are accepted by Python, but are not JSON
 
 
 def _json_text(value: object) -> str | None:
@@ -316,18 +321,18 @@ def _json_text(value: object) -> str | None:
 
 
 def _refuse_quorum_state(document: dict[str, object]) -> Refusal | None:
-    """`FileQuorumStateStore` and `QuorumStateDataJsonConverter`: every field of the version must be there."""
+    """Return why a broker refuses the state, or `None`: FileQuorumStateStore requires every field of its version."""
     version = document.get("data_version")
     if "data_version" not in document:
-        return _refusal(Failure.IO, "missing-key", "there is no data_version")
+        return _refusal(Failure.IO, "missing-key", "data_version is missing")
     if not isinstance(version, int) or isinstance(version, bool) or version not in QUORUM_STATE_VERSIONS:
         return _refusal(Failure.RUNTIME, "unsupported-version", f"data_version {version!r}; only 0 and 1 exist")
     for wanted in (*_QUORUM_FIELDS, *_QUORUM_FIELDS_OF_VERSION[version]):
         value = document.get(wanted.key)
         if wanted.key not in document:
-            return _refusal(Failure.RUNTIME, "missing-key", f"there is no {wanted.key}")
+            return _refusal(Failure.RUNTIME, "missing-key", f"{wanted.key} is missing")
         if not isinstance(value, wanted.kinds) or isinstance(value, bool):
-            return _refusal(Failure.RUNTIME, "bad-value", f"{wanted.key} is not of its type")
+            return _refusal(Failure.RUNTIME, "bad-value", f"the value of {wanted.key} has a wrong type")
     return None
 
 
@@ -336,12 +341,12 @@ _ENDS: Final = b"\r\n"
 
 
 def encode_partition_metadata(topic_id: str) -> bytes:
-    """All bytes of a partition.metadata; a broker writes no line end behind the id."""
+    """Return the content of a partition.metadata; a broker writes no line end after the id."""
     return f"version: 0\ntopic_id: {topic_id}".encode("ascii")
 
 
 def encode_meta_properties(properties: Iterable[tuple[str, str]]) -> bytes:
-    """All bytes of a meta.properties; the comment has no date, as a broker's has."""
+    """Return the content of a meta.properties. Unlike a broker's, its comment has no date."""
     return "".join(f"{line}{_LINE_END}" for line in ("#", *(f"{key}={value}" for key, value in properties))).encode(
         "ascii"
     )
@@ -350,12 +355,12 @@ def encode_meta_properties(properties: Iterable[tuple[str, str]]) -> bytes:
 def mend_meta_properties(
     data: bytes, bad_lines: Mapping[int, str], new: Mapping[str, tuple[str, str]]
 ) -> tuple[bytes, tuple[LineEdit, ...]]:
-    """The file without its bad lines and with new keys behind the others, and the lines that are other ones.
+    """Return the file without its bad lines and with new keys at the end, and the changed lines.
 
     Args:
         data: the whole file.
-        bad_lines: numbers of the lines that go, a continued one by its first line, and why.
-        new: values of the keys that are added, and why.
+        bad_lines: number of each line to remove (of a continued line the first), and why.
+        new: for each key to add its value, and why.
     """
     edits: list[LineEdit] = []
     content, position = bytearray(), 0

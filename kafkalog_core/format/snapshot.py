@@ -1,8 +1,8 @@
-"""The order in which a broker's hash map gives out the producers of a snapshot, which is that of the file.
+"""Producer snapshots, and the order of their entries: that of the hash map of producers in the broker.
 
-Until it is full to three quarters a table keeps its size, 16 at first; then it doubles, and it never shrinks. What
-stands in one bucket is in the order of its insertion (java.util.HashMap), or in the reverse of it, which every doubling
-turns round (scala.collection.mutable.HashMap up to Scala 2.12).
+The table of a hash map has 16 buckets at first; it doubles when it is three quarters full and never shrinks. The
+entries of one bucket are in the order of their insertion (java.util.HashMap), or in the reverse order, which each
+doubling reverses again (scala.collection.mutable.HashMap up to Scala 2.12).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SWAP: Final = 0x9E3775CD  # scala.util.hashing.byteswap32
 
 
 def java_order(ids: Sequence[int]) -> Sequence[int]:
-    """Places of `ids`, as they were inserted, in the order of a java.util.HashMap."""
+    """Return the indices of `ids`, which are in the order of insertion, in the order of a java.util.HashMap."""
     size = _FIRST_SIZE
     while 4 * len(ids) > 3 * size:
         size *= 2
@@ -56,7 +56,7 @@ def java_order(ids: Sequence[int]) -> Sequence[int]:
         value = _hash(each)
         return (value ^ value >> 16) & (size - 1)
 
-    # Sorted by counting: the first place of each bucket, then the next one that is free in it.
+    # A counting sort: the first index of each bucket, then its next free one.
     free = array("q", bytes(8 * (size + 1)))
     for each in ids:
         free[bucket(each) + 1] += 1
@@ -70,8 +70,8 @@ def java_order(ids: Sequence[int]) -> Sequence[int]:
 
 
 def scala_order(ids: Sequence[int]) -> Sequence[int]:
-    """Places of `ids`, as they were inserted, in the order of a mutable.HashMap of Scala 2.11 and 2.12."""
-    firsts = array("q", [_NONE]) * _FIRST_SIZE  # of each bucket; what is new goes in front
+    """Return the indices of `ids`, in insertion order, in the order of mutable.HashMap of Scala 2.11 and 2.12."""
+    firsts = array("q", [_NONE]) * _FIRST_SIZE  # of each bucket; a new entry becomes the first
     following = array("q", [_NONE]) * len(ids)
     for place, each in enumerate(ids):
         _put_first(place, _scala_bucket(each, len(firsts)), firsts, following)
@@ -89,7 +89,7 @@ def _put_first(place: int, bucket: int, firsts: array[int], following: array[int
 
 
 def _walk(firsts: array[int], following: array[int]) -> Iterator[int]:
-    """Yield every place, the last bucket first; the caller may move a place once it has it."""
+    """Yield every index, the last bucket first; the caller may move an index after it was yielded."""
     for first in reversed(firsts):
         place = first
         while place != _NONE:
@@ -107,13 +107,13 @@ def _scala_bucket(each: int, size: int) -> int:
 
 
 def _hash(each: int) -> int:
-    """`Long.hashCode`, unsigned; Scala's is the same for what is not negative."""
+    """Return `Long.hashCode` as unsigned; Scala's is the same for values that are not negative."""
     return (each ^ each >> 32) & _MASK32
 
 
 Buffer = bytes | bytearray | memoryview
 SnapshotOrder = Literal["java", "scala"]
-"""Whose hash map the broker has its producers in, which is the order of the file."""
+"""The hash map of producers in the broker, which determines the order of the file."""
 
 CRC_START: Final = SNAPSHOT_HEADER.at("numEntries")
 ENTRIES_START: Final = SNAPSHOT_HEADER.size
@@ -123,7 +123,7 @@ _ID_PARTS: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotHeader:
-    """`crc` as stored; `entry_count` as stored, not checked yet."""
+    """The header of a producer snapshot, as stored: nothing is checked."""
 
     version: int
     crc: int
@@ -137,10 +137,10 @@ class SnapshotHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerEntry:
-    """What a broker knew of one producer; all values as stored, -1 where there is none.
+    """The state of one producer; all values as stored, -1 for none.
 
-    `last_sequence`, `last_offset` and `offset_delta` (last - first offset) are those of the last batch; a producer of
-    whom only a marker is known has -1, -1 and 0.
+    `last_sequence`, `last_offset` and `offset_delta` (last - first offset) are those of the last batch; they are -1, -1
+    and 0 for a producer with only a marker.
     """
 
     producer_id: int
@@ -159,12 +159,12 @@ class ProducerEntry:
 
     @property
     def first_offset(self) -> int | None:
-        """First offset of the last batch; null: no batch."""
+        """First offset of the last batch; `None`: no batch."""
         return self.last_offset - self.offset_delta if self.has_batch else None
 
     @property
     def first_sequence(self) -> int | None:
-        """First sequence number of the last batch, by `DefaultRecordBatch.decrementSequence`; null: no batch."""
+        """First sequence number of the last batch, by `DefaultRecordBatch.decrementSequence`; `None`: no batch."""
         if not self.has_batch:
             return None
         first = self.last_sequence - self.offset_delta
@@ -180,7 +180,7 @@ def decode_snapshot(buffer: Buffer) -> Iterator[ProducerEntry]:
     Raises:
         TruncatedError: The file is shorter than its entries.
         UnsupportedError: The version is not 1.
-        FieldError: The count is negative, or bytes are left behind the entries.
+        FieldError: The count is negative, or bytes follow the entries.
         ChecksumError: The stored CRC-32C is not that of the bytes.
     """
     header, position = decode_snapshot_header(buffer)
@@ -190,7 +190,7 @@ def decode_snapshot(buffer: Buffer) -> Iterator[ProducerEntry]:
 
 
 def decode_snapshot_header(buffer: Buffer, position: int = 0) -> tuple[SnapshotHeader, int]:
-    """The header at `position` and the position behind it. Raises TruncatedError and UnsupportedError."""
+    """Return the header at `position` and the position after it. Raises TruncatedError and UnsupportedError."""
     _check_room(buffer, position, SNAPSHOT_HEADER.size, "a producer snapshot's header")
     version, crc, entry_count = SNAPSHOT_HEADER.struct.unpack_from(buffer, position)
     if version != SNAPSHOT_VERSION:
@@ -211,7 +211,7 @@ def check_snapshot_size(header: SnapshotHeader, size_bytes: int) -> None:
         )
     if size_bytes > header.size_bytes:
         left = size_bytes - header.size_bytes
-        raise FieldError(f"{left} bytes behind the last of {header.entry_count} producers", position=header.size_bytes)
+        raise FieldError(f"{left} bytes follow the last of {header.entry_count} producers", position=header.size_bytes)
 
 
 def check_snapshot_crc(header: SnapshotHeader, computed: int) -> None:
@@ -223,23 +223,23 @@ def check_snapshot_crc(header: SnapshotHeader, computed: int) -> None:
 
 
 def decode_producer_entry(buffer: Buffer, position: int) -> tuple[ProducerEntry, int]:
-    """The entry at `position` and the position behind it. Raises TruncatedError."""
+    """Return the entry at `position` and the position after it. Raises TruncatedError."""
     _check_room(buffer, position, SNAPSHOT_ENTRY.size, "a producer snapshot's entry")
     return _entry(SNAPSHOT_ENTRY.struct.unpack_from(buffer, position)), position + SNAPSHOT_ENTRY.size
 
 
 def iter_producer_entries(buffer: Buffer) -> Iterator[tuple[int, ...]]:
-    """All whole entries of a run as tuples in the order of `ProducerEntry`'s fields."""
+    """Iterate over the whole entries of a run as tuples in the order of `ProducerEntry`'s fields."""
     view = memoryview(buffer)
     return SNAPSHOT_ENTRY.struct.iter_unpack(view[: len(view) - len(view) % SNAPSHOT_ENTRY.size])
 
 
 def encode_snapshot(producers: Iterable[ProducerEntry], *, order: SnapshotOrder) -> bytes:
-    """All bytes of a snapshot, `ProducerStateManager.writeSnapshot`.
+    """Return the content of a snapshot, as `ProducerStateManager.writeSnapshot` writes it.
 
     Args:
-        producers: as a broker came to know them, one after another.
-        order: of the release that is to have written it.
+        producers: in the order in which the broker first saw them.
+        order: of the hash map of the release.
     """
     ids, known, size = array("q"), bytearray(), SNAPSHOT_ENTRY.size
     for producer in producers:
@@ -257,7 +257,7 @@ def encode_snapshot(producers: Iterable[ProducerEntry], *, order: SnapshotOrder)
 def repeated_producers(buffer: Buffer) -> frozenset[int]:
     """Return the producer ids that a whole file has more than once.
 
-    Takes 8 bytes for each producer, as one set of all of them would take a hundred.
+    It takes 8 bytes for each producer; a set of all would take a hundred.
     """
     parts = [array("q") for _ in range(_ID_PARTS)]
     for producer_id, *_ in iter_producer_entries(memoryview(buffer)[ENTRIES_START:]):

@@ -1,7 +1,7 @@
-"""What a file is by its content, whatever its name says: a log, a snapshot, a checkpoint, or nothing of Kafka's.
+"""The kind of a file by its content, independent of its name: a log, a snapshot, a checkpoint, or not Kafka's.
 
-For files without a telling name, and so that an error can say in one sentence what was found instead. A guess is
-`proven` where a checksum or a grammar agrees; else only framing and ranges do.
+For files without a meaningful name, and for errors that describe the file that was found instead. A result is `proven`
+if a checksum or a grammar matches; else only framing and value ranges match.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from kafkalog_core.format.snapshot import CRC_START, SnapshotHeader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["SNIFF_BYTES", "Content", "ContentKind", "sniff"]
+__all__ = ["SNIFF_BYTES", "ContentKind", "FileContent", "sniff"]
 
 SNIFF_BYTES: Final = 64 * 1024
-"""How much of a file's start `sniff` wants; a first batch that is larger is not proven by its checksum."""
+"""Bytes at a file's start that `sniff` needs; the checksum of a larger first batch cannot be verified."""
 
 
 class ContentKind(StrEnum):
-    """What the bytes are. The kinds up to `EPOCH_CHECKPOINT` can be read."""
+    """The kind of the content. Those up to `EPOCH_CHECKPOINT` can be read."""
 
     LOG_V2 = "log_v2"
     LOG_V1 = "log_v1"
@@ -71,15 +71,15 @@ class ContentKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """`what` is for a sentence: "this is a JPEG image"."""
+class FileContent:
+    """The kind of a file. `what` completes a sentence: "this is a JPEG image"."""
 
     kind: ContentKind
     what: str
     proven: bool = True
 
 
-_UNKNOWN: Final = Content(kind=ContentKind.UNKNOWN, what="bytes of no kind that is known", proven=False)
+_UNKNOWN: Final = FileContent(kind=ContentKind.UNKNOWN, what="bytes of an unknown kind", proven=False)
 _SIGNATURES: Final = (
     (0, b"\xff\xd8\xff", "a JPEG image"),
     (0, b"\x89PNG\r\n\x1a\n", "a PNG image"),
@@ -110,12 +110,12 @@ _MAX_CUT_CHARACTER: Final = 3  # bytes of a UTF-8 character that the end of `hea
 _CONTROL_BYTES: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 
-def sniff(head: bytes, size_bytes: int) -> Content:
-    """What a file of this size is; `head` is its first `SNIFF_BYTES` bytes, or all of it. Raises nothing."""
+def sniff(head: bytes, size_bytes: int) -> FileContent:
+    """Return the kind of a file of this size. `head`: its first `SNIFF_BYTES` bytes, or all. Raises nothing."""
     if size_bytes == 0:
-        return Content(kind=ContentKind.EMPTY, what="an empty file")
+        return FileContent(kind=ContentKind.EMPTY, what="an empty file")
     if not head.strip(b"\0"):
-        return Content(kind=ContentKind.ZEROS, what="nothing but zeros")
+        return FileContent(kind=ContentKind.ZEROS, what="a file of zeros")
     unproven = None
     for test in _TESTS:
         content = test(head, size_bytes)
@@ -125,8 +125,8 @@ def sniff(head: bytes, size_bytes: int) -> Content:
     return unproven or _UNKNOWN
 
 
-def _log(head: bytes, size_bytes: int) -> Content | None:
-    """One batch or message of magic 0, 1 or 2 at the start; of a torn one the ranges of its fields must do."""
+def _log(head: bytes, size_bytes: int) -> FileContent | None:
+    """Recognize a batch or message of magic 0, 1 or 2; a torn one by the ranges of its fields."""
     if len(head) < HEADER_SIZE_UP_TO_MAGIC:
         return None
     magic = head[MAGIC_POSITION]
@@ -143,7 +143,7 @@ def _log(head: bytes, size_bytes: int) -> Content | None:
         return None
     kind = (ContentKind.LOG_V0, ContentKind.LOG_V1, ContentKind.LOG_V2)[magic]
     torn = "" if size + LOG_OVERHEAD <= size_bytes else ", its first batch cut short"
-    return Content(kind=kind, what=f"a Kafka log of magic {magic}{torn}", proven=proven)
+    return FileContent(kind=kind, what=f"a Kafka log of magic {magic}{torn}", proven=proven)
 
 
 def _checksum_agrees(batch: bytes, magic: int) -> bool:
@@ -165,7 +165,7 @@ def _plausible_v2(head: bytes) -> bool:
 
 
 def _plausible_message(head: bytes, size: int, size_bytes: int) -> bool:
-    if not len(head) < size + LOG_OVERHEAD <= size_bytes:  # so few fields prove nothing where the checksum does not
+    if not len(head) < size + LOG_OVERHEAD <= size_bytes:  # with a wrong checksum these few fields prove nothing
         return False
     layout = MESSAGE_V1 if head[MAGIC_POSITION] == MAGIC_V1 else MESSAGE_V0
     if len(head) < layout.size:
@@ -175,8 +175,8 @@ def _plausible_message(head: bytes, size: int, size_bytes: int) -> bool:
     return attributes <= CODEC_MASK | TIMESTAMP_TYPE_BIT and -1 <= key_size <= size - (layout.size - LOG_OVERHEAD)
 
 
-def _log_v07(head: bytes, size_bytes: int) -> Content | None:
-    """A message of Kafka 0.7 at the start: length and magic in range, payload checksum good."""
+def _log_v07(head: bytes, size_bytes: int) -> FileContent | None:
+    """Recognize a message of Kafka 0.7: length and magic in range, payload checksum correct."""
     if len(head) < MESSAGE_V07_0.size:
         return None
     end = V07_LENGTH_SIZE + int.from_bytes(head[:V07_LENGTH_SIZE], "big", signed=True)
@@ -187,12 +187,12 @@ def _log_v07(head: bytes, size_bytes: int) -> Content | None:
     what = "a log of Kafka 0.7"
     if len(head) < end:
         known = magic == MAGIC_V0 or head[layout.at("attributes")] <= CODEC_SNAPPY
-        return Content(kind=ContentKind.LOG_V07, what=what, proven=False) if known else None
+        return FileContent(kind=ContentKind.LOG_V07, what=what, proven=False) if known else None
     stored = int.from_bytes(head[layout.at("crc") : layout.size], "big")
-    return Content(kind=ContentKind.LOG_V07, what=what) if stored == crc32(head[layout.size : end]) else None
+    return FileContent(kind=ContentKind.LOG_V07, what=what) if stored == crc32(head[layout.size : end]) else None
 
 
-def _snapshot(head: bytes, size_bytes: int) -> Content | None:
+def _snapshot(head: bytes, size_bytes: int) -> FileContent | None:
     if len(head) < SNAPSHOT_HEADER.size:
         return None
     version, crc, entry_count = SNAPSHOT_HEADER.struct.unpack_from(head)
@@ -200,28 +200,28 @@ def _snapshot(head: bytes, size_bytes: int) -> Content | None:
     if version != SNAPSHOT_VERSION or header.size_bytes != size_bytes:
         return None
     proven = len(head) == size_bytes and crc == crc32c(head[CRC_START:])
-    return Content(kind=ContentKind.PRODUCER_SNAPSHOT, what="a producer snapshot", proven=proven)
+    return FileContent(kind=ContentKind.PRODUCER_SNAPSHOT, what="a producer snapshot", proven=proven)
 
 
-def _redpanda(head: bytes, _size_bytes: int) -> Content | None:
+def _redpanda(head: bytes, _size_bytes: int) -> FileContent | None:
     header = head[: REDPANDA_BATCH.size]
     if len(header) < REDPANDA_BATCH.size:
         return None
     header_crc, batch_bytes, *_ = REDPANDA_BATCH.struct.unpack(header)
     if batch_bytes < REDPANDA_BATCH.size or header_crc != crc32c(header[REDPANDA_BATCH.at("sizeBytes") :]):
         return None
-    return Content(kind=ContentKind.REDPANDA_LOG, what="a log segment of Redpanda, whose batches are not Kafka's")
+    return FileContent(kind=ContentKind.REDPANDA_LOG, what="a log segment of Redpanda, whose batches are not Kafka's")
 
 
-def _signature(head: bytes, _size_bytes: int) -> Content | None:
+def _signature(head: bytes, _size_bytes: int) -> FileContent | None:
     for position, magic, what in _SIGNATURES:
         if head.startswith(magic, position):
-            return Content(kind=ContentKind.FOREIGN, what=what)
+            return FileContent(kind=ContentKind.FOREIGN, what=what)
     return None
 
 
-def _text(head: bytes, size_bytes: int) -> Content | None:
-    """A checkpoint by the grammar of its first three lines, else any UTF-8 without control bytes."""
+def _text(head: bytes, size_bytes: int) -> FileContent | None:
+    """Recognize a checkpoint by the grammar of its first three lines, else UTF-8 text without control bytes."""
     if _CONTROL_BYTES.search(head):
         return None
     try:
@@ -230,13 +230,13 @@ def _text(head: bytes, size_bytes: int) -> Content | None:
         if len(head) == size_bytes or len(head) - error.start > _MAX_CUT_CHARACTER:
             return None
     if _EPOCH_CHECKPOINT.match(head):
-        return Content(kind=ContentKind.EPOCH_CHECKPOINT, what="a leader epoch checkpoint")
+        return FileContent(kind=ContentKind.EPOCH_CHECKPOINT, what="a leader epoch checkpoint")
     if _OFFSET_CHECKPOINT.match(head):
-        return Content(kind=ContentKind.OFFSET_CHECKPOINT, what="an offset checkpoint")
-    return Content(kind=ContentKind.TEXT, what="text")
+        return FileContent(kind=ContentKind.OFFSET_CHECKPOINT, what="an offset checkpoint")
+    return FileContent(kind=ContentKind.TEXT, what="text")
 
 
-_TESTS: Final[tuple[Callable[[bytes, int], Content | None], ...]] = (
+_TESTS: Final[tuple[Callable[[bytes, int], FileContent | None], ...]] = (
     _log,
     _log_v07,
     _snapshot,

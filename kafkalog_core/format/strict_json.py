@@ -1,7 +1,7 @@
-"""JSON that somebody else may have written: every value is checked before it is used.
+"""Untrusted JSON: every value is checked before it is used.
 
-`json.loads` alone takes names twice, `Infinity`, and integers of any size, and its errors are of many kinds. Here
-whatever is not as it should be is a `FieldError` of one clause, which follows the name of the file.
+`json.loads` accepts duplicate names, `Infinity`, and integers of any size, and raises errors of many kinds. Here every
+error is a `FieldError` whose text is one clause that follows the name of the file.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Fields:
-    """The members of one object; each method takes one out and checks it. Raises FieldError.
+    """The members of one object. Each method checks and returns one member, or raises FieldError.
 
     Args:
-        value: the object, as `json.loads` gives it.
-        name: what messages call it; empty: the whole file.
+        value: the object, as `json.loads` returns it.
+        name: its name in messages; empty: the whole file.
     """
 
     def __init__(self, value: object, name: str = "") -> None:
@@ -40,67 +40,67 @@ class Fields:
         self._name = name
 
     def any(self, name: str) -> object:
-        """A member of any type."""
+        """Return a member of any type."""
         if name not in self.value:
             raise FieldError(f"has no member {self._named(name)!r}")
         return self.value[name]
 
     def text(self, name: str) -> str:
-        """A text."""
+        """Return a text."""
         value = self.any(name)
         if not isinstance(value, str):
             self._fail(name, "a text")
         return value
 
     def optional_text(self, name: str) -> str | None:
-        """A text, or null."""
+        """Return a text, or `None` for null."""
         return None if self.any(name) is None else self.text(name)
 
     def choice(self, name: str, choices: Sequence[str]) -> str:
-        """One of some texts."""
+        """Return one of these texts."""
         value = self.text(name)
         if value not in choices:
             self._fail(name, f"one of {', '.join(choices)}")
         return value
 
     def integer(self, name: str, low: int = 0, high: int = MAX_INT64) -> int:
-        """An integer between two bounds, both inclusive."""
+        """Return an integer between two bounds, both inclusive."""
         value = self.any(name)
         if type(value) is not int or not low <= value <= high:
             self._fail(name, f"an integer from {low} to {high}")
         return value
 
     def optional_integer(self, name: str) -> int | None:
-        """An integer that is not negative, or null."""
+        """Return an integer that is not negative, or `None` for null."""
         return None if self.any(name) is None else self.integer(name)
 
     def flag(self, name: str) -> bool:
-        """True or false."""
+        """Return a boolean."""
         value = self.any(name)
         if not isinstance(value, bool):
             self._fail(name, "true or false")
         return value
 
     def sha256(self, name: str) -> str:
-        """A SHA-256 in hexadecimal."""
+        """Return a SHA-256 in hexadecimal."""
         value = self.text(name)
         if _HASH.fullmatch(value) is None:
             self._fail(name, "a SHA-256 in hexadecimal")
         return value
 
     def optional_sha256(self, name: str) -> str | None:
-        """A SHA-256 in hexadecimal, or null."""
+        """Return a SHA-256 in hexadecimal, or `None` for null."""
         return None if self.any(name) is None else self.sha256(name)
 
     def base64(self, name: str) -> bytes:
-        """Bytes in base64."""
+        """Return the bytes of a text in base64."""
         try:
             return base64.b64decode(self.text(name), validate=True)
         except (binascii.Error, ValueError):
             return self._fail(name, "base64")
 
     def path(self, name: str) -> str:
-        """A text that can be the name of a file."""
+        """Return a text that can be the name of a file."""
         value = self.text(name)
         problem = path_problem(value)
         if problem is not None:
@@ -108,22 +108,22 @@ class Fields:
         return value
 
     def fields(self, name: str) -> Fields:
-        """An object."""
+        """Return an object."""
         return Fields(self.any(name), self._named(name))
 
     def optional_fields(self, name: str) -> Fields | None:
-        """An object, or null."""
+        """Return an object, or `None` for null."""
         return None if self.any(name) is None else self.fields(name)
 
     def items(self, name: str) -> list[object]:
-        """A list."""
+        """Return a list."""
         value = self.any(name)
         if not isinstance(value, list):
             self._fail(name, "a list")
         return value
 
     def objects(self, name: str) -> list[Fields]:
-        """A list of objects."""
+        """Return a list of objects."""
         return [Fields(item, f"{self._named(name)}[{number}]") for number, item in enumerate(self.items(name))]
 
     def _named(self, name: str) -> str:
@@ -136,7 +136,7 @@ class Fields:
 
 
 def load_fields(text: bytes | str) -> Fields:
-    """The object that a text is. Raises FieldError for anything else."""
+    """Return the object of a JSON text. Raises FieldError for anything else."""
     try:
         value = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_members)
     except (ValueError, RecursionError):
@@ -145,7 +145,7 @@ def load_fields(text: bytes | str) -> Fields:
 
 
 def path_problem(path: str) -> str | None:
-    """Return why a text cannot be the path of a file, as the end of a sentence; None: it can."""
+    """Return why a text cannot be the path of a file, as the end of a sentence, or `None`."""
     if not path:
         return "is empty"
     if "\0" in path:

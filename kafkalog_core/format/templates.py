@@ -1,7 +1,7 @@
-"""What a JSON line of a record or a batch looks like: programs for the kernel in `ndjson`, made from `tables.py`.
+"""Templates of JSON and CSV lines of records and batches: programs for the kernel `write_rows`, made from `tables.py`.
 
-Column names and their order come from the tables alone; which columns a format lacks (null) is said here, once, for
-the lines and for the row dicts (`rows.py` of the operations) alike.
+Column names and their order come from the tables; which columns a format lacks (null) is defined here, for the lines
+and for the row dicts of `ops/reading` alike.
 """
 
 from __future__ import annotations
@@ -52,11 +52,14 @@ MODES: Final = {"auto": 0, "base64": 1, "hex": 2}
 _V2: Final = (MAGIC_V2,)
 _V1_V2: Final = (MAGIC_V1, MAGIC_V2)
 _V07: Final = (FORMAT_V07,)
-_MARKS: Final = {"offset": "head", "format": "tail"}  # of a record; but for 0.7 all from its format on is of the batch
+_MARKS: Final = {
+    "offset": "head",
+    "format": "tail",
+}  # of a record; except in 0.7, all columns from the format on are of the batch
 NAMING: Final = frozenset({"record_name", "batch_name", "batch_bit"})
 _Operation = tuple[str, int, int]
 
-_SUFFIX: Final = ("", "", "_b64", "_hex")  # by null in auto mode, text, base64, hex
+_SUFFIX: Final = ("", "", "_b64", "_hex")  # for null in auto mode, text, base64, hex
 
 
 _BOOLEAN: Final = (False, True)
@@ -72,7 +75,7 @@ def _batch(name: str) -> int:
     return BATCH_FIELDS.index(name)
 
 
-# For each column: the formats that have it, the kernel's operation, its operands (texts are pieces).
+# For each column: the formats that have it, the operation of the kernel, its operands (texts become pieces).
 _Rule = tuple[tuple[int, ...], str, int, int | tuple[object, ...]]
 _SHARED_OPERATIONS: Final[dict[str, _Rule]] = {
     "position": (FORMATS, "batch_int", _batch("position"), 0),
@@ -112,7 +115,7 @@ _BATCH_OPERATIONS: Final[dict[str, _Rule]] = {
 
 
 class Pieces:
-    """The literals of programs, and what columns become in them."""
+    """The literal pieces of programs, and the operations of columns."""
 
     null = programs.FIRST_PIECES[programs.PIECE_NULL]
 
@@ -120,33 +123,33 @@ class Pieces:
         self.mode = MODES[bytes_mode]
         self.pieces: list[bytes] = [self.null, *programs.FIRST_PIECES[1:]]
 
-    def spelled(self, value: object) -> str:
-        """A name or a constant as it stands in a line."""
+    def literal(self, value: object) -> str:
+        """Return a name or a constant as it is written in a line."""
         return json.dumps(value)
 
     def piece(self, *pieces: str) -> int:
-        """Index of the first of the pieces, which follow each other."""
+        """Add pieces. Return the index of the first one; the others follow."""
         self.pieces += [piece.encode("utf-8", "backslashreplace") for piece in pieces]
         return len(self.pieces) - len(pieces)
 
     def _bytes_pieces(self, name: str) -> int:
-        """Null, text, base64 and hex form of a bytes member whose name begins with `name`, quote included."""
+        """Add the pieces of a bytes member for null, text, base64, hex. `name`: start of its name, with the quote."""
         null = f'{name}{_SUFFIX[self.mode + 1]}":null'
         return self.piece(null, *(f'{name}{suffix}":"' for suffix in _SUFFIX[1:]))
 
     def operation(self, name: str, batch_format: int, *, is_record: bool) -> _Operation | None:
-        """How a column is written for a format; None: the format lacks it."""
+        """Return the operation that writes a column for a format; `None`: the format lacks the column."""
         special = (_RECORD_OPERATIONS if is_record else _BATCH_OPERATIONS).get(name)
         formats, kind, a, b = special or _SHARED_OPERATIONS[name]
         if batch_format not in formats:
             return None
         if kind == "headers":
             return kind, a, self._header_pieces()
-        if kind == "batch_int_unless_v2":  # -1 stands for "unknown" in old formats alone
+        if kind == "batch_int_unless_v2":  # -1 means "unknown" in old formats only
             kind = "batch_int" if batch_format == MAGIC_V2 else "batch_int_or_null"
         if name == "last_offset" and batch_format == FORMAT_V07 and not is_record:
-            a = BATCH_FIELDS.index("base_offset")  # every record of the message is found at its address
-        return kind, a, self.piece(*(self.spelled(text) for text in b)) if isinstance(b, tuple) else b
+            a = BATCH_FIELDS.index("base_offset")  # a fetch finds every record of the message at its address
+        return kind, a, self.piece(*(self.literal(text) for text in b)) if isinstance(b, tuple) else b
 
     def _header_pieces(self) -> int:
         suffix = _SUFFIX[max(self.mode, 1) + 1]
@@ -157,7 +160,7 @@ class Pieces:
 
 
 class _Program(Pieces):
-    """What all lines of one kind share: programs, and literals but for the one that names the place."""
+    """The shared part of templates: programs, and all pieces but the one with topic, partition and segment."""
 
     def __init__(self, table_of: Mapping[int, tables.Table], constants: Mapping[str, object], bytes_mode: str) -> None:
         super().__init__(bytes_mode)
@@ -177,7 +180,7 @@ class _Program(Pieces):
         self.starts = [0, *accumulate(map(len, self.pieces))]
 
     def _program(self, table: tables.Table, batch_format: int, constants: Mapping[str, object]) -> list[int]:
-        """One operation per column that is not the same for all lines, each with the literal text before it."""
+        """Return one operation for each column that varies between lines, each with the literal text before it."""
         program: list[int] = []
         literal = ""
         is_record = "key" in table.names
@@ -212,20 +215,20 @@ class _Program(Pieces):
         return program
 
     def _names(self, first: int) -> tuple[str, ...]:
-        """The pieces from `first` on, for whoever reads columns without the kernel."""
+        """Return the pieces from `first` on, for code that reads columns without the kernel."""
         return tuple(piece.decode() for piece in self.pieces[first:])
 
 
 def bound_of(pieces: Sequence[bytes], operations: int) -> int:
-    """The most that a line takes without its bytes members: each operation writes its literal and a value or name."""
+    """Return an upper bound of a line without its bytes members: each operation writes a piece and a value or name."""
     return 2 * sum(map(len, pieces)) + operations * 64 + programs.SLACK
 
 
 class Template:
-    """What `kernels.write_rows` reads: programs, literals, and the worst case of a line without its bytes members.
+    """The input of `kernels.write_rows`: programs, pieces, and an upper bound of a line without its bytes members.
 
-    `columns` says the same for whoever reads without the kernel: for each format the columns behind the place,
-    (name, operation, a, b).
+    `columns` has the same for code that reads columns without the kernel: for each format the columns after the place
+    (topic, partition, segment) as (name, operation, a, b).
     """
 
     def __init__(self, program: _Program, table: tables.Table, place: dict[str, object]) -> None:
@@ -242,12 +245,12 @@ class Template:
 
 
 def record_template(place: dict[str, object], bytes_mode: str, *, resynced: bool) -> Template:
-    """Template of record lines of one file; `place` are the first columns: topic, partition, segment, maybe path."""
+    """Return the template of record lines of one file. `place`: topic, partition, segment, perhaps path."""
     return Template(_record_program(bytes_mode, resynced), tables.RECORD, place)
 
 
 def batch_template(place: dict[str, object], *, resynced: bool) -> Template:
-    """Template of batch lines of one file; `place` are the first columns: topic, partition, segment, maybe path."""
+    """Return the template of batch lines of one file. `place`: topic, partition, segment, perhaps path."""
     return Template(_batch_program(resynced), tables.BATCH, place)
 
 
@@ -266,13 +269,13 @@ _BYTES = ("key", "value")
 
 
 def fits_header(header: Sequence[str]) -> bool:
-    """Whether text and base64 of bytes stand side by side, as the kernel writes them."""
+    """Return whether the text and base64 columns of bytes are adjacent, as the kernel writes them."""
     places = {name: index for index, name in enumerate(header)}
     return all(places[f"{name}_b64"] == places[name] + 1 for name in _BYTES if {name, f"{name}_b64"} <= places.keys())
 
 
 class CsvTemplate(Pieces):
-    """See `Template`, which it stands in for. `place` are the first columns of rows of one file."""
+    """A `Template` of CSV lines. `place`: the first columns of rows of one file."""
 
     null = b""
 
@@ -280,7 +283,9 @@ class CsvTemplate(Pieces):
         self, header: Sequence[str], place: Mapping[str, object], bytes_mode: str, *, is_record: bool, resynced: bool
     ) -> None:
         super().__init__(bytes_mode)
-        self.text_mode = programs.MODE_BASE64 if self.mode == programs.MODE_TEXT else self.mode  # twice the bytes do
+        self.text_mode = (
+            programs.MODE_BASE64 if self.mode == programs.MODE_TEXT else self.mode
+        )  # twice the bytes suffice
         self._constants = {**place, "resynced": resynced}
         self._is_record = is_record
         operations: list[int] = []
@@ -296,12 +301,12 @@ class CsvTemplate(Pieces):
         self.starts = array("q", [0, *accumulate(map(len, self.pieces))])
         self.bound = bound_of(self.pieces, longest)
 
-    def spelled(self, value: object) -> str:
-        """See Pieces."""
+    def literal(self, value: object) -> str:
+        """Return a value as a field of CSV."""
         return csv_field(value)
 
     def _program(self, header: Sequence[str], batch_format: int) -> list[int]:
-        """One operation a column that is not the same for all lines, each with the literal text before it."""
+        """Return one operation for each column that varies between lines, each with the literal text before it."""
         table = tables.BATCH if not self._is_record else tables.RECORD
         if self._is_record and batch_format == FORMAT_V07:
             table = tables.RECORD_V07
@@ -313,7 +318,7 @@ class CsvTemplate(Pieces):
             separator = ","
             member = next((one for one in _BYTES if name in {one, f"{one}_b64", f"{one}_hex"}), None)
             if self._is_record and member is not None:
-                if name == f"{member}_b64" and self.mode == programs.MODE_TEXT:  # written with the one before it
+                if name == f"{member}_b64" and self.mode == programs.MODE_TEXT:  # written with the column before it
                     literal = literal.removesuffix(",")
                     continue
                 start = RECORD_FIELDS.index(f"{member}_start")
@@ -334,7 +339,7 @@ class CsvTemplate(Pieces):
         return [*program, programs.OP_END, 0, 0, self.piece(literal + "\r\n")]
 
     def _constant(self, name: str, table: tables.Table, batch_format: int) -> str | None:
-        """A column that is the same in all rows of a format; null: it is not."""
+        """Return the value of a column that is the same in all rows of a format, else `None`."""
         if name == "type":
             return csv_field(table.name)
         if name == "format":

@@ -1,7 +1,7 @@
-r"""What the broker's text files share: lines, blanks, numbers and ids as Java reads them, and faults as data.
+r"""Lines, blanks, numbers and ids of the broker's text files, as Java reads them, and malformed lines as data.
 
-`BufferedReader.readLine`, `Integer.parseInt`, `Long.parseLong` and `String.split` take other things than their
-namesakes in Python: no blanks or underscores in a number, a lone CR as a line end, no empty parts at the end.
+`BufferedReader.readLine`, `Integer.parseInt`, `Long.parseLong` and `String.split` differ from their namesakes in
+Python: no blanks or underscores in a number, a lone CR as a line end, no empty parts at the end.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = [
     "split",
 ]
 
-# A checkpoint line is at most a topic of 249 bytes and two numbers; what is longer is cut, so that garbage without a
-# line end (a binary file under a checkpoint's name) costs no memory.
+# A checkpoint line has at most a topic of 249 bytes and two numbers. A longer line is cut, so that garbage without a
+# line end (a binary file under a checkpoint's name) takes no memory.
 MAX_LINE_BYTES: Final = 64 * 1024
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _INTEGER: Final = re.compile(r"([+-]?)(\d+)")  # \d as in Character.digit: any decimal digit of Unicode
@@ -43,12 +43,12 @@ _UUID: Final = re.compile(r"([A-Za-z0-9_-]{22})(==)?")
 
 
 class Failure(StrEnum):
-    """How a broker fails on a file that it refuses; what that costs depends on the file and the release."""
+    """How a broker fails on a file that it refuses; the consequence depends on the file and the release."""
 
     IO = "io"
-    """IOException: mostly, the log directory goes offline."""
+    """IOException: usually the log directory goes offline."""
     RUNTIME = "runtime"
-    """A bare runtime exception (NumberFormatException, IllegalArgumentException): mostly, the broker does not start."""
+    """A runtime exception (NumberFormatException, IllegalArgumentException): usually the broker does not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MalformedLine:
-    r"""A line that says nothing. `text`: at most 64 KiB of it, bytes that are not UTF-8 as `\xNN`."""
+    r"""A line that cannot be parsed. `text`: at most 64 KiB of it, bytes that are not UTF-8 as `\xNN`."""
 
     line: int
     position: int
@@ -72,7 +72,7 @@ class MalformedLine:
 
 
 class Line(NamedTuple):
-    """One line, from 1: `data` without its end, all of it unless `is_cut`; `size_bytes` is the line's with its end."""
+    """A line: `number` from 1, `data` without line end (cut if `is_cut`), `size_bytes` with line end."""
 
     number: int
     position: int
@@ -82,10 +82,10 @@ class Line(NamedTuple):
 
 
 def iter_lines(chunks: Iterable[bytes]) -> Iterator[Line]:
-    """Lines of a file that comes in chunks of any size, ended by LF, CR or CRLF; the last one needs no end."""
+    """Yield the lines of a file given in chunks. Lines end with LF, CR or CRLF; the last one may lack its end."""
     number, start, position = 1, 0, 0  # start: of the line; position: of the chunk
     pending = bytearray()
-    held_cr = False  # a CR stood last in the chunk before: an LF that follows belongs to it
+    held_cr = False  # the previous chunk ended with CR: an LF that follows belongs to it
     for chunk in chunks:
         at = 0
         if held_cr and chunk:
@@ -111,23 +111,23 @@ def iter_lines(chunks: Iterable[bytes]) -> Iterator[Line]:
 
 
 def parse_int32(text: str) -> int | None:
-    """`Integer.parseInt`; null where it throws."""
+    """Parse as `Integer.parseInt` does; return `None` where it throws."""
     return _parse(text, MAX_INT32)
 
 
 def parse_int64(text: str) -> int | None:
-    """`Long.parseLong`; null where it throws."""
+    """Parse as `Long.parseLong` does; return `None` where it throws."""
     return _parse(text, MAX_INT64)
 
 
 def parse_uuid(text: str) -> bytes | None:
-    """`org.apache.kafka.common.Uuid.fromString`: 16 bytes as base64url, padding optional; null where it throws."""
+    """Parse as `org.apache.kafka.common.Uuid.fromString` does (base64url, padding optional); `None` where it throws."""
     match = _UUID.fullmatch(text)
     return None if match is None else base64.urlsafe_b64decode(match[1] + "==")
 
 
 def split(pattern: re.Pattern[str], text: str) -> list[str]:
-    """`Pattern.split`: parts between matches, without the empty ones at the end; text without a match is one part."""
+    """Split as `Pattern.split` does: parts between matches, without empty ones at the end; else the whole text."""
     parts = pattern.split(text)
     while len(parts) > 1 and not parts[-1]:
         parts.pop()
@@ -135,7 +135,7 @@ def split(pattern: re.Pattern[str], text: str) -> list[str]:
 
 
 def malformed_line(line: Line, problem: str) -> MalformedLine:
-    """The fault that a whole line is."""
+    """Return a line as a malformed line."""
     text = line.data.decode("utf-8", "backslashreplace")
     return MalformedLine(
         line=line.number, position=line.position, size_bytes=line.size_bytes, text=text, problem=problem
@@ -143,20 +143,20 @@ def malformed_line(line: Line, problem: str) -> MalformedLine:
 
 
 def join_surrogates(text: str) -> str:
-    r"""Pairs of UTF-16 escapes joined to one character; a lone surrogate is spelled as its escape, `\ud800`."""
+    r"""Join pairs of surrogates to one character; replace a lone surrogate by its escape, `\ud800`."""
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return joined.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _parse(text: str, largest: int) -> int | None:
-    if len(text) <= _MAX_SHORT_DIGITS and text.isascii() and text.isdigit():  # nearly all; saves half of the time
+    if len(text) <= _MAX_SHORT_DIGITS and text.isascii() and text.isdigit():  # nearly all numbers; twice as fast
         value = int(text)
         return value if value <= largest else None
     match = _INTEGER.fullmatch(text)
     if match is None:
         return None
     sign, digits = match.groups()
-    if len(digits) > _MAX_INT64_DIGITS:  # Java takes any number of leading zeros; int() refuses thousands of digits
+    if len(digits) > _MAX_INT64_DIGITS:  # Java accepts any number of leading zeros; int() refuses thousands of digits
         if any(int(digit) for digit in digits[:-_MAX_INT64_DIGITS]):
             return None
         digits = digits[-_MAX_INT64_DIGITS:]

@@ -1,7 +1,7 @@
-"""What nothing on disk protects: changes of a log file that leave no trace, field by field.
+"""Fields of a log file that no checksum and no other file protects: changes that leave no trace.
 
 Pure data. A test changes every byte and every bit of small segments of each format, and cuts them at every length: the
-changes without a finding are exactly those that this list allows. The manual's page on formats is made from it too.
+changes without a finding are exactly those in this list. kafkalog-format(5) is generated from it too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ VALUES: Final[dict[Values, str]] = {
     "any": "any value, in any batch",
     "in order": (
         "a value that keeps the order of offsets: not below the number in the file name, above the batch before and "
-        "below the batch behind; where offsets have no gaps, any larger value in the last batch of a file"
+        "below the next batch; if offsets have no gaps, any larger value in the last batch of a file"
     ),
-    "same codec or none": "any value that leaves the codec as it is, or makes it none",
+    "same codec or none": "any value with the same codec, or with none",
 }
 
 
 class UnprotectedField(NamedTuple):
-    """A field outside of every checksum: which of its values leave no trace, and why."""
+    """A field outside every checksum: which of its values leave no trace, and why."""
 
     layout: Layout
     field: str
@@ -41,39 +41,39 @@ UNPROTECTED_FIELDS: Final = (
         BATCH_V2,
         "baseOffset",
         "in order",
-        "Written by the leader when it appends, so the producer's checksum cannot cover it. All offsets of the batch "
-        "move with it.",
+        "The leader writes it on append, so the producer's checksum cannot cover it. All offsets of the batch change "
+        "with it.",
     ),
     UnprotectedField(
         BATCH_V2,
         "partitionLeaderEpoch",
         "any",
-        "Written by the leader when it appends. The leader-epoch-checkpoint knows where epochs start, but a log may "
-        "run ahead of it.",
+        "The leader writes it on append. The leader-epoch-checkpoint has the first offset of each epoch, but the log "
+        "may be ahead of it.",
     ),
     UnprotectedField(
         MESSAGE_V1,
         "offset",
         "in order",
-        "Written by the leader in front of the message that the checksum covers. Of a compressed message it is the "
-        "last offset inside, and that one alone is compared; all offsets inside move with it.",
+        "The leader writes it before the message that the checksum covers. In a compressed message it is the offset "
+        "of the last inner message, and only that is compared; all inner offsets change with it.",
     ),
     UnprotectedField(
         MESSAGE_V0,
         "offset",
         "in order",
-        "Written by the leader in front of the message that the checksum covers. Of a compressed message it is the "
-        "last offset inside, and that one alone is compared; the offsets inside are stored whole and do not move.",
+        "The leader writes it before the message that the checksum covers. In a compressed message it is the offset "
+        "of the last inner message, and only that is compared; the inner offsets are absolute and do not change.",
     ),
     UnprotectedField(
         MESSAGE_V07_1,
         "attributes",
         "same codec or none",
-        "The checksum covers the payload alone. The bits behind the codec are not used; a wrapper whose codec is lost "
-        "is a message whose payload happens to be compressed.",
+        "The checksum covers only the payload. The bits after the codec are unused; a wrapper without its codec is a "
+        "message with a compressed payload.",
     ),
 )
 UNPROTECTED_LENGTH: Final = (
-    "A file that ends where a batch ends is a legal log: nothing in it tells of batches that followed. The indexes, "
-    "the producer snapshots and the checkpoints beside it may."
+    "A file that ends where a batch ends is a legal log: nothing in it shows that batches followed. The indexes, "
+    "the producer snapshots and the checkpoints may show it."
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.checkpoint import EpochEntry, Verdict, read_epoch_checkpoint
+from kafkalog_core.format.checkpoint import CheckpointEpoch, CheckpointVerdict, read_epoch_checkpoint
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.logdir.checkpoints import TextWindows
 from kafkalog_core.kafka.rules import rules_of
@@ -46,9 +46,9 @@ def read_epoch_file(directory: str) -> EpochFile | None:
     try:
         with Source.open(path) as source:
             for item in read_epoch_checkpoint(TextWindows(source).windows()):
-                if isinstance(item, EpochEntry):
+                if isinstance(item, CheckpointEpoch):
                     entries.append(EpochStart(item.leader_epoch, item.start_offset))
-                elif isinstance(item, Verdict):
+                elif isinstance(item, CheckpointVerdict):
                     refusal = item.refusal
     except StorageError:
         return None

@@ -173,7 +173,7 @@ def test_memory_that_cannot_be_had(customers: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(offset_map, "mmap", refuse)
     result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", customers)
     assert result.exit_code == 3
-    assert "the system does not give 134217728 bytes for an offset map" in result.stderr
+    assert "the system cannot allocate 134217728 bytes for an offset map" in result.stderr
 
 
 def test_a_file_by_itself_is_refused(customers: Path) -> None:

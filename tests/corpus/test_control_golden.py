@@ -62,9 +62,9 @@ def _as_json(value: control.ControlValue) -> object:
                 "voters": [{"voterId": voter.voter_id} for voter in value.voters],
                 "grantingVoters": [{"voterId": voter.voter_id} for voter in value.granting_voters],
             }
-        case control.SnapshotHeader():
+        case control.KRaftSnapshotHeader():
             return {"version": value.version, "lastContainedLogTimestamp": value.last_contained_log_timestamp_ms}
-        case control.SnapshotFooter():
+        case control.KRaftSnapshotFooter():
             return {"version": value.version}
         case control.KRaftVersion():
             return {"version": value.version, "kRaftVersion": value.kraft_version}

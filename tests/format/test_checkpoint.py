@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.checkpoint import (
-    EpochEntry,
-    OffsetEntry,
-    Verdict,
+    CheckpointEpoch,
+    CheckpointOffset,
+    CheckpointVerdict,
     encode_epoch_checkpoint,
     read_epoch_checkpoint,
     read_offset_checkpoint,
@@ -20,15 +20,15 @@ TOPICS = st.text(alphabet="abc019._-", min_size=1, max_size=20)
 INT32, INT64 = (st.integers(-(2**bits), 2**bits - 1) for bits in (31, 63))
 
 
-def offsets(data: bytes) -> tuple[list[OffsetEntry | MalformedLine], Verdict]:
+def offsets(data: bytes) -> tuple[list[CheckpointOffset | MalformedLine], CheckpointVerdict]:
     *items, verdict = read_offset_checkpoint([data])
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, CheckpointVerdict)
     return items, verdict
 
 
-def epochs(data: bytes) -> tuple[list[EpochEntry | MalformedLine], Verdict]:
+def epochs(data: bytes) -> tuple[list[CheckpointEpoch | MalformedLine], CheckpointVerdict]:
     *items, verdict = read_epoch_checkpoint([data])
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, CheckpointVerdict)
     return items, verdict
 
 
@@ -40,16 +40,16 @@ def refusal(data: bytes, read=offsets) -> tuple[str, Failure] | None:
 def test_golden() -> None:
     # Written by Kafka 0.10.2.2.
     items, verdict = offsets(b"0\n1\nmixcomp 0 347\n")
-    assert items == [OffsetEntry(line=3, topic="mixcomp", partition=0, offset=347)]
-    assert verdict == Verdict(version=0, declared_count=1, entry_count=1, refusal=None)
+    assert items == [CheckpointOffset(line=3, topic="mixcomp", partition=0, offset=347)]
+    assert verdict == CheckpointVerdict(version=0, declared_count=1, entry_count=1, refusal=None)
 
 
 def test_golden_epochs() -> None:
     # Written by Kafka 0.11.0.3.
     items, verdict = epochs(b"0\n2\n0 0\n1 145\n")
     assert items == [
-        EpochEntry(line=3, leader_epoch=0, start_offset=0),
-        EpochEntry(line=4, leader_epoch=1, start_offset=145),
+        CheckpointEpoch(line=3, leader_epoch=0, start_offset=0),
+        CheckpointEpoch(line=4, leader_epoch=1, start_offset=145),
     ]
     assert verdict.refusal is None
 
@@ -114,7 +114,7 @@ def test_the_first_thing_wrong_decides() -> None:
 
 def test_what_can_be_read_of_a_bad_file_is_read() -> None:
     items, verdict = offsets(b"9\n?\npayments 0 5\norders\n\xff 0 1\norders 0 7\n")
-    assert items[1] == OffsetEntry(line=3, topic="payments", partition=0, offset=5)
+    assert items[1] == CheckpointOffset(line=3, topic="payments", partition=0, offset=5)
     assert items[2] == MalformedLine(
         line=4,
         position=17,
@@ -125,7 +125,7 @@ def test_what_can_be_read_of_a_bad_file_is_read() -> None:
     assert isinstance(items[3], MalformedLine)
     assert items[3].text == "\\xff 0 1"
     assert items[3].problem == "byte 0xff is not UTF-8"
-    assert items[4] == OffsetEntry(line=6, topic="orders", partition=0, offset=7)
+    assert items[4] == CheckpointOffset(line=6, topic="orders", partition=0, offset=7)
     assert (verdict.version, verdict.declared_count, verdict.entry_count) == (9, None, 2)
 
 
@@ -150,7 +150,7 @@ def test_every_cut_gives_whole_entries_or_a_refusal() -> None:
     data = b"0\n2\norders 0 140\npayments 1 335\n"
     for length in range(len(data)):
         items, verdict = offsets(data[:length])
-        whole = [item for item in items if isinstance(item, OffsetEntry)]
+        whole = [item for item in items if isinstance(item, CheckpointOffset)]
         if length < 3 or length > data.rindex(b" ") + 1:  # nothing protects the digits of the last number
             assert verdict.refusal is None
         else:
@@ -164,6 +164,6 @@ def test_every_cut_gives_whole_entries_or_a_refusal() -> None:
 def test_any_bytes(data: bytes, step: int) -> None:
     for read in (read_offset_checkpoint, read_epoch_checkpoint):
         *items, verdict = read([data])
-        assert isinstance(verdict, Verdict)
+        assert isinstance(verdict, CheckpointVerdict)
         assert verdict.refusal or not any(isinstance(item, MalformedLine) for item in items)
         assert [*items, verdict] == list(read([data[at : at + step] for at in range(0, len(data), step)]))

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.checkpoint import (
+    CheckpointEpoch,
     CheckpointMend,
-    EpochEntry,
+    CheckpointOffset,
+    CheckpointVerdict,
     LineEdit,
-    OffsetEntry,
-    Verdict,
     encode_offset_checkpoint,
     parse_epoch_entry,
     parse_offset_entry,
@@ -24,20 +24,20 @@ GOOD = b"0\n3\na 0 5\nb 0 6\nb 1 -0\n"
 
 
 def _mend(data: bytes) -> tuple[bytes, tuple[LineEdit, ...]]:
-    mend: CheckpointMend[OffsetEntry] = CheckpointMend(data, parse_offset_entry)
+    mend: CheckpointMend[CheckpointOffset] = CheckpointMend(data, parse_offset_entry)
     content, edits = mend.content()
     return content, tuple(edits)
 
 
-def _verdict(data: bytes) -> Verdict:
+def _verdict(data: bytes) -> CheckpointVerdict:
     *_, verdict = read_offset_checkpoint([data])
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, CheckpointVerdict)
     return verdict
 
 
 def _entries(data: bytes) -> list[tuple[str, int, int]]:
     items = read_offset_checkpoint([data])
-    return [(item.topic, item.partition, item.offset) for item in items if isinstance(item, OffsetEntry)]
+    return [(item.topic, item.partition, item.offset) for item in items if isinstance(item, CheckpointOffset)]
 
 
 def test_a_checkpoint_of_a_broker() -> None:
@@ -72,35 +72,35 @@ def test_what_a_broker_reads_stays(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "mended", "problems"),
     [
-        (b"1\n1\na 0 5\n", b"0\n1\na 0 5\n", ["not the version, 0"]),
-        (b" 0\n1\na 0 5\n", b"0\n1\na 0 5\n", ["not the version, 0"]),
-        (b"\xef\xbb\xbf0\r\n1\r\na 0 5\r\n", b"0\r\n1\r\na 0 5\r\n", ["not the version, 0"]),
-        (b"0\n7\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of the entries"]),
-        (b"0\n0\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of the entries"]),
-        (b"0\n-1\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of the entries"]),
-        (b"0\nx\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of the entries"]),
-        (b"0\n3\n", b"0\n0\n", ["not the number of the entries"]),
-        (b"0\na 0 5\n", b"0\n1\na 0 5\n", ["the number of the entries is missing"]),
-        (b"a 0 5\n", b"0\n1\na 0 5\n", ["the version is missing", "the number of the entries is missing"]),
-        (b"1\na 0 5\n", b"0\n1\na 0 5\n", ["not the version, 0", "the number of the entries is missing"]),
+        (b"1\n1\na 0 5\n", b"0\n1\na 0 5\n", ["the version must be 0"]),
+        (b" 0\n1\na 0 5\n", b"0\n1\na 0 5\n", ["the version must be 0"]),
+        (b"\xef\xbb\xbf0\r\n1\r\na 0 5\r\n", b"0\r\n1\r\na 0 5\r\n", ["the version must be 0"]),
+        (b"0\n7\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of entries"]),
+        (b"0\n0\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of entries"]),
+        (b"0\n-1\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of entries"]),
+        (b"0\nx\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of entries"]),
+        (b"0\n3\n", b"0\n0\n", ["not the number of entries"]),
+        (b"0\na 0 5\n", b"0\n1\na 0 5\n", ["the number of entries is missing"]),
+        (b"a 0 5\n", b"0\n1\na 0 5\n", ["the version is missing", "the number of entries is missing"]),
+        (b"1\na 0 5\n", b"0\n1\na 0 5\n", ["the version must be 0", "the number of entries is missing"]),
         (b"0\n1\n a 0 5\n", b"0\n1\na 0 5\n", ["the line starts with a blank"]),
         (b"0\n1\n\0\0a 0 5\n", b"0\n1\n\0\0a 0 5\n", []),
         (b"0\n1\na 0 5\n\n", b"0\n1\na 0 5\n", ["the line is empty"]),
-        (b"0\n2\n\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of the entries", "the line is empty"]),
+        (b"0\n2\n\na 0 5\n", b"0\n1\na 0 5\n", ["not the number of entries", "the line is empty"]),
         (
             b"0\n1\na 0\n",
             b"0\n0\n",
-            ["not the number of the entries", "2 words, not a topic, a partition and an offset"],
+            ["not the number of entries", "2 words, not a topic, a partition and an offset"],
         ),
         (
             b"0\n1\na 0 5 6\n",
             b"0\n0\n",
-            ["not the number of the entries", "4 words, not a topic, a partition and an offset"],
+            ["not the number of entries", "4 words, not a topic, a partition and an offset"],
         ),
-        (b"0\n1\na 0 x\n", b"0\n0\n", ["not the number of the entries", "the offset is not a 64-bit number"]),
-        (b"0\n1\na x 5\n", b"0\n0\n", ["not the number of the entries", "the partition is not a 32-bit number"]),
-        (b"0\n2\na 0 5\n\xff 0 6\n", b"0\n1\na 0 5\n", ["not the number of the entries", "byte 0xff is not UTF-8"]),
-        (bytes(9), b"0\n0\n", ["not the version, 0"]),
+        (b"0\n1\na 0 x\n", b"0\n0\n", ["not the number of entries", "the offset is not a 64-bit number"]),
+        (b"0\n1\na x 5\n", b"0\n0\n", ["not the number of entries", "the partition is not a 32-bit number"]),
+        (b"0\n2\na 0 5\n\xff 0 6\n", b"0\n1\na 0 5\n", ["not the number of entries", "byte 0xff is not UTF-8"]),
+        (bytes(9), b"0\n0\n", ["the version must be 0"]),
     ],
     ids=repr,
 )
@@ -118,18 +118,18 @@ def test_a_line_of_any_length() -> None:
 
 
 def test_new_lines_stand_last_or_in_their_order() -> None:
-    offsets: CheckpointMend[OffsetEntry] = CheckpointMend(b"0\r\n1\r\na 0 5", parse_offset_entry)
+    offsets: CheckpointMend[CheckpointOffset] = CheckpointMend(b"0\r\n1\r\na 0 5", parse_offset_entry)
     offsets.replace(offsets.lines[0], "a 0 7", "why")
     offsets.add("b 0 1", "new")
     content, edits = offsets.content()
     assert content == b"0\r\n2\r\na 0 7\nb 0 1\n"
     assert list(edits) == [
-        LineEdit(2, "1", "2", "not the number of the entries"),
+        LineEdit(2, "1", "2", "not the number of entries"),
         LineEdit(3, "a 0 5", "a 0 7", "why"),
         LineEdit(None, None, "b 0 1", "new"),
     ]
     assert edits[1:] == list(edits)[1:]
-    epochs: CheckpointMend[EpochEntry] = CheckpointMend(b"0\n2\n0 0\n5 90\n", parse_epoch_entry)
+    epochs: CheckpointMend[CheckpointEpoch] = CheckpointMend(b"0\n2\n0 0\n5 90\n", parse_epoch_entry)
     epochs.add("3 40", "new")
     assert epochs.content(lambda entry: entry.leader_epoch)[0] == b"0\n3\n0 0\n3 40\n5 90\n"
     with pytest.raises(FieldError):
@@ -181,8 +181,8 @@ def test_damage_at_random(
 
 @given(st.lists(st.binary(max_size=12), max_size=8).map(b"\n".join))
 def test_any_bytes(data: bytes) -> None:
-    mend: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
+    mend: CheckpointMend[CheckpointEpoch] = CheckpointMend(data, parse_epoch_entry)
     content, _ = mend.content()
     *_, verdict = read_epoch_checkpoint([content])
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, CheckpointVerdict)
     assert verdict.refusal is None or verdict.refusal.code == "negative-epoch"

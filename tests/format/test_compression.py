@@ -190,7 +190,7 @@ IGNORED = [
 @pytest.mark.parametrize("limit_bytes", [len(TEXT), 16 * MIB])
 @pytest.mark.parametrize(("codec", "framing", "tail"), IGNORED)
 def test_what_kafka_ignores_behind_a_stream_does_not_cost_its_content(codec, framing, tail, limit_bytes):
-    with pytest.raises(TrailingError, match=f"^{len(tail)} bytes? behind the stream") as caught:
+    with pytest.raises(TrailingError, match=f"^{len(tail)} bytes? after the end of the stream") as caught:
         inflate(codec, compress(codec, TEXT, framing=framing) + tail, limit_bytes=limit_bytes)
     assert (bytes(caught.value.content), caught.value.trailing_bytes) == (TEXT, len(tail))
 

@@ -122,15 +122,19 @@ class Gathered:
         assert headers is not None
         total = headers.starts.cells[count]
         values = spans(
-            headers.value_starts, headers.value_bits, headers.values, total, headers.told[numbers.TOLD_NULL_VALUES]
+            headers.value_starts,
+            headers.value_bits,
+            headers.values,
+            total,
+            headers.summary[numbers.SUMMARY_NULL_VALUES],
         )
         starts = headers.key_starts.cells
         keys = [bytes(headers.keys.view[starts[one] : starts[one + 1]]) for one in range(total)]
         pairs = [*zip(keys, values, strict=True)]
         is_there = masked(headers.bits.view, count)
-        assert headers.told[numbers.TOLD_NULLS] == is_there.count(0)
+        assert headers.summary[numbers.SUMMARY_NULLS] == is_there.count(0)
         bounds = headers.starts.cells
-        assert headers.told[numbers.TOLD_NOT_TEXT] == sum(not is_utf8(key) for key in keys)
+        assert headers.summary[numbers.SUMMARY_NOT_TEXT] == sum(not is_utf8(key) for key in keys)
         return [pairs[bounds[row] : bounds[row + 1]] if is_there[row] else None for row in range(count)]
 
 

@@ -43,7 +43,7 @@ GOOD = batch_v2(records(0, 3))
 @pytest.mark.parametrize(
     ("batch", "sentence"),
     [
-        (batch_v2(records(5, 3), last_offset=4), "it starts at offset 5 and ends before it, at 4"),
+        (batch_v2(records(5, 3), last_offset=4), "its header has base offset 5 and last offset 4, which is lower"),
         (batch_v2(records(5, 3), records_count=-1), "its header counts -1 records"),
         (batch_v2(records(5, 3), last_offset=6), "counts 3 records in the 2 offsets 5 to 6"),
         (batch_v2(records(5, 3), records_count=4), "counts 4 records in the 3 offsets 5 to 7"),
@@ -85,8 +85,8 @@ def test_records_at_offsets_that_are_not_theirs(codec: int, rows: int) -> None:
     late = batch_v2([Record(offset=3), Record(offset=4), Record(offset=99)], last_offset=5, codec=codec)
     early = batch_v2([Record(offset=5), Record(offset=6)], base_offset=6, last_offset=8, codec=codec)
     (one, other) = outside(GOOD + late + early, rows)
-    assert one == (1, "record-offset", "a record in it says offset 99, outside of the batch's own, 3 to 5")
-    assert other == (2, "record-offset", "a record in it says offset 5, outside of the batch's own, 6 to 8")
+    assert one == (1, "record-offset", "a record in it has offset 99, outside the batch's offsets, 3 to 5")
+    assert other == (2, "record-offset", "a record in it has offset 5, outside the batch's offsets, 6 to 8")
 
 
 def test_a_header_that_holds_no_offsets_is_told_alone() -> None:

@@ -67,7 +67,7 @@ def test_memory_that_is_not_given_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(offset_map, "mmap", no_memory)
-    with pytest.raises(LimitError, match="does not give 2400 bytes"):
+    with pytest.raises(LimitError, match="cannot allocate 2400 bytes"):
         OffsetMap(2400)
 
 

@@ -85,7 +85,7 @@ def test_every_flipped_byte_is_noticed() -> None:
 
 
 def test_bytes_behind_the_last_entry_are_refused() -> None:
-    with pytest.raises(FieldError, match="2 bytes behind the last of 3 producers") as caught:
+    with pytest.raises(FieldError, match="2 bytes follow the last of 3 producers") as caught:
         snapshot.decode_snapshot(GOLDEN + b"\0\0")
     assert caught.value.position == len(GOLDEN)
 

@@ -100,7 +100,7 @@ def test_redpanda() -> None:
     ("data", "kind", "what"),
     [
         (b"", ContentKind.EMPTY, "an empty file"),
-        (bytes(4096), ContentKind.ZEROS, "nothing but zeros"),
+        (bytes(4096), ContentKind.ZEROS, "a file of zeros"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", ContentKind.FOREIGN, "a JPEG image"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", ContentKind.FOREIGN, "a PNG image"),
         (b"\x1f\x8b\x08\0\0\0\0\0", ContentKind.FOREIGN, "gzip data"),
@@ -113,8 +113,8 @@ def test_redpanda() -> None:
         (b"0\n1\n0 140\n", ContentKind.EPOCH_CHECKPOINT, "a leader epoch checkpoint"),
         (b"version=0\nbroker.id=1\n", ContentKind.TEXT, "text"),
         ("caf\u00e9".encode(), ContentKind.TEXT, "text"),
-        (b"\xff\xfe\xfd\x01", ContentKind.UNKNOWN, "bytes of no kind that is known"),
-        (b"text\0", ContentKind.UNKNOWN, "bytes of no kind that is known"),
+        (b"\xff\xfe\xfd\x01", ContentKind.UNKNOWN, "bytes of an unknown kind"),
+        (b"text\0", ContentKind.UNKNOWN, "bytes of an unknown kind"),
     ],
 )
 def test_other_files(data: bytes, kind: ContentKind, what: str) -> None:

@@ -351,7 +351,7 @@ def gather_headers(
     vv: cython.pointer[cython.uchar] = room_of(out.value_bits.cells)
     wk: cython.pointer[cython.uchar] = room_of(out.keys.cells)
     wv: cython.pointer[cython.uchar] = room_of(out.values.cells)
-    t: cython.pointer[cython.longlong] = cells_of(out.told)
+    t: cython.pointer[cython.longlong] = cells_of(out.summary)
     b_capacity: cython.Py_ssize_t = batches.capacity
     capacity: cython.Py_ssize_t = records.capacity
     h_capacity: cython.Py_ssize_t = records.headers.capacity
@@ -364,20 +364,20 @@ def gather_headers(
     for i in range(count):
         row = k[i]
         if b[B_FORMAT * b_capacity + r[R_BATCH * capacity + row]] != MAGIC_V2:
-            t[TOLD_NULLS] += 1
+            t[SUMMARY_NULLS] += 1
             _clear_bit(v, at + i)
         else:
             start = r[R_HEADERS * capacity + row]
             for j in range(start, start + r[R_HEADER_COUNT * capacity + row]):
                 size = _bytes_of_text(h[H_KEY_SIZE * h_capacity + j])
                 if not _copy_if_text(p, h[H_KEY * h_capacity + j], size, wk, fk[header]):
-                    if t[TOLD_NOT_TEXT] == 0:
-                        t[TOLD_OFFSET] = r[R_OFFSET * capacity + row]
-                    t[TOLD_NOT_TEXT] += 1
+                    if t[SUMMARY_NOT_TEXT] == 0:
+                        t[SUMMARY_OFFSET] = r[R_OFFSET * capacity + row]
+                    t[SUMMARY_NOT_TEXT] += 1
                 fk[header + 1] = fk[header] + size
                 size = h[H_VALUE_SIZE * h_capacity + j]
                 if size < 0:
-                    t[TOLD_NULL_VALUES] += 1
+                    t[SUMMARY_NULL_VALUES] += 1
                     _clear_bit(vv, header)
                     size = 0
                 _copy_bytes(p, h[H_VALUE * h_capacity + j], size, wv, fv[header])

@@ -135,8 +135,8 @@ WANTS_VALUE: Final = 2
 WANTS_HEADERS: Final = 4
 
 # --- what is told of headers ------------------------------------------------------------------------------------------
-TOLD_NULLS: Final = 0  # records of formats that have none
-TOLD_NULL_VALUES: Final = 1
-TOLD_NOT_TEXT: Final = 2  # keys that are no UTF-8
-TOLD_OFFSET: Final = 3  # of the first record with such a key
-TOLD_SIZE: Final = 4
+SUMMARY_NULLS: Final = 0  # records of formats that have none
+SUMMARY_NULL_VALUES: Final = 1
+SUMMARY_NOT_TEXT: Final = 2  # keys that are no UTF-8
+SUMMARY_OFFSET: Final = 3  # of the first record with such a key
+SUMMARY_SIZE: Final = 4

@@ -24,11 +24,11 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.sink import Sink
 from kafkalog_core.format.checkpoint import (
+    CheckpointEpoch,
     CheckpointMend,
+    CheckpointOffset,
     EntryLine,
-    EpochEntry,
     LineEdit,
-    OffsetEntry,
     encode_offset_checkpoint,
     parse_epoch_entry,
     parse_offset_entry,
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 __all__ = ["EpochRun", "PartitionExtents", "log_epochs", "offset_findings", "repair_epochs", "repair_offsets"]
 
 
-_Lines = CheckpointMend[OffsetEntry]
-_Line = EntryLine[OffsetEntry]
+_Lines = CheckpointMend[CheckpointOffset]
+_Line = EntryLine[CheckpointOffset]
 
 _TEXT_CODES: Final = frozenset(
     f"checkpoint.{word}"
@@ -174,7 +174,7 @@ class _OffsetRepair:
                     self._text.add(_line(key, offset), "its entry was lost" if not self._to_end else "it had no entry")
         return self._text.content()
 
-    def _judge(self, line: _Line, entry: OffsetEntry) -> None:
+    def _judge(self, line: _Line, entry: CheckpointOffset) -> None:
         key = _key(entry)
         extent = self._measured.extents.get(key)
         if entry.partition < 0:
@@ -220,7 +220,7 @@ class _OffsetRepair:
         return extent.end if is_clean and extent.is_sure else extent.active
 
 
-def _key(entry: OffsetEntry) -> Key:
+def _key(entry: CheckpointOffset) -> Key:
     return entry.topic, entry.partition
 
 
@@ -350,13 +350,13 @@ def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) ->
     return (*findings, *sink.findings)
 
 
-def _is_beyond(entry: EpochEntry, extent: Extent) -> bool:
+def _is_beyond(entry: CheckpointEpoch, extent: Extent) -> bool:
     return extent.is_sure and entry.start_offset > extent.end
 
 
 def _rebuilt(mend: FileRepair, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> FileRepair:
     """Put together what of the file may be true and what the batches say; `runs` None: the file alone."""
-    text: CheckpointMend[EpochEntry] = CheckpointMend(data, parse_epoch_entry)
+    text: CheckpointMend[CheckpointEpoch] = CheckpointMend(data, parse_epoch_entry)
     of_log = {run.epoch: run.first for run in runs or ()}
     log, kept = _Log(runs or [], extent), _Kept(of_log)
     for line in text.lines:
@@ -398,7 +398,7 @@ class _Log:
         self._last = list(accumulate(runs, _ends_last))
         self._first = list(accumulate(reversed(runs), _starts_first))[::-1]
 
-    def problem_of(self, entry: EpochEntry) -> str | None:
+    def problem_of(self, entry: CheckpointEpoch) -> str | None:
         """Return why an entry cannot be true next to the log; None: it may be."""
         epoch, offset = entry.leader_epoch, entry.start_offset
         if min(epoch, offset) < 0:
@@ -447,7 +447,7 @@ class _Kept:
         self._largest_epoch = max(self._largest_epoch, epoch)
         self._largest_first = max(self._largest_first, first)
 
-    def problem_of(self, entry: EpochEntry) -> str | None:
+    def problem_of(self, entry: CheckpointEpoch) -> str | None:
         """Return why an entry cannot follow the lines that are kept; None: it can."""
         follows = entry.leader_epoch > self._largest_epoch and entry.start_offset > self._largest_first
         return None if follows else "it does not come after the lines before it"

@@ -32,7 +32,7 @@ from kafkalog_core.format.names import (
     parse_directory_name,
     parse_file_name,
 )
-from kafkalog_core.format.sniff import SNIFF_BYTES, Content, ContentKind, sniff
+from kafkalog_core.format.sniff import SNIFF_BYTES, ContentKind, FileContent, sniff
 from kafkalog_core.kafka.cluster_dirs import NamedDirs
 from kafkalog_core.ops.reading.selection import Selection, describe_topics
 from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
@@ -251,7 +251,7 @@ def _log_kind(file: FileInfo) -> FileKind:
     return file.name.kind
 
 
-def _content_of(file: FileInfo) -> Content:
+def _content_of(file: FileInfo) -> FileContent:
     with Source.open(file.path) as source:
         content = sniff(source.read(0, SNIFF_BYTES), source.size_bytes)
     if content.kind is ContentKind.REDPANDA_LOG:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.findings.sink import Sink
-from kafkalog_core.format.checkpoint import EpochEntry, encode_epoch_checkpoint
+from kafkalog_core.format.checkpoint import CheckpointEpoch, encode_epoch_checkpoint
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, segment_file_name
@@ -282,7 +282,7 @@ def _epochs_entries(text: EpochText) -> list[EpochStart]:
     return [
         EpochStart(placed.entry.leader_epoch, placed.entry.start_offset)
         for placed in text.entries
-        if isinstance(placed.entry, EpochEntry) and min(placed.entry.leader_epoch, placed.entry.start_offset) >= 0
+        if isinstance(placed.entry, CheckpointEpoch) and min(placed.entry.leader_epoch, placed.entry.start_offset) >= 0
     ]
 
 

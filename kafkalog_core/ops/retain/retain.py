@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import Finding
-from kafkalog_core.format.checkpoint import CheckpointMend, OffsetEntry, encode_offset_checkpoint, parse_offset_entry
+from kafkalog_core.format.checkpoint import (
+    CheckpointMend,
+    CheckpointOffset,
+    encode_offset_checkpoint,
+    parse_offset_entry,
+)
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.kafka.retention.forecast import Schedule, play
@@ -62,7 +67,7 @@ def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: St
     if text.is_refused:
         return
     with Source.open(path) as source:
-        mend = CheckpointMend[OffsetEntry](source.read(0, source.size_bytes), parse_offset_entry)
+        mend = CheckpointMend[CheckpointOffset](source.read(0, source.size_bytes), parse_offset_entry)
     missing = dict(starts)
     changed_entries = []
     for line in mend.lines:

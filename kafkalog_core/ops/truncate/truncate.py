@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings import found
-from kafkalog_core.format.checkpoint import CheckpointMend, OffsetEntry, parse_offset_entry
+from kafkalog_core.format.checkpoint import CheckpointMend, CheckpointOffset, parse_offset_entry
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.kafka.assumptions import assumed_of_topic
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
@@ -66,7 +66,7 @@ def lower_offsets(
         return
     path = f"{broker_dir.path}/{fixed_file_name(kind)}"
     with Source.open(path) as source:
-        mend = CheckpointMend[OffsetEntry](source.read(0, source.size_bytes), parse_offset_entry)
+        mend = CheckpointMend[CheckpointOffset](source.read(0, source.size_bytes), parse_offset_entry)
     told: list[str] = []
     for line in mend.lines:
         entry = line.entry

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.logs import LATER_RELEASE
-from kafkalog_core.format.checkpoint import OffsetEntry
+from kafkalog_core.format.checkpoint import CheckpointOffset
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
@@ -350,7 +350,7 @@ class LogDirs:
             partition=partition if is_one else None,
             position=first.position,
             size_bytes=first.size_bytes,
-            offset=first.entry.offset if is_one and isinstance(first.entry, OffsetEntry) else None,
+            offset=first.entry.offset if is_one and isinstance(first.entry, CheckpointOffset) else None,
             names=", ".join(names) + more,
             lines=f"line {line} names" if is_one else f"{len(missing):,} lines from line {line} on name",
             elsewhere=self._elsewhere(missing),

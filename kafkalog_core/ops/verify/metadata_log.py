@@ -14,7 +14,7 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.findings.logs import DAMAGE_REASONS
-from kafkalog_core.format.checkpoint import EpochEntry
+from kafkalog_core.format.checkpoint import CheckpointEpoch
 from kafkalog_core.format.control import KRaftVoters, LeaderChange, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
@@ -196,7 +196,7 @@ def _last_epoch(verdict: PartitionVerdict) -> int | None:
     except StorageError:  # missing or not readable: reported with the partition
         return max(epochs, default=None)
     entries = (placed.entry for placed in text.entries)
-    epochs += [entry.leader_epoch for entry in entries if isinstance(entry, EpochEntry)]
+    epochs += [entry.leader_epoch for entry in entries if isinstance(entry, CheckpointEpoch)]
     return max(epochs, default=None)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.findings.sink import Sink, SinkPart
-from kafkalog_core.format.checkpoint import EpochEntry
+from kafkalog_core.format.checkpoint import CheckpointEpoch
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.kafka.producer_anomalies import ANOMALIES
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates, sequences_of
@@ -262,8 +262,8 @@ def check_epochs(
         elif behind is not None and behind <= (start.offset if is_compacted else end):
             following = epochs[at + 1]
             sink.add("epochs.early-start", text.path, offset=end, epoch=following, said=behind, before=start.epoch)
-    first = next((placed for placed in text.entries if isinstance(placed.entry, EpochEntry)), None)
-    if first is not None and isinstance(first.entry, EpochEntry) and 0 <= first.entry.start_offset < start_offset:
+    first = next((placed for placed in text.entries if isinstance(placed.entry, CheckpointEpoch)), None)
+    if first is not None and isinstance(first.entry, CheckpointEpoch) and 0 <= first.entry.start_offset < start_offset:
         sink.add(
             "epochs.before-start",
             text.path,
@@ -282,7 +282,7 @@ def add_beyond_end(text: EpochText, end_offset: int, sink: Sink) -> None:
     """Add a finding for each entry whose epoch starts after the log end offset."""
     for placed in text.entries:
         entry = placed.entry
-        if isinstance(entry, EpochEntry) and entry.start_offset > end_offset:
+        if isinstance(entry, CheckpointEpoch) and entry.start_offset > end_offset:
             sink.add(
                 "epochs.beyond-end",
                 text.path,

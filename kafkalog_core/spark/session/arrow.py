@@ -181,7 +181,7 @@ class Buffers:
         """The number of header keys that are not UTF-8, and the offset of the first record that has one (-1: none)."""
         if self._headers is None:
             return 0, -1
-        return self._headers.told[numbers.TOLD_NOT_TEXT], self._headers.told[numbers.TOLD_OFFSET]
+        return self._headers.summary[numbers.SUMMARY_NOT_TEXT], self._headers.summary[numbers.SUMMARY_OFFSET]
 
     def gather(
         self, parts: ChunkColumns, picked: array[int], count: int, before: array[int], after: array[int]
@@ -249,7 +249,7 @@ class Buffers:
 
 def _headers_array(headers: Headers, column: Column, rows: int) -> pa.Array:
     count = headers.starts.cells[rows]
-    nulls, null_values, not_text, _ = headers.told
+    nulls, null_values, not_text, _ = headers.summary
     buffers = _binary(headers.value_starts, headers.value_bits, headers.values, count, null_values)
     values = pa.Array.from_buffers(pa.binary(), count, buffers, null_values)
     buffers = _binary(headers.key_starts, None, headers.keys, count, 0)

@@ -47,15 +47,19 @@ def cut_records(count: int, said: int) -> bytes:
     ("batch", "next_offset", "sentence"),
     [
         (NO_GZIP, 3, "; offsets 3 to 7 are not read"),
-        (cut_records(3, 5), 5, "record 3 of 5 cannot be read, though the checksum agrees; offsets 5 to 7 are not read"),
-        (cut_records(5, 5), 7, "record 5 of 5 cannot be read, though the checksum agrees; offset 7 is not read"),
+        (
+            cut_records(3, 5),
+            5,
+            "record 3 of 5 cannot be read, although the checksum is correct; offsets 5 to 7 are not read",
+        ),
+        (cut_records(5, 5), 7, "record 5 of 5 cannot be read, although the checksum is correct; offset 7 is not read"),
         (cut_records(1500, 1500), 1502, "record 1500 of 1500 cannot be read"),
         (
             batch_v2(records(3, 3), last_offset=7, records_count=2),
             5,
-            "bytes stand behind the last of its 2 records, though the checksum agrees; offsets 5 to 7 are not read",
+            "bytes follow the last of its 2 records, although the checksum is correct; offsets 5 to 7 are not read",
         ),
-        (wrapper_v1(records(3, 5), inner=b"x" * 30, offset=7), None, "; what it holds up to offset 7 is not read"),
+        (wrapper_v1(records(3, 5), inner=b"x" * 30, offset=7), None, "; its records up to offset 7 is not read"),
     ],
 )
 def test_payload_damage_names_what_is_lost(
