@@ -255,7 +255,7 @@ def parse_directory_name(name: str) -> DirectoryName:
 
 
 def segment_file_name(base_offset: int, kind: FileKind, state: FileState = FileState.LIVE) -> str:
-    """Return the name of a file of a segment, e.g. `00000000000000000042.log.deleted`; `kind` is one of `SEGMENT_KINDS`."""
+    """Return the name of a segment's file, e.g. `00000000000000000042.log.deleted`. `kind`: of `SEGMENT_KINDS`."""
     return f"{base_offset:0{_OFFSET_DIGITS}d}{_SUFFIX_OF_KIND[kind]}{_SUFFIX_OF_STATE[state]}"
 
 

@@ -61,7 +61,7 @@ def test_offsets_behind_the_largest() -> None:
     for name, value in (("format", 2), ("base_offset", MAX_INT64 - 1), ("last_offset", -(2**63)), ("record_count", 3)):
         columns.column(name)[0] = value
     ((_, reason, detail),) = header_contradictions(columns)
-    assert (reason, "pass 2^63-1" in detail) == ("header-contradiction", True)
+    assert (reason, "exceed 2^63-1" in detail) == ("header-contradiction", True)
 
 
 @pytest.mark.parametrize(

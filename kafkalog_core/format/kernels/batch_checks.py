@@ -1,4 +1,4 @@
-"""What is odd in the headers of batches, and the figures of a segment that headers tell, in one pass."""
+"""Checks of batch headers, and totals of a segment from its headers, in one pass."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["check_batches", "find_contradiction", "find_outside", "joins_before"
 
 
 def check_batches(batches: object, first: cython.Py_ssize_t, state: object) -> int:
-    """Pass over rows from `first` on, up to the first that is odd and not muted; the number of rows: none is.
+    """Check rows from `first` on. Return the first one that is odd and not muted, or the number of rows.
 
-    `state` holds the `BC_*` cells; the row that is returned is counted in them, and BC_ODD says what is odd of it.
+    `state` has the `BC_*` cells: totals including the returned row, and in BC_ODD the `ODD_*` bits of that row.
     """
     b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     s: cython.pointer[cython.longlong] = cells_of(state)
@@ -21,6 +21,8 @@ def check_batches(batches: object, first: cython.Py_ssize_t, state: object) -> i
     row: cython.Py_ssize_t = first
     if s[BC_BATCHES] == 0 and row < count:
         s[BC_FIRST] = b[B_BASE_OFFSET * capacity + row]
+    # b: batch columns, `capacity` cells each; s: state. Rows before `row` are in the totals of s. A stretch of magic
+    # 2 is one call, which keeps its totals in registers.
     while row < count:
         s[BC_ODD] = 0
         s[BC_FORMATS] |= 1 << b[B_FORMAT * capacity + row]
@@ -45,9 +47,9 @@ def _pass_v2(
     count: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """Batches of magic 2 up to behind the first odd one, or to another format; returns the row to go on with."""
+    """Check batches of magic 2 up to the first odd one or another format. Return the row after the last checked one."""
     begun: cython.Py_ssize_t = row
-    unordered: cython.Py_ssize_t = -2  # row of the last batch whose offsets went back
+    unordered: cython.Py_ssize_t = -2  # row of the last batch whose offsets decrease
     base: cython.longlong
     last: cython.longlong
     records: cython.longlong
@@ -63,6 +65,8 @@ def _pass_v2(
     producers: cython.longlong = 0
     if s[BC_PREVIOUS] == -2:
         expected = b[B_BASE_OFFSET * capacity + row]
+    # Invariant: `expected` is the offset after the previous batch, `latest` the largest timestamp and `epoch` the last
+    # leader epoch of rows before `row`; the totals are those from row `begun` on.
     while row < count and b[B_FORMAT * capacity + row] == MAGIC_V2:
         base = b[B_BASE_OFFSET * capacity + row]
         last = b[B_LAST_OFFSET * capacity + row]
@@ -72,7 +76,7 @@ def _pass_v2(
         total += records if records > 0 else 0
         thinned += records <= wrapped(last - base)
         if base != expected:
-            if base < expected:  # out of order, which the walk says: what follows is no gap
+            if base < expected:  # out of order, which the walk reports: no gap follows
                 unordered = row
             elif unordered < row - 1 and joins_before(b, capacity, row):
                 s[BC_EXPECTED] = expected
@@ -108,7 +112,7 @@ def _pass_v2(
 def joins_before(
     b: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, row: cython.Py_ssize_t
 ) -> cython.bint:
-    """Whether nothing damaged stands between a batch and the one before it in the run."""
+    """Return whether a batch starts where the previous one of the run ends, so that no damage is between them."""
     end: cython.longlong
     if row == 0:
         return True
@@ -124,7 +128,7 @@ def _odd_times(
     row: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """Count timestamps in the future and before 1970. A first timestamp may be a delete horizon, in the future."""
+    """Count timestamps in the future and below -1. A base timestamp may be a delete horizon, in the future."""
     largest: cython.longlong = b[B_MAX_TIME * capacity + row]
     if largest > s[BC_FUTURE_FROM]:
         if s[BC_FUTURE] == 0:
@@ -139,10 +143,10 @@ def _odd_times(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _epoch(epoch: cython.longlong, before: cython.longlong, s: cython.pointer[cython.longlong]) -> cython.longlong:
-    """A leader epoch other than the one before; returns what the next is compared to."""
+    """Note a change of the leader epoch. Return the epoch that the next batch is compared with."""
     if epoch < -1:
         s[BC_ODD] |= ODD_EPOCH
-    if epoch < 0:  # -1: a batch that the cleaner made of an older format has none
+    if epoch < 0:  # -1: a batch that the cleaner converted from an older format
         return before
     s[BC_ODD] |= ODD_EPOCH_START if epoch > before else ODD_EPOCH_BACK
     s[BC_BEFORE] = before
@@ -157,7 +161,7 @@ def _odd_header(
     row: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.longlong:
-    """Attributes, offsets too far from the base, and the order of two timestamps where both are those of records."""
+    """Return the odd bits of attributes, relative offset, and base and maximum timestamp if both are of records."""
     odd: cython.longlong = 0
     attributes: cython.longlong = b[B_ATTRIBUTES * capacity + row]
     magic: cython.longlong = b[B_FORMAT * capacity + row]
@@ -185,7 +189,7 @@ def _legacy(
     row: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """A message of v07, v0 or v1: one record, or a wrapper, whose records and first offset only its content knows."""
+    """Check a message of v07, v0 or v1: one record, or a wrapper, whose header has neither count nor first offset."""
     base: cython.longlong = b[B_BASE_OFFSET * capacity + row]
     time: cython.longlong = b[B_MAX_TIME * capacity + row]
     s[BC_BATCHES] += 1
@@ -214,7 +218,7 @@ def _legacy(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _count_muted(s: cython.pointer[cython.longlong]) -> cython.void:
-    """Count those bits of BC_ODD that are muted, and take them out."""
+    """Count and clear the muted bits of BC_ODD."""
     bit: cython.Py_ssize_t
     for bit in range(ODD_BITS):
         if s[BC_ODD] & s[BC_MUTED] & (1 << bit):
@@ -224,7 +228,7 @@ def _count_muted(s: cython.pointer[cython.longlong]) -> cython.void:
 
 # --- headers ----------------------------------------------------------------------------------------------------------
 def find_contradiction(batches: object, first: cython.Py_ssize_t) -> int:
-    """The first row from `first` on whose offsets and record count cannot all be true; the number of rows: none."""
+    """Return the first row from `first` on whose offsets and record count contradict, or the number of rows."""
     cells: cython.pointer[cython.longlong] = cells_of(batches.cells)
     capacity: cython.Py_ssize_t = batches.capacity
     count: cython.Py_ssize_t = batches.count
@@ -246,9 +250,9 @@ def find_contradiction(batches: object, first: cython.Py_ssize_t) -> int:
 
 
 def find_outside(batches: object, records: object, first: cython.Py_ssize_t) -> int:
-    """The first record from row `first` on at an offset outside of its batch of magic 2; the number of rows: none.
+    """Return the first record from row `first` on with an offset outside its batch of magic 2, or the number of rows.
 
-    A batch whose last offset lies before its first one holds no offsets at all: its records are passed over.
+    Records of a batch whose last offset is below its first one are skipped: the header has no valid range.
     """
     b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity

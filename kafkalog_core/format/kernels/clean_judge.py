@@ -1,4 +1,4 @@
-"""What the cleaner keeps: a reason for every record, an outcome for every batch (Cleaner, MemoryRecords.filterTo)."""
+"""The cleaner's decisions: a reason for every record, an outcome for every batch (Cleaner, MemoryRecords.filterTo)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["judge", "take_rows"]
 def take_rows(
     batches: object, bits: object, first: cython.Py_ssize_t, last: cython.Py_ssize_t, most: cython.longlong
 ) -> cython.Py_ssize_t:
-    """The row behind those from `first` on that can be decoded by one call, or need not be: at least one.
+    """Return the row after those from `first` on that one call can decode, or that are all skipped: at least one.
 
-    They are all compressed or all plain; all opened or none, as `bits` say; they count no more than `most` records.
+    They are all compressed or all plain; by `bits` all decoded or all skipped; and have at most `most` records.
     """
     b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     capacity: cython.Py_ssize_t = batches.capacity
@@ -79,25 +79,25 @@ def judge(
     cells: object,
     tally: object,
 ) -> cython.Py_ssize_t:
-    """Judge the records of batches `first` to `last` (exclusive), and these, unless more records of them are to come.
+    """Judge the records of batches `first` to `last` (exclusive), and the batches, if all their records are there.
 
-    Returns the row of the first batch that is in trouble, or `last`.
+    Return the row of the first batch with K_TROUBLE, or `last`.
 
     Args:
         memory: the buffer that the records refer to.
         batches: batch columns.
         bits: the `BIT_*` of each batch.
-        records: record columns, of these batches alone.
+        records: record columns of only these batches.
         first: row of the first batch.
-        last: row behind the last one.
-        is_whole: false: it is one batch, whose other records come in further calls.
+        last: row after the last one.
+        is_whole: false: one batch, whose other records come in later calls.
         state: the `J_*` cells.
         map_state: the `Q_*` cells of the map.
-        table: its entries.
+        table: the entries of the map.
         digests: room for two cells for each record.
         reasons: room for a byte for each record: `WHY_*`.
-        cells: the `K_*` cells of each batch, zeros at first.
-        tally: the `T_*` cells, which grow.
+        cells: the `K_*` cells of each batch, initially 0.
+        tally: the `T_*` cells; they grow.
     """
     io: _Judge = _Judge(memory, batches, bits, records)
     io.state, io.map_state, io.table = cells_of(state), cells_of(map_state), cells_of(table)
@@ -110,11 +110,12 @@ def judge(
 def _judge_batches(
     io: _Judge, first: cython.Py_ssize_t, last: cython.Py_ssize_t, is_whole: cython.bint
 ) -> cython.Py_ssize_t:
-    """The same, by pointers."""
+    """Judge the batches of a call; see `judge`."""
     row: cython.Py_ssize_t = 0
     ready: cython.Py_ssize_t = 0
     batch: cython.Py_ssize_t
     result: cython.Py_ssize_t = last
+    # Records before `row` are judged; digests of records before `ready` are computed.
     for batch in range(first, last):
         if (io.bits[batch] & BITS_REMOVED) == BIT_DISCARD:
             _remove(io, batch)
@@ -163,7 +164,7 @@ def _is_control(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _remove(io: _Judge, batch: cython.Py_ssize_t) -> cython.void:
-    """Count the records of a batch that is not opened, as its header does."""
+    """Count the records of a batch that is not decoded, by its header."""
     if io.batches[B_COUNT * io.batch_capacity + batch] > 0:
         io.tally[WHY_MARKER if _is_control(io, batch) else WHY_ABORTED] += io.batches[
             B_COUNT * io.batch_capacity + batch
@@ -176,7 +177,7 @@ def _remove(io: _Judge, batch: cython.Py_ssize_t) -> cython.void:
 def _reason_of(
     io: _Judge, batch: cython.Py_ssize_t, bits: cython.Py_ssize_t, row: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Why a record stays or goes: `WHY_*`."""
+    """Return why a record is retained or removed: `WHY_*` (Cleaner.shouldRetainRecord)."""
     offset: cython.longlong = io.records[R_OFFSET * io.record_capacity + row]
     at: cython.Py_ssize_t
     is_control: cython.bint = _is_control(io, batch)
@@ -206,7 +207,7 @@ def _reason_of(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _retains_tombstones(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
-    """Whether the time of a batch's tombstones has not come."""
+    """Return whether tombstones of a batch are retained: the delete horizon (KIP-534) is not reached."""
     if io.batches[B_FORMAT * io.batch_capacity + batch] != MAGIC_V2 or not io.state[J_RULES] & RULE_HORIZONS:
         return io.state[J_RETAINS] != 0
     return (
@@ -219,7 +220,7 @@ def _retains_tombstones(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
 @cython.inline
 @cython.exceptval(check=False)
 def _account(io: _Judge, row: cython.Py_ssize_t, why: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.void:
-    """Add a judged record to what is known of its batch and of all."""
+    """Add a judged record to the cells of its batch and to the tally."""
     io.tally[why] += 1
     if io.records[R_KEY_SIZE * io.record_capacity + row] > 0:
         io.tally[T_BYTES + why] += io.records[R_KEY_SIZE * io.record_capacity + row]
@@ -246,7 +247,7 @@ def _account(io: _Judge, row: cython.Py_ssize_t, why: cython.Py_ssize_t, at: cyt
 @cython.cfunc
 @cython.exceptval(check=False)
 def _decide(io: _Judge, batch: cython.Py_ssize_t, bits: cython.Py_ssize_t, at: cython.Py_ssize_t) -> cython.void:
-    """What becomes of a batch all of whose records are judged."""
+    """Decide the outcome of a batch whose records are all judged."""
     is_v2: cython.bint = io.batches[B_FORMAT * io.batch_capacity + batch] == MAGIC_V2
     converts: cython.bint = not is_v2 and (io.state[J_RULES] & RULE_CONVERT) != 0
     io.cells[at + K_HORIZON] = -1
@@ -272,7 +273,7 @@ def _decide(io: _Judge, batch: cython.Py_ssize_t, bits: cython.Py_ssize_t, at: c
 @cython.cfunc
 @cython.exceptval(check=False)
 def _is_writable(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
-    """Whether Kafka's builder of batches would take this producer's."""
+    """Return whether MemoryRecordsBuilder accepts the producer fields of a batch."""
     if io.batches[B_PID * io.batch_capacity + batch] == -1:
         return (io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & TRANSACTIONAL) == 0
     if io.batches[B_PEPOCH * io.batch_capacity + batch] == -1:

@@ -1,4 +1,4 @@
-"""The cleaner's output: batches copied, emptied, or written again without the records that go."""
+"""The cleaner's output: batches copied, emptied, or rebuilt without the removed records."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_batches(
     columns: object,
     state: object,
 ) -> cython.Py_ssize_t:
-    """Write what is left of batches from O_BATCH on, up to row `last` (exclusive); returns a WRITE number.
+    """Write the retained part of batches from O_BATCH on, up to row `last` (exclusive). Return a WRITE number.
 
     Args:
         window: the log's bytes, from file position O_BEGINS on.
@@ -69,9 +69,9 @@ def write_batches(
         records: record columns; O_RECORD is the row of the first record of batch O_BATCH.
         reasons: the `WHY_*` of each record.
         cells: the `K_*` cells of each batch.
-        last: row behind the last batch.
-        output: where it is written, from byte O_FILLED on.
-        columns: batch columns of the output, which have room for as many.
+        last: row after the last batch.
+        output: the buffer to write to, from byte O_FILLED on.
+        columns: batch columns of the output, with room for these batches.
         state: the `O_*` cells.
     """
     io: _Output = _Output(memory, batches, records, reasons, cells, output, state)
@@ -85,9 +85,11 @@ def write_batches(
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _write_all(io: _Output, last: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """The same, by pointers."""
+    """Write the batches of a call; see `write_batches`."""
     outcome: cython.longlong
     result: cython.Py_ssize_t
+    # Batches before O_BATCH are written, up to byte O_FILLED; O_RECORD is the first record of O_BATCH. Before a batch
+    # is written, O_END is its end as far as it is known, and room for it is checked.
     while io.state[O_BATCH] < last:
         outcome = io.cells[io.state[O_BATCH] * K_SIZE + K_OUTCOME]
         while (
@@ -124,7 +126,7 @@ def _make_room(
     room: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """Set O_END of a batch that is not removed, as far as its size is known; returns why it cannot be written."""
+    """Set O_END of a batch that is not removed, as far as its size is known. Return WRITE_DONE, or why it must wait."""
     batch: cython.Py_ssize_t = s[O_BATCH]
     size: cython.longlong = V2_SIZE
     if k[batch * K_SIZE + K_OUTCOME] == OUTCOME_VERBATIM:
@@ -146,7 +148,7 @@ def _copy(
     o: cython.pointer[cython.uchar],
     s: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """A batch as it stands in the log."""
+    """Copy a batch unchanged from the log."""
     start: cython.Py_ssize_t = b[B_POSITION * capacity + s[O_BATCH]] - s[O_BEGINS]
     if cython.compiled:
         memcpy(cython.address(o[s[O_FILLED]]), cython.address(c[start]), s[O_END] - s[O_FILLED])
@@ -157,18 +159,18 @@ def _copy(
 def write_records(
     memory: object, batches: object, records: object, reasons: object, cells: object, output: object, state: object
 ) -> cython.Py_ssize_t:
-    """Write a part of the records of batch O_BATCH, which is rebuilt, at O_END; returns WRITE_DONE or WRITE_ROOM.
+    """Write some of the records of batch O_BATCH, which is rebuilt, at O_END. Return WRITE_DONE or WRITE_ROOM.
 
-    Arguments as of `write_batches`.
+    Arguments as for `write_batches`.
     """
     io: _Output = _Output(memory, batches, records, reasons, cells, output, state)
     return WRITE_DONE if put_records(io) else WRITE_ROOM
 
 
 def finish_batch(batches: object, cells: object, output: object, columns: object, state: object) -> None:
-    """Write the header of batch O_BATCH, of magic 2, whose payload ends at O_END, and go on behind it.
+    """Write the header of batch O_BATCH, of magic 2, whose payload ends at O_END, and advance to the next batch.
 
-    Arguments as of `write_batches`.
+    Arguments as for `write_batches`.
     """
     b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     k: cython.pointer[cython.longlong] = cells_of(cells)
@@ -179,9 +181,9 @@ def finish_batch(batches: object, cells: object, output: object, columns: object
 
 
 def note_batch(cells: object, output: object, columns: object, state: object) -> None:
-    """Take note of the entry that was made of batch O_BATCH, from O_FILLED to O_END, and go on behind it.
+    """Add the entry of batch O_BATCH, from O_FILLED to O_END, to the columns, and advance to the next batch.
 
-    Arguments as of `write_batches`.
+    Arguments as for `write_batches`.
     """
     k: cython.pointer[cython.longlong] = cells_of(cells)
     o: cython.pointer[cython.uchar] = room_of(output)
@@ -202,7 +204,7 @@ def _enter(
     n_capacity: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """The row of an entry of the output."""
+    """Fill the row of an entry of the output."""
     at: cython.Py_ssize_t = s[O_FILLED]
     row: cython.Py_ssize_t = s[O_ROWS]
     if o[at + MAGIC_AT] == MAGIC_V2:
@@ -218,10 +220,6 @@ def _enter(
 
 
 # --- records of magic 2 as the cleaner writes them (DefaultRecord.writeTo) --------------------------------------------
-if cython.compiled:
-    from cython.cimports.libc.string import memcpy
-
-
 LOW_BITS = cython.declare(cython.ulonglong, 0x7F)
 
 
@@ -229,14 +227,14 @@ LOW_BITS = cython.declare(cython.ulonglong, 0x7F)
 @cython.inline
 @cython.exceptval(check=False)
 def base_time_of(k: cython.pointer[cython.longlong], cells: cython.Py_ssize_t) -> cython.longlong:
-    """What the timestamps of a rebuilt batch are told from."""
+    """Return the base timestamp of a rebuilt batch: its delete horizon, else its first timestamp."""
     return k[cells + K_HORIZON] if k[cells + K_HORIZON] >= 0 else k[cells + K_TIME]
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def put_records(io: _Output) -> cython.bint:
-    """The kept records of batch O_BATCH from row O_RECORD on, at O_END; false: O_NEED bytes are not there."""
+    """Write the retained records of batch O_BATCH from row O_RECORD on at O_END; false: O_NEED bytes are needed."""
     batch: cython.Py_ssize_t = io.state[O_BATCH]
     cells: cython.Py_ssize_t = batch * K_SIZE
     base: cython.longlong = io.cells[cells + K_FIRST]
@@ -246,6 +244,7 @@ def put_records(io: _Output) -> cython.bint:
     content: cython.longlong
     if io.batches[B_FORMAT * io.batch_capacity + batch] == MAGIC_V2:
         base = io.batches[B_BASE_OFFSET * io.batch_capacity + batch]
+    # Records before `row` are written, up to byte `at`; RECORD_ROOM and HEADER_ROOM bound all but keys and values.
     while row < io.record_count and io.records[R_BATCH * io.record_capacity + row] == batch:
         if io.reasons[row] < WHY_SUPERSEDED:
             content = _content_bytes(io, row)
@@ -263,7 +262,7 @@ def put_records(io: _Output) -> cython.bint:
 @cython.inline
 @cython.exceptval(check=False)
 def _content_bytes(io: _Output, row: cython.Py_ssize_t) -> cython.longlong:
-    """The most that key, value and headers take."""
+    """Return an upper bound of key, value and headers."""
     size: cython.longlong = 0
     i: cython.Py_ssize_t
     if io.records[R_KEY_SIZE * io.record_capacity + row] > 0:
@@ -286,7 +285,7 @@ def _content_bytes(io: _Output, row: cython.Py_ssize_t) -> cython.longlong:
 def _put_record(
     io: _Output, row: cython.Py_ssize_t, base: cython.longlong, base_time: cython.longlong, at: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """One record; returns the byte behind it."""
+    """Write a record. Return the position after it."""
     time: cython.longlong = wrapped(io.records[R_TIME * io.record_capacity + row] - base_time)
     offset: cython.longlong = wrapped(io.records[R_OFFSET * io.record_capacity + row] - base)
     key: cython.longlong = io.records[R_KEY_SIZE * io.record_capacity + row]
@@ -329,7 +328,7 @@ def _put_record(
 @cython.inline
 @cython.exceptval(check=False)
 def _sized_bytes(size: cython.longlong) -> cython.longlong:
-    """Bytes of a field and of its size in front; -1: it is null."""
+    """Return the bytes of a field with its size; size -1: null."""
     return _varint_bytes(size) + (size if size > 0 else 0)
 
 
@@ -343,7 +342,7 @@ def _put_sized(
     o: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """A field behind its size; returns the byte behind it."""
+    """Write a size and the field. Return the position after it."""
     at = _put_varint(o, at, size)
     if size > 0:
         if cython.compiled:
@@ -358,9 +357,9 @@ def _put_sized(
 @cython.inline
 @cython.exceptval(check=False)
 def _varint_bytes(value: cython.longlong) -> cython.longlong:
-    """Bytes of a zigzag varint of up to 64 bits."""
+    """Return the bytes of a zigzag varint of up to 64 bits."""
     size: cython.longlong = 1
-    rest: cython.longlong = value ^ (value >> 63)  # as many bits as the zigzag form has, but for its lowest
+    rest: cython.longlong = value ^ (value >> 63)  # as many bits as the zigzag form without its lowest bit
     rest >>= 6
     while rest > 0:
         rest >>= 7
@@ -372,7 +371,7 @@ def _varint_bytes(value: cython.longlong) -> cython.longlong:
 @cython.inline
 @cython.exceptval(check=False)
 def _put_varint(o: cython.pointer[cython.uchar], at: cython.Py_ssize_t, value: cython.longlong) -> cython.Py_ssize_t:
-    """A zigzag varint of up to 64 bits; returns the byte behind it."""
+    """Write a zigzag varint of up to 64 bits. Return the position after it."""
     raw: cython.ulonglong
     if cython.compiled:
         raw = (cython.cast(cython.ulonglong, value) << 1) ^ cython.cast(cython.ulonglong, value >> 63)
@@ -396,7 +395,7 @@ def put_header(
     o: cython.pointer[cython.uchar],
     s: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """The header of a batch of magic 2, rebuilt or emptied, and its checksum."""
+    """Write the header of a batch of magic 2, rebuilt or emptied, with its checksum."""
     batch: cython.Py_ssize_t = s[O_BATCH]
     at: cython.Py_ssize_t = s[O_FILLED]
     end: cython.Py_ssize_t = s[O_END]
@@ -438,7 +437,7 @@ def put_header(
 def _put_int(
     o: cython.pointer[cython.uchar], at: cython.Py_ssize_t, value: cython.longlong, size: cython.Py_ssize_t
 ) -> cython.void:
-    """The low bytes of an integer, big-endian."""
+    """Write the low `size` bytes of an integer, big-endian."""
     while size > 0:
         size -= 1
         o[at + size] = value & 0xFF

@@ -1,7 +1,7 @@
-"""How the kernels read integers: big-endian fields and zigzag varints, at a position of a buffer.
+"""Integers, buffers and checksums for all kernels: big-endian fields and zigzag varints at a position of a buffer.
 
-Callers have checked that fields of a fixed size are there. What the interpreter and C would do differently is written
-so that they agree: `wrapped` wraps at 64 bits, varints are put together unsigned and masked, every read says its sign.
+The caller has checked that fixed-size fields are within the buffer. The interpreter and C must agree: `wrapped` wraps
+at 64 bits, varints are assembled unsigned and masked, and the name of every read states its sign.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "wrapped",
 ]
 
-# A literal over 31 bits would be a Python integer in compiled code, and so would all that is computed with it.
+# In compiled code a literal over 31 bits is a Python integer, and so is every value computed from it.
 MASK32 = cython.declare(cython.ulonglong, 0xFFFFFFFF)
 SIGN32 = cython.declare(cython.longlong, 0x80000000)
 
@@ -39,7 +39,7 @@ SIGN32 = cython.declare(cython.longlong, 0x80000000)
 @cython.inline
 @cython.exceptval(check=False)
 def wrapped(value: cython.longlong) -> cython.longlong:
-    """The value as a signed 64-bit integer; C has wrapped it already."""
+    """Return the value as a signed 64-bit integer; C has wrapped it already."""
     if not cython.compiled:
         value = (value + 0x8000000000000000) % 0x10000000000000000 - 0x8000000000000000
     return value
@@ -49,7 +49,7 @@ def wrapped(value: cython.longlong) -> cython.longlong:
 @cython.inline
 @cython.exceptval(check=False)
 def int16(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    """Signed, at position `i`."""
+    """Read a signed big-endian integer at position `i`."""
     value: cython.longlong = p[i]
     value = (value << 8) | p[i + 1]
     return value - ((value & 0x8000) << 1)
@@ -59,7 +59,7 @@ def int16(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -
 @cython.inline
 @cython.exceptval(check=False)
 def uint32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    """Unsigned, at position `i`."""
+    """Read an unsigned big-endian integer at position `i`."""
     value: cython.longlong = p[i]
     value = (value << 8) | p[i + 1]
     value = (value << 8) | p[i + 2]
@@ -70,7 +70,7 @@ def uint32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) 
 @cython.inline
 @cython.exceptval(check=False)
 def int32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    """Signed, at position `i`."""
+    """Read a signed big-endian integer at position `i`."""
     value: cython.longlong = uint32(p, i)
     return value - ((value & SIGN32) << 1)
 
@@ -79,7 +79,7 @@ def int32(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -
 @cython.inline
 @cython.exceptval(check=False)
 def int64(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.longlong:
-    """Signed, at position `i`."""
+    """Read a signed big-endian integer at position `i`."""
     high: cython.longlong = int32(p, i)
     return (high << 32) | uint32(p, i + 4)
 
@@ -90,13 +90,14 @@ def int64(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -
 def varint(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, end: cython.Py_ssize_t, bits: cython.Py_ssize_t
 ) -> tuple[cython.longlong, cython.Py_ssize_t]:
-    """Zigzag value of `bits` bits (32 or 64) and the next position; position -1 where it is cut or too long.
+    """Return a zigzag value of `bits` bits (32 or 64) and the next position; position -1: it is cut or too long.
 
-    Overlong forms are read and surplus high bits of the last byte dropped, as ByteUtils.readVarint and readVarlong do.
+    Overlong forms are accepted and surplus high bits of the last byte dropped, as by ByteUtils.readVarint, readVarlong.
     """
     raw: cython.ulonglong = 0
     byte: cython.ulonglong
     shift: cython.Py_ssize_t = 0
+    # `raw` has the bits of the bytes before `i`, `shift` of them.
     while i < end:
         byte = p[i]
         i += 1
@@ -104,7 +105,7 @@ def varint(
         if byte < 0x80:
             if bits == 32:
                 raw &= MASK32
-            elif not cython.compiled:  # C has dropped what passes 64 bits
+            elif not cython.compiled:  # C has dropped the bits above 64
                 raw &= 0xFFFFFFFFFFFFFFFF
             half: cython.longlong = raw >> 1
             sign: cython.longlong = raw & 1
@@ -202,7 +203,10 @@ if cython.compiled:
 def crc32_of(
     memory: object, p: cython.pointer[cython.const[cython.uchar]], start: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.longlong:
-    """CRC-32 of `memory[start:end]`, whose bytes `p` points to."""
+    """Return the CRC-32 of `memory[start:end]`; `p` points to the bytes of `memory`.
+
+    Short spans are computed in C without a Python call, longer ones by the library.
+    """
     if cython.compiled and end - start <= short_crc32_bytes:
         return short_crc32(p + start, end - start)
     return crc32(memory[start:end])
@@ -214,7 +218,7 @@ def crc32_of(
 def crc32c_of(
     memory: object, p: cython.pointer[cython.const[cython.uchar]], start: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.longlong:
-    """CRC-32C of `memory[start:end]`, whose bytes `p` points to."""
+    """Return the CRC-32C of `memory[start:end]`, as `crc32_of` does."""
     if cython.compiled and end - start <= short_crc32c_bytes:
         return short_crc32c(p + start, end - start)
     return crc32c(memory[start:end])
@@ -230,7 +234,7 @@ def sequence_of(
     batch: cython.Py_ssize_t,
     offset: cython.longlong,
 ) -> cython.longlong:
-    """Sequence number of a record: base + offset delta, wrapping at 2^31 (DefaultRecordBatch.incrementSequence)."""
+    """Return the sequence number of a record: base + offset delta (DefaultRecordBatch.incrementSequence wraps it)."""
     base: cython.longlong = b[B_SEQUENCE * capacity + batch]
     delta: cython.longlong = wrapped(offset - b[B_BASE_OFFSET * capacity + batch])
     if base < 0:
@@ -249,7 +253,7 @@ def control_kind(
     r_capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """The control type in the key of a control record (ControlRecordType.parseTypeId); CONTROL_TYPES: unknown."""
+    """Return the type in the key of a control record (ControlRecordType.parseTypeId); CONTROL_TYPES: unknown."""
     start: cython.Py_ssize_t = r[R_KEY * r_capacity + row]
     if r[R_KEY_SIZE * r_capacity + row] >= 4 and p[start] < 0x80 and p[start + 2] == 0 and p[start + 3] < CONTROL_TYPES:
         return p[start + 3]

@@ -1,7 +1,7 @@
-"""The hot loops that copy rows of records and batches into buffers as Arrow lays them out, column after column.
+"""Rows of records and batches copied into buffers in Arrow's layout, column after column.
 
-A `GatherPlan` (gather.py of the formats) says for each format what stands in which slot. Values of a batch are written
-for all of its rows at once. `measure_rows` (gather_texts.py) has picked the rows and told what room there must be.
+A `GatherPlan` (format/gather.py) defines for each format the value of each slot. A value of a batch is written for all
+its rows at once. `measure_rows` picks the rows first and computes the required room.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _fill_slot(
     slot: cython.Py_ssize_t,
     at: cython.Py_ssize_t,
 ) -> cython.void:
-    """One slot of the picked rows from `first` to `end` (exclusive), all of one batch."""
+    """Write one slot of the picked rows from `first` to `end` (exclusive), all of one batch."""
     operation: cython.longlong = io.operations[step]
     x: cython.longlong = io.operations[step + 1]
     y: cython.longlong = io.operations[step + 2]
@@ -130,7 +130,7 @@ def _value_of_record(
     batch: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """The value of one record."""
+    """Return the value of one record."""
     if operation == G_SEQUENCE:
         return sequence_of(io.batches, io.batch_capacity, batch, io.records[R_OFFSET * io.record_capacity + row])
     if operation <= G_RECORD_INT_OR_NULL:
@@ -153,7 +153,7 @@ def _value_of_batch(
     capacity: cython.Py_ssize_t,
     batch: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """The value of all rows of a batch; whatever where it is null."""
+    """Return the value of all rows of a batch; undefined if it is null."""
     if G_BATCH_INT <= operation <= G_BATCH_INT_IF:
         return b[x * capacity + batch]
     if operation == G_BATCH_BIT:
@@ -176,7 +176,7 @@ def _is_null_in_batch(
     batch: cython.Py_ssize_t,
     value: cython.longlong,
 ) -> cython.bint:
-    """Whether all rows of a batch are null there; control types of those that are no control batches are."""
+    """Return whether all rows of a batch are null, as the control type of a batch that is not a control batch."""
     if operation == G_BATCH_INT_OR_NULL:
         return value < 0
     if operation == G_BATCH_INT_IF:
@@ -196,7 +196,7 @@ def _spread_value(
     slot: cython.Py_ssize_t,
     at: cython.Py_ssize_t,
 ) -> cython.void:
-    """The same value, or null, in `count` rows of a slot."""
+    """Write one value, or null, to `count` rows of a slot."""
     width: cython.longlong = io.slots[slot + SLOT_WIDTH]
     start: cython.Py_ssize_t = io.slots[slot + SLOT_START] + at
     bits: cython.Py_ssize_t = io.slots[slot + SLOT_VALID]
@@ -233,11 +233,11 @@ def measure_rows(
     columns: object, selection: object, first: cython.Py_ssize_t, rows: cython.Py_ssize_t, most: cython.longlong,
     wanted: cython.longlong, done: object, picked: object,
 ) -> tuple[int, int]:  # fmt: skip
-    """Pick rows from `first` on, as many as fit: at most `rows`, and of texts at most `most` bytes in all.
+    """Pick rows from `first` on: at most `rows`, with at most `most` bytes of texts in all.
 
-    `columns` are of records, or of batches where no texts are `wanted`; `selection` is None or a byte a row, 0 for
-    those that are left out. `done` is what was gathered before, and that with the picked rows afterwards. Where
-    nothing was gathered before, the first row fits in any case. Returns (next row, rows picked).
+    `columns`: records, or batches if no texts are `wanted`. `selection`: `None`, or a byte for each row, 0 for rows to
+    leave out. `done`: the totals (`DONE_*`) before the call, and afterwards those with the picked rows. If nothing was
+    gathered before, the first row always fits. Return (next row, number of picked rows).
     """
     r: cython.pointer[cython.longlong] = cells_of(columns.cells)
     h: cython.pointer[cython.longlong] = cells_of(columns.headers.cells if wanted else columns.cells)
@@ -250,6 +250,7 @@ def measure_rows(
     is_all: cython.bint = selection is None
     row: cython.Py_ssize_t = first
     count: cython.Py_ssize_t = 0
+    # Rows before `row` are decided; k[0:count] are the picked ones, n their totals.
     while row < total:
         if is_all or m[row] != 0:
             if count == rows or (wanted and not _takes_row(r, capacity, h, h_capacity, row, wanted, most, n)):
@@ -274,7 +275,7 @@ def _takes_row(
     most: cython.longlong,
     n: cython.pointer[cython.longlong],
 ) -> cython.bint:
-    """Add the bytes of a row, unless they are too many."""
+    """Add the bytes of a row to the totals and return true, unless they exceed `most`."""
     k: cython.Py_ssize_t
     first: cython.Py_ssize_t = r[R_HEADERS * capacity + row]
     headers: cython.longlong = r[R_HEADER_COUNT * capacity + row] if wanted & WANTS_HEADERS else 0
@@ -300,7 +301,7 @@ def _takes_row(
 @cython.inline
 @cython.exceptval(check=False)
 def _bytes_of_text(size: cython.longlong) -> cython.longlong:
-    """How many bytes there are; of null, whose size is -1, none."""
+    """Return the number of bytes; 0 for null, whose size is -1."""
     return size if size > 0 else 0
 
 
@@ -321,6 +322,7 @@ def gather_texts(
     size: cython.longlong
     i: cython.Py_ssize_t
     row: cython.Py_ssize_t
+    # Rows k[0:i] are copied: `end` bytes of `w`. f[n] is the start of the bytes of row n, f[n + 1] their end.
     for i in range(count):
         row = k[i]
         size = r[(field + 1) * capacity + row]
@@ -361,6 +363,7 @@ def gather_headers(
     i: cython.Py_ssize_t
     j: cython.Py_ssize_t
     row: cython.Py_ssize_t
+    # The headers of rows k[0:i] are copied: `header` headers. fk, fv: starts of keys and values; wk, wv: their bytes.
     for i in range(count):
         row = k[i]
         if b[B_FORMAT * b_capacity + r[R_BATCH * capacity + row]] != MAGIC_V2:
@@ -390,7 +393,7 @@ def gather_headers(
 @cython.inline
 @cython.exceptval(check=False)
 def _clear_bit(v: cython.pointer[cython.uchar], bit: cython.Py_ssize_t) -> cython.void:
-    """Say that a row is null."""
+    """Clear the validity bit of a row: it is null."""
     v[bit >> 3] &= ~(1 << (bit & 7)) & 0xFF
 
 
@@ -420,7 +423,7 @@ def _copy_if_text(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Copy, and tell whether it is exact UTF-8."""
+    """Copy bytes. Return whether they are exact UTF-8."""
     high: cython.uchar = 0
     i: cython.Py_ssize_t
     for i in range(start, start + size):

@@ -1,4 +1,4 @@
-"""The offset index against the log: entries and batches, both in file order, merged in one pass."""
+"""Checks of the offset index and the time index against the log: a merge of entries and batches in file order."""
 
 from __future__ import annotations
 
@@ -26,9 +26,16 @@ def check_offset_entries(
     state: object,
     faults: object,
 ) -> int:
-    """Check entries of an offset index against batches, both from where `state` stands.
+    """Check entries of an offset index against batches. Return INDEX_DONE, INDEX_MORE or INDEX_FULL.
 
-    `has_more`: whether the file has entries behind these. Returns INDEX_DONE, INDEX_MORE or INDEX_FULL.
+    Args:
+        memory: the available entries.
+        count: their number.
+        has_more: whether the file has entries after these.
+        marks: for each entry the fault that `mark_disorder` found, or 0.
+        batches: batch columns; damage is a row with format ROW_DAMAGE, the end of the log one with ROW_END.
+        state: the `I_*` cells: the entry and the batch to continue with.
+        faults: room for FAULT_ROWS faults (`F_*` cells).
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     marked: cython.pointer[cython.const[cython.uchar]] = bytes_of(marks)
@@ -37,9 +44,7 @@ def check_offset_entries(
     found: cython.pointer[cython.longlong] = cells_of(faults)
     capacity: cython.Py_ssize_t = batches.capacity
     rows: cython.Py_ssize_t = batches.count
-    result: cython.Py_ssize_t
-    result = _merge_offsets(p, count, has_more, marked, cells, capacity, rows, s, found)
-    return result
+    return _merge_offsets(p, count, has_more, marked, cells, capacity, rows, s, found)
 
 
 @cython.cfunc
@@ -68,6 +73,8 @@ def _merge_offsets(
     place: cython.longlong
     mark: cython.longlong
     result: cython.Py_ssize_t = INDEX_DONE
+    # p: entries; marked: marks; cells: batch columns; s: state; found: faults. Entries before `entry` are checked:
+    # their positions are before the end of batch `row`. One may still be open (I_OPEN): its batch comes later.
     while row < rows and result == INDEX_DONE:
         position = cells[positions + row]
         end = position + cells[sizes + row]
@@ -78,7 +85,7 @@ def _merge_offsets(
                 break
             offset = wrapped(base + int32(p, OFFSET_ENTRY * entry))
             if place == position and offset == cells[lasts + row] and mark == 0 and s[I_OPEN] < 0:
-                _pass_place(s, place)  # what brokers of today write, ahead of all else
+                _pass_place(s, place)  # the entry that current brokers write; tested first for speed
                 set_good(s, s[I_SLOT] + entry, offset, place)
             elif s[I_FAULTS] > FAULT_ROWS - 3:
                 result = INDEX_FULL
@@ -106,7 +113,7 @@ def _merge_offsets(
 @cython.inline
 @cython.exceptval(check=False)
 def _pass_place(s: cython.pointer[cython.longlong], place: cython.longlong) -> cython.void:
-    """Measure the stretch without an entry that ends at the place of one."""
+    """Measure the stretch of batches without an entry that ends at an entry's position."""
     stretch: cython.longlong = s[I_START] - s[I_INDEXED]
     if stretch > s[I_STRETCH]:
         s[I_STRETCH] = stretch
@@ -126,12 +133,12 @@ def _judge_offset(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.void:
-    """One entry that names a place in a batch, or behind the end of the log."""
+    """Check an entry with a position in a batch, or after the end of the log."""
     position: cython.longlong = cells[B_POSITION * capacity + row]
     last: cython.longlong = cells[B_LAST_OFFSET * capacity + row]
     base: cython.longlong = first_offset(s, cells, capacity, row)
     code: cython.longlong
-    if s[I_OPEN] >= 0:  # no entry reaches over the place of the next one
+    if s[I_OPEN] >= 0:  # the offset of an entry is not beyond the next entry's batch
         code = FAULT_GAP if s[I_OPEN_OFFSET] < base else FAULT_REACH
         if cells[B_FORMAT * capacity + row] == ROW_END:
             code = FAULT_BEYOND
@@ -165,7 +172,7 @@ def _close_entry(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.void:
-    """Whether the batch in hand holds the offset of the last entry, whose place is this batch or one before."""
+    """Check whether the current batch has the offset of the open entry, whose position is this batch or before it."""
     code: cython.longlong = 0
     position: cython.longlong = cells[B_POSITION * capacity + row]
     base: cython.longlong = first_offset(s, cells, capacity, row)
@@ -195,9 +202,9 @@ def _close_entry(
 def _is_inside(
     cells: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, row: cython.Py_ssize_t, offset: cython.longlong
 ) -> cython.bint:
-    """Whether the offset is neither first nor last of a batch that holds all records that were appended with it.
+    """Return whether an offset is neither first nor last in a batch that still has all its records.
 
-    Of a batch that compaction has thinned out, old releases wrote the offset of the last record left.
+    For a batch without some of its records, old cleaners wrote the offset of the last remaining one.
     """
     base: cython.longlong = cells[B_BASE_OFFSET * capacity + row]
     last: cython.longlong = cells[B_LAST_OFFSET * capacity + row]
@@ -225,9 +232,7 @@ def check_time_entries(
     found: cython.pointer[cython.longlong] = cells_of(faults)
     capacity: cython.Py_ssize_t = batches.capacity
     rows: cython.Py_ssize_t = batches.count
-    result: cython.Py_ssize_t
-    result = _merge_times(p, count, has_more, marked, cells, capacity, rows, s, found)
-    return result
+    return _merge_times(p, count, has_more, marked, cells, capacity, rows, s, found)
 
 
 @cython.cfunc
@@ -256,6 +261,8 @@ def _merge_times(
     offset: cython.longlong
     mark: cython.longlong
     result: cython.Py_ssize_t = INDEX_DONE
+    # As in _merge_offsets; entries before `entry` have offsets of batches up to `row`. I_TOP is the largest timestamp
+    # of the batches before `row`.
     while row < rows and result == INDEX_DONE:
         form = cells[formats + row]
         if form == ROW_DAMAGE:
@@ -277,7 +284,7 @@ def _merge_times(
                 and form == 2
                 and timestamp > s[I_GOOD_FIRST]
             ):
-                set_good(s, s[I_SLOT] + entry, timestamp, offset)  # nearly all are like this
+                set_good(s, s[I_SLOT] + entry, timestamp, offset)  # nearly all entries; tested first for speed
             elif s[I_FAULTS] > FAULT_ROWS - 3:
                 result = INDEX_FULL
                 break
@@ -307,7 +314,7 @@ def _pass_batch(
     position: cython.longlong,
     form: cython.longlong,
 ) -> cython.void:
-    """Take the batch's timestamp into the largest ones."""
+    """Update the largest timestamps by a batch."""
     s[I_LAST] = last
     s[I_HOLE] = 0
     if timestamp > s[I_TOP]:
@@ -330,7 +337,7 @@ def _judge_time(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.void:
-    """One entry whose offset is not behind the batch."""
+    """Check an entry whose offset is not after the current batch."""
     position: cython.longlong = cells[B_POSITION * capacity + row]
     last: cython.longlong = cells[B_LAST_OFFSET * capacity + row]
     base: cython.longlong = first_offset(s, cells, capacity, row)
@@ -343,7 +350,7 @@ def _judge_time(
         code = FAULT_BEYOND
         last = s[I_LAST]
     elif offset < base:
-        if s[I_HOLE]:  # what holds it may be what is damaged
+        if s[I_HOLE]:  # the batch with this offset may be the damaged one
             return
         code = FAULT_GAP
     elif form > 0 and timestamp != held:
@@ -374,7 +381,7 @@ def add_fault(
     last: cython.longlong,
     held: cython.longlong,
 ) -> cython.void:
-    """Write down a fault, or count it to the one before where it goes on from there."""
+    """Add a fault, or extend the previous one if this entry follows with the same fault."""
     at: cython.Py_ssize_t = FAULT_SIZE * state[I_FAULTS]
     if (
         at
@@ -404,7 +411,7 @@ def add_fault(
 def set_good(
     state: cython.pointer[cython.longlong], slot: cython.longlong, first: cython.longlong, second: cython.longlong
 ) -> cython.void:
-    """Remember the last entry that was found good."""
+    """Remember the last good entry."""
     state[I_GOOD] = slot
     state[I_GOOD_FIRST] = first
     state[I_GOOD_SECOND] = second
@@ -419,7 +426,7 @@ def first_offset(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """The batch's first offset; of a legacy wrapper, whose content alone knows it, the lowest that it can be."""
+    """Return the first offset of a batch; for a legacy wrapper, whose header lacks it, the lowest possible one."""
     if cells[B_COUNT * capacity + row] < 0 and cells[B_FORMAT * capacity + row] < 2:
         return wrapped(s[I_LAST] + 1)
     return cells[B_BASE_OFFSET * capacity + row]
@@ -429,7 +436,7 @@ def first_offset(
 # An entry out of order would lead the merge with the log to a wrong place. So such entries are marked first: those that
 # are not in the longest ordered chain of entries.
 def is_ordered(memory: object, count: cython.Py_ssize_t, is_time: cython.bint, state: object) -> bool:
-    """Whether all entries can be true by themselves and stand in order; then `state` names what may follow them."""
+    """Return whether all entries are possible and in order; then update the lowest key that may follow in `state`."""
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     cells: cython.pointer[cython.longlong] = cells_of(state)
     i: cython.Py_ssize_t
@@ -454,9 +461,9 @@ def is_ordered(memory: object, count: cython.Py_ssize_t, is_time: cython.bint, s
 def mark_disorder(
     memory: object, count: cython.Py_ssize_t, is_time: cython.bint, state: object, marks: object, links: object
 ) -> None:
-    """Mark each entry that cannot be true by itself, and those that the longest ordered chain leaves out.
+    """Mark each impossible entry, and those that are not in the longest ordered chain.
 
-    `marks` is a byte for each entry and takes its fault, 0: none; `links` has two cells for each.
+    `marks`: a byte for each entry, its fault or 0; `links`: two cells for each entry.
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     cells: cython.pointer[cython.longlong] = cells_of(state)
@@ -473,6 +480,8 @@ def mark_disorder(
     low: cython.Py_ssize_t
     high: cython.Py_ssize_t
     middle: cython.Py_ssize_t
+    # Patience sorting: chain[n] is the entry with the smallest key that ends an ordered chain of n + 1 of the entries
+    # before `i`; chain[count + i] links an entry to the previous one of its chain.
     for i in range(count):
         key = int32(p, i * size + key_at)
         if int32(p, i * size + offset_at) < 0:
@@ -487,7 +496,7 @@ def mark_disorder(
                 continue
             low = 0
             high = length
-            while low < high:  # chain[length]: the entry with the smallest key that ends a chain that long
+            while low < high:
                 middle = (low + high) >> 1
                 if int32(p, chain[middle] * size + key_at) + step <= key:
                     low = middle + 1

@@ -4,7 +4,7 @@
    Practice and Experience 51, 2021). The loops of json_text.py, from which a compiler can make less, do it where the
    processor cannot; KAFKALOG_PORTABLE leaves them alone.
 
-   Up to sixteen bytes behind what a function writes may be touched; the buffer has that room. */
+   A function may write up to sixteen bytes more than its result; the buffer has that room. */
 
 #ifndef KAFKALOG_JSON_COPY_H
 #define KAFKALOG_JSON_COPY_H
@@ -82,7 +82,7 @@ static json_escape_function json_copy_escaped = NULL;
 
 #define JSON_TARGET __attribute__((target("ssse3")))
 
-/* What a byte and the one before it can be wrong about, a bit each; the bit stands where all three tables have it. */
+/* Errors of a byte with the one before it, one bit each; an error has its bit in all three tables. */
 #define TOO_SHORT 1
 #define TOO_LONG 2
 #define OVERLONG_3 4
@@ -98,7 +98,7 @@ JSON_TARGET static inline __m128i json_halves(__m128i table, __m128i x)
     return _mm_shuffle_epi8(table, _mm_and_si128(x, _mm_set1_epi8(15)));
 }
 
-/* Not 0 where `x` cannot stand behind the bytes before it, which `x1`, `x2` and `x3` have in its place. */
+/* Not 0 where `x` must not follow the bytes before it, which are in the same lanes of `x1`, `x2` and `x3`. */
 JSON_TARGET static inline __m128i json_wrong_utf8(__m128i x, __m128i x1, __m128i x2, __m128i x3)
 {
     const __m128i first_high = _mm_setr_epi8(
@@ -148,7 +148,7 @@ JSON_TARGET static inline __m128i json_last(const unsigned char *p, size_t size,
 {
     uint64_t low = 0, high = 0;
     const unsigned char *q = p + size - left;
-    if (size >= 16) { /* shifted down from the end: the table's first half says which, its second is zeros */
+    if (size >= 16) { /* shifted down from the end: the first half of the table selects bytes, the second one zeros */
         static const signed char shift[32] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
             -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
         return _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(p + size - 16)),
@@ -189,7 +189,7 @@ JSON_TARGET static int json_copy_by_16(const unsigned char *p, size_t size, unsi
     }
     x = json_last(p, size, size - i);
     _mm_storeu_si128((__m128i *)(w + i), x);
-    if (_mm_movemask_epi8(_mm_or_si128(x, before)) != 0) { /* the zeros behind the end show a letter that is cut */
+    if (_mm_movemask_epi8(_mm_or_si128(x, before)) != 0) { /* the zeros after the end show a cut character */
         x1 = _mm_alignr_epi8(x, before, 15);
         wrong = _mm_or_si128(wrong,
             json_wrong_utf8(x, x1, _mm_alignr_epi8(x, before, 14), _mm_alignr_epi8(x, before, 13)));
@@ -203,7 +203,7 @@ JSON_TARGET static int json_copy_by_16(const unsigned char *p, size_t size, unsi
     }
 }
 
-/* What stands for each of the first letters, up to U+009F; its size is in the last byte. */
+/* The escape of each character up to U+009F; the last byte is its size. */
 static unsigned char json_escape[160][8];
 
 static void json_fill_escapes(void)

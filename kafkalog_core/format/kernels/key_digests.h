@@ -112,7 +112,7 @@ static void key_digests_one_by_one(const unsigned char *p, const long long *star
             key_digest(p + starts[i], (size_t)sizes[i], digests + 2 * i);
 }
 
-/* Digests of `count` keys in `p`; a negative size has none, and what stands in its place is of no use. */
+/* Digests of `count` keys in `p`; for a negative size (null) the digest is undefined. */
 static void (*key_digests)(const unsigned char *p, const long long *starts, const long long *sizes, size_t count,
     long long *digests) = key_digests_one_by_one;
 

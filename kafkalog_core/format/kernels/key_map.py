@@ -1,8 +1,8 @@
-"""The cleaner's offset map (SkimpyOffsetMap): the latest offset of every key, known by its MD5 alone.
+"""The cleaner's offset map (SkimpyOffsetMap): the latest offset of every key, identified by its MD5.
 
-An entry is three cells: the digest, whose lowest bit of the second half tells of another record of the key, and the
-offset + 1. Entries are searched for from the place that the digest names on. Digests are made of many keys at once, and
-the places where they lead are fetched from memory meanwhile.
+An entry has three cells: the two halves of the digest (the lowest bit of the second one: the key has another record),
+and the offset + 1. The search for an entry starts at the slot that the digest gives. Digests of many keys are computed
+at once (in SIMD), and the slots are prefetched meanwhile.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def map_records(
     table: object,
     digests: object,
 ) -> cython.Py_ssize_t:
-    """Put the keys of decoded records into the map; returns MAP_DONE, or MAP_FULL where there is no room for one.
+    """Put the keys of decoded records into the map. Return MAP_DONE, or MAP_FULL if a key does not fit.
 
     Args:
         memory: the buffer that the records refer to.
         batches: batch columns.
-        bits: a byte a batch; of those with BIT_DISCARD alone nothing enters, nor of control batches.
+        bits: one byte for each batch; batches with only BIT_DISCARD are skipped, and control batches.
         records: record columns of batches from Q_BATCH on.
-        last: row behind the last batch that they hold the end of.
-        state: the `Q_*` cells. Where it returns MAP_FULL, Q_BATCH is the row of the batch of that record.
+        last: row after the last batch whose last record is in them.
+        state: the `Q_*` cells. After MAP_FULL, Q_BATCH is the row of the batch of that record.
         table: the entries.
         digests: room for two cells for each record.
     """
@@ -67,6 +67,8 @@ def map_records(
     ready: cython.Py_ssize_t = 0
     batch: cython.Py_ssize_t
     enters: cython.bint
+    # p: bytes of `memory`; b, r: batch and record columns; f: bits; q: state; t: table; d: digests. Records before
+    # `row` are in the map, digests of records before `ready` are computed.
     while q[Q_BATCH] < last or row < count:
         batch = q[Q_BATCH]
         enters = (f[batch] & BITS_REMOVED) != BIT_DISCARD and not (
@@ -81,7 +83,7 @@ def map_records(
                     return MAP_FULL
                 _put(d[2 * row], d[2 * row + 1], r[R_OFFSET * capacity + row], q, t)
             row += 1
-        if batch >= last:  # it goes on in the records that come next
+        if batch >= last:  # the next records are of this batch too
             break
         if q[Q_FOLLOWS] and b[B_LAST_OFFSET * b_capacity + batch] >= q[Q_START]:
             q[Q_LATEST] = b[B_LAST_OFFSET * b_capacity + batch]
@@ -100,7 +102,7 @@ def put_key(key: object, offset: cython.longlong, state: object, table: object) 
 
 
 def find_key(key: object, state: object, table: object) -> cython.longlong:
-    """The offset of one key; -1: it is not in the map."""
+    """Return the offset of one key; -1: it is not in the map."""
     q: cython.pointer[cython.longlong] = cells_of(state)
     t: cython.pointer[cython.longlong] = cells_of(table)
     low: cython.longlong
@@ -112,7 +114,7 @@ def find_key(key: object, state: object, table: object) -> cython.longlong:
 
 
 def _digest_of(key: object) -> tuple[int, int]:
-    """Both halves of a digest."""
+    """Return both halves of a key's MD5."""
     digest = md5(key, usedforsecurity=False).digest()
     return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:], "little", signed=True)
 
@@ -130,9 +132,9 @@ def digest_ahead(
     t: cython.pointer[cython.longlong],
     d: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """Digests of the keys of some records from row `first` on, and what the table has of them on its way.
+    """Compute the digests of up to KEYS_AHEAD keys from row `first` on, and prefetch their slots.
 
-    Returns the row behind them.
+    Return the row after them.
     """
     row: cython.Py_ssize_t
     start: cython.Py_ssize_t
@@ -161,11 +163,12 @@ def digest_ahead(
 def entry_of(
     low: cython.longlong, high: cython.longlong, slots: cython.longlong, t: cython.pointer[cython.longlong]
 ) -> cython.Py_ssize_t:
-    """The first cell of a key's entry, or of the empty one where it would stand; -1: neither is there."""
+    """Return the first cell of a key's entry, or of the free one for it; -1: the table is full."""
     place: cython.ulonglong = ((low & MASK_LOW) * slots) >> 32
     at: cython.Py_ssize_t = place * ENTRY_SIZE
     end: cython.Py_ssize_t = slots * ENTRY_SIZE
     left: cython.longlong = slots
+    # The entry is not in the slots from `place` to `at`; `left` slots remain.
     while left > 0:
         if t[at + ENTRY_OFFSET] == 0:
             return at
@@ -208,13 +211,13 @@ def _put(
 def pack_entries(
     table: object, first: cython.Py_ssize_t, last: cython.Py_ssize_t, entries: object
 ) -> cython.Py_ssize_t:
-    """Copy the entries of some slots one behind the other; returns how many there are.
+    """Copy the entries of some slots one after the other. Return their number.
 
     Args:
         table: the entries of a map.
-        first: slot to begin with.
-        last: slot behind the last one.
-        entries: room for as many as there are slots.
+        first: the first slot.
+        last: the slot after the last one.
+        entries: room for an entry for each slot.
     """
     t: cython.pointer[cython.longlong] = cells_of(table)
     e: cython.pointer[cython.longlong] = cells_of(entries)
@@ -232,11 +235,11 @@ def pack_entries(
 
 
 def merge_entries(entries: object, count: cython.Py_ssize_t, state: object, table: object) -> cython.Py_ssize_t:
-    """Put packed entries of a later part into a map; returns MAP_DONE, or MAP_FULL where there is no room for one.
+    """Put packed entries of a later part of the log into a map. Return MAP_DONE, or MAP_FULL if one does not fit.
 
     Args:
         entries: those of `pack_entries`.
-        count: how many there are.
+        count: number of entries.
         state: the `Q_*` cells of the map.
         table: its entries.
     """
@@ -266,20 +269,20 @@ def merge_entries(entries: object, count: cython.Py_ssize_t, state: object, tabl
 
 
 # --- the keys with most bytes -----------------------------------------------------------------------------------------
-# A digest leads to a set of a few counters. A key that has none takes the place of the one with the least bytes of its
-# set, and inherits its bytes as what it may have had before: so they are known up to that.
+# Weighted Space-Saving in sets: a digest selects a set of a few counters. A key without a counter replaces the key with
+# the fewest bytes of its set, and inherits its bytes as an upper bound of its own earlier ones.
 def weigh_keys(
     memory: object, records: object, reasons: object, digests: object, counters: object, names: object
 ) -> None:
-    """Count the keys and values of those records that were looked up in the offset map.
+    """Count the bytes of the records that were looked up in the offset map, by key.
 
     Args:
         memory: the buffer that the records refer to.
         records: record columns.
-        reasons: `WHY_*` of each of them.
-        digests: of the keys of those that were looked up.
-        counters: the `H_*` cells of all counters.
-        names: room for the first bytes of the key of each counter.
+        reasons: the `WHY_*` of each record.
+        digests: digests of the keys that were looked up.
+        counters: the `Y_*` cells of all counters.
+        names: Y_NAME bytes for each counter: the first bytes of its key.
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     r: cython.pointer[cython.longlong] = cells_of(records.cells)
@@ -319,7 +322,7 @@ def weigh_keys(
 @cython.inline
 @cython.exceptval(check=False)
 def _counter_of(low: cython.longlong, high: cython.longlong, h: cython.pointer[cython.longlong]) -> cython.Py_ssize_t:
-    """The first cell of a key's counter, else of the one with the least bytes of its set."""
+    """Return the first cell of a key's counter, else of the counter with the fewest bytes of its set."""
     at: cython.Py_ssize_t = (low & (Y_SETS - 1)) * Y_WAYS * Y_SIZE
     end: cython.Py_ssize_t = at + Y_WAYS * Y_SIZE
     least: cython.Py_ssize_t = at
@@ -342,7 +345,7 @@ def _name(
     names: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.void:
-    """Keep the first bytes of a key."""
+    """Store the first bytes of a key."""
     index: cython.Py_ssize_t
     kept: cython.Py_ssize_t = min(size, Y_NAME)
     for index in range(kept):

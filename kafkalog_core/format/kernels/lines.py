@@ -1,8 +1,8 @@
-"""The hot loop that writes lines of records and batches, JSON or CSV, straight from columns into a buffer.
+"""Lines of records and batches, JSON or CSV, written from columns into a buffer.
 
-A `Template` (template.py) says what a line is: for each format a program of operations, each with the literal text
-before it, made from `tables.py`. This file only carries the programs out. Every `_put_*` function writes at `at` and
-returns the position behind what it wrote; `write_rows` has made sure that the worst case fits.
+A `Template` (templates.py) defines a line: for each format a program of operations, each with the literal piece before
+it. This module executes the programs. Every `put_*` function writes at `at` and returns the position after the written
+bytes; `write_rows` has checked that the worst case fits.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _exact_bytes_of(io: _Lines, row: cython.Py_ssize_t) -> cython.longlong:
 def _put_line(
     io: _Lines, batch: cython.Py_ssize_t, row: cython.Py_ssize_t, step: cython.Py_ssize_t, at: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """One line: the program of the batch's format, from operation `step` on. `c`: the last head and tail."""
+    """Write a line: the program of the batch's format, from operation `step` on."""
     operation: cython.longlong
     x: cython.longlong
     y: cython.longlong
@@ -133,6 +133,8 @@ def _put_line(
     if io.cache[C_HEAD_BATCH] == batch:
         at = put_again(io.cache[C_HEAD_START], io.cache[C_HEAD_SIZE], io.out, at)
         step = io.cache[C_HEAD_STEP]
+    # `step` is the next operation, `at` the end of the line so far. Heads and tails that are the same in all lines of a
+    # batch are copied from the previous line (`io.cache`).
     while True:
         operation = io.operations[step * OPERATION_SIZE]
         x = io.operations[step * OPERATION_SIZE + 1]
@@ -185,7 +187,7 @@ def _keep_head(
     end: cython.Py_ssize_t,
     step: cython.Py_ssize_t,
 ) -> cython.void:
-    """Remember what the lines of a batch begin with."""
+    """Remember the head of the lines of a batch."""
     c[C_HEAD_BATCH] = batch
     c[C_HEAD_START] = start
     c[C_HEAD_SIZE] = end - start
@@ -198,7 +200,7 @@ def _keep_head(
 def _tails_are_alike(
     b: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, batch: cython.Py_ssize_t
 ) -> cython.bint:
-    """Whether all records of a batch have the same values behind their headers."""
+    """Return whether all records of a batch have the same values after their headers."""
     return b[B_SEQUENCE * capacity + batch] < 0 and (b[B_ATTRIBUTES * capacity + batch] & CONTROL) == 0
 
 
@@ -213,7 +215,7 @@ def _put_rare(
     row: cython.Py_ssize_t,
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Operations of batches, of tails, of old formats, and of CSV."""
+    """Execute an operation of batches, of tails, of old formats, or of CSV."""
     value: cython.longlong
     if operation == OP_CSV_TEXT:
         return put_csv_bytes(
@@ -267,7 +269,7 @@ def _put_rare(
 def _put_control(
     io: _Lines, batch: cython.Py_ssize_t, row: cython.Py_ssize_t, first_name: cython.longlong, at: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Name of the control type in the record's key (ControlRecordType.parseTypeId)."""
+    """Write the name of the control type in the record's key (ControlRecordType.parseTypeId)."""
     if (io.batches[B_ATTRIBUTES * io.batch_capacity + batch] & CONTROL) == 0:
         return put_piece(io.text, io.starts, PIECE_NULL, io.out, at)
     return put_piece(
@@ -281,7 +283,7 @@ def _put_control(
 def put_headers(
     io: _Lines, first: cython.Py_ssize_t, count: cython.Py_ssize_t, pieces: cython.Py_ssize_t, at: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """The headers of a record as an array; pieces as of the operation `headers`."""
+    """Write the headers of a record as an array; `pieces` as for the operation `headers`."""
     k: cython.Py_ssize_t
     q: cython.Py_ssize_t
     end: cython.Py_ssize_t
@@ -325,7 +327,7 @@ def put_headers(
 def put_bytes(
     io: _Lines, q: cython.Py_ssize_t, size: cython.Py_ssize_t, pieces: cython.Py_ssize_t, at: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """A bytes member with its name: pieces + 0 null, + 1 text, + 2 base64, + 3 hex."""
+    """Write a bytes member with its name: pieces + 0 null, + 1 text, + 2 base64, + 3 hex."""
     end: cython.Py_ssize_t
     mode: cython.Py_ssize_t = io.mode
     if size < 0:

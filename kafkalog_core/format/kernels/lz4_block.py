@@ -1,9 +1,8 @@
-"""A block of LZ4 as Kafka's writers compress it: liblz4's fast compressor for inputs of up to 64 KiB.
+"""Compression of LZ4 blocks with the same matches as Kafka's: liblz4's fast compressor for inputs of up to 64 KiB.
 
-Kafka's compressing stream asks LZ4Factory.fastestInstance, which is liblz4 through JNI wherever lz4-java has one for
-the system. liblz4's search for matches has had three forms in lz4-java's versions. (The pure Java compressors, for the
-other systems, have the same first two and stayed with the second.) The libraries of Python find other matches in the
-same bytes.
+Kafka uses LZ4Factory.fastestInstance, which is liblz4 through JNI if lz4-java has it for the system. The search for
+matches has had three forms in the versions of lz4-java. (The pure Java compressors, for other systems, have the first
+two and kept the second.) Python's libraries find other matches in the same bytes.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ MULTIPLIER = cython.declare(cython.ulonglong, 2654435761)
 
 
 def pack_lz4(data: object, table: object, output: object, form: cython.longlong) -> cython.Py_ssize_t:
-    """Compress a block of up to 64 KiB; returns the size of what it became.
+    """Compress a block of up to 64 KiB. Return the compressed size.
 
     Args:
         data: the block.
         table: room for `LZ4_HASHES` cells.
-        output: room for a 255th more than the block, and 16 bytes.
-        form: of the search for matches, one of `LZ4_FORM_*`.
+        output: room for the size of the block, a 255th more, and 16 bytes.
+        form: the form of the search for matches, one of `LZ4_FORM_*`.
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(data)
     t: cython.pointer[cython.longlong] = cells_of(table)
@@ -53,7 +52,7 @@ def _pack(
     o: cython.pointer[cython.uchar],
     form: cython.longlong,
 ) -> cython.Py_ssize_t:
-    """The same, by pointers."""
+    """Compress a block that is not empty; see `pack_lz4`."""
     at: cython.Py_ssize_t = 1
     ahead: cython.Py_ssize_t
     before: cython.Py_ssize_t = 0
@@ -64,9 +63,12 @@ def _pack(
     tries: cython.Py_ssize_t
     cell: cython.Py_ssize_t
     last_start: cython.Py_ssize_t = size - LZ4_LAST_MATCH
-    # Older forms give up one place earlier, and the oldest one begins four tries earlier to leave out places.
+    # Older forms stop one position earlier, and the oldest one starts to skip positions four tries earlier.
     last_ahead: cython.Py_ssize_t = last_start + 1 if form == LZ4_FORM_1_5 else last_start
     first_tries: cython.Py_ssize_t = (1 << LZ4_SKIP_SHIFT) + (4 if form == LZ4_FORM_1_2 else 0)
+    # p: the block; t: the last position of each hash of 4 bytes; o: the output. Bytes before `anchor` are written as
+    # sequences up to byte `end` of the output. Each turn searches for the next match, `before` for `at`, and extends
+    # it.
     while last_start > 0:
         ahead = at
         step = 1
@@ -114,7 +116,7 @@ def _pack(
 @cython.inline
 @cython.exceptval(check=False)
 def _word(p: cython.pointer[cython.const[cython.uchar]], at: cython.Py_ssize_t) -> cython.ulonglong:
-    """Four bytes, the lowest first."""
+    """Return four bytes as a little-endian integer."""
     low: cython.ulonglong = p[at] | p[at + 1] << 8
     high: cython.ulonglong = p[at + 2] | p[at + 3] << 8
     return low | high << 16
@@ -124,7 +126,7 @@ def _word(p: cython.pointer[cython.const[cython.uchar]], at: cython.Py_ssize_t) 
 @cython.inline
 @cython.exceptval(check=False)
 def _cell_of(p: cython.pointer[cython.const[cython.uchar]], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Where the table remembers the last place of four such bytes."""
+    """Return the cell of the hash table for the four bytes at `at`."""
     return ((_word(p, at) * MULTIPLIER) & LOW_32) >> LZ4_HASH_SHIFT
 
 
@@ -137,7 +139,7 @@ def _match_bytes(
     before: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """How many bytes are the same, the first four known to be."""
+    """Return the length of a match, whose first four bytes are known to be the same."""
     start: cython.Py_ssize_t = at
     at += LZ4_LEAST_MATCH
     before += LZ4_LEAST_MATCH
@@ -156,7 +158,7 @@ def _literals(
     o: cython.pointer[cython.uchar],
     end: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """A token and the bytes that are written as they are; returns where they end."""
+    """Write a token and literals. Return the position after them."""
     size: cython.Py_ssize_t = stop - start
     token: cython.Py_ssize_t = end
     end += 1
@@ -177,7 +179,7 @@ def _literals(
 def _match_size(
     o: cython.pointer[cython.uchar], token: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """The size of a match, as far as it goes into its token; returns where the rest of it ends."""
+    """Write the size of a match to its token, and the rest after `end`. Return the position after it."""
     if size < 15:
         o[token] |= size
         return end
@@ -188,7 +190,7 @@ def _match_size(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _more_size(o: cython.pointer[cython.uchar], end: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """What of a size does not go into a token; returns where it ends."""
+    """Write the rest of a size that exceeds its token. Return the position after it."""
     while size >= 255:
         o[end] = 255
         end += 1

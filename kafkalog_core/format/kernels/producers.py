@@ -1,8 +1,8 @@
-"""The replay of producer state over rows of the batch columns: what one batch does to its producer, as in a broker.
+"""The replay of producer state over batch columns: each batch updates its producer as in a broker.
 
-Sources: ProducerAppendInfo, ProducerStateEntry, ProducerStateManager (4.3.1), origin REPLICATION, which checks nothing
-but epochs. Rows that a leader would have taken without a word are carried out one after another; at the first other
-one the caller is asked, who says what is odd of it and has it carried out without checks.
+Sources: ProducerAppendInfo, ProducerStateEntry, ProducerStateManager (4.3.1), origin REPLICATION, which checks only
+epochs. The kernel applies batches that a leader would have accepted. At the first other batch it stops: the caller
+reports the anomaly and has the batch applied without checks (mode ANY).
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def replay(
     slots: object,
     ended: object,
 ) -> cython.Py_ssize_t:
-    """Carry out batches `first` to `last` (exclusive), up to the first that is not plain; returns its row, or `last`.
+    """Apply batches `first` to `last` (exclusive), up to the first that is not plain. Return its row, or `last`.
 
     Args:
         columns: batch columns.
-        markers: the `M_*` cells of the control batches among them that hold a marker, by row.
-        holes: rows in order before which something of the log is missing; behind them stands one that is not reached.
+        markers: the `M_*` cells of the control batches with a marker, by row.
+        holes: ascending rows before which a part of the log is missing; the last one is above `last`.
         first: row to start with.
         last: row to stop before.
-        mode: PLAIN; PLAIN_WITH_GAPS (sequence numbers may jump forward, as compaction makes them do);
-            PLAIN_UNSEQUENCED (they say nothing); or ANY: whatever can be carried out is.
-        state: the `G_*` cells; G_ENDED is the number of rows of `ended` that are filled, from 0 on in each call.
-        producers: the `P_*` cells, `P_SIZE` a producer.
+        mode: PLAIN; PLAIN_WITH_GAPS (sequence numbers may jump forward, as in a compacted log); PLAIN_UNSEQUENCED
+            (they are not checked); or ANY (nothing is checked).
+        state: the `G_*` cells; G_ENDED: the number of filled rows of `ended`, from 0 on in each call.
+        producers: the `P_*` cells, `P_SIZE` for each producer.
         slots: the table of producer ids.
         ended: room for an ended transaction for each row, `E_SIZE` cells each.
 
-    In any mode it stops where there is no room for a new producer, and at a control batch that holds no marker.
+    In every mode it stops if there is no room for a new producer, and at a control batch without a marker.
     """
     b: cython.pointer[cython.longlong] = cells_of(columns.cells)
     m: cython.pointer[cython.longlong] = cells_of(markers)
@@ -62,12 +62,12 @@ def replay(
     g[G_ENDED] = 0
     if first >= last:
         return first
-    return _carry_out(b, columns.capacity, m, h, first, last, mode, g, r, s, e)
+    return _apply_batches(b, columns.capacity, m, h, first, last, mode, g, r, s, e)
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _carry_out(
+def _apply_batches(
     b: cython.pointer[cython.longlong],
     capacity: cython.Py_ssize_t,
     m: cython.pointer[cython.longlong],
@@ -80,13 +80,15 @@ def _carry_out(
     s: cython.pointer[cython.longlong],
     e: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """Batches `first` to `last` (exclusive), up to the first that is not plain."""
+    """Apply batches `first` to `last` (exclusive), up to the first that is not plain. Return its row, or `last`."""
     row: cython.Py_ssize_t
     k: cython.Py_ssize_t = 0
     hole: cython.Py_ssize_t = 0
     row = first
     while h[hole] < first:
         hole += 1
+    # b: batch columns; m: markers; h: holes; g: totals; r: producers; s: slots; e: ended transactions. Rows before
+    # `row` are applied; h[hole] is the next hole at or after `row`, m[k] the next marker.
     while row < last:
         if h[hole] == row:
             g[G_HOLES] += 1
@@ -107,14 +109,14 @@ def _carry_out(
     return row
 
 
-# --- what a row is ----------------------------------------------------------------------------------------------------
+# --- one batch --------------------------------------------------------------------------------------------------------
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def _is_plain_stranger(
     b: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, row: cython.Py_ssize_t
 ) -> cython.bint:
-    """A batch of no producer; some clients write 0 for the epoch or the sequence that it has not."""
+    """Return whether a batch without a producer is plain; some clients write epoch or sequence 0 instead of -1."""
     epoch: cython.longlong = b[B_PEPOCH * capacity + row]
     sequence: cython.longlong = b[B_SEQUENCE * capacity + row]
     if b[B_PID * capacity + row] != -1 or b[B_ATTRIBUTES * capacity + row] & TRANSACTIONAL:
@@ -134,7 +136,7 @@ def _data(
     r: cython.pointer[cython.longlong],
     s: cython.pointer[cython.longlong],
 ) -> cython.bint:
-    """Carry out a batch of records; False: it is not plain, or there is no room."""
+    """Apply a batch of records. Return false if it is not plain, or there is no room."""
     pid: cython.longlong = b[B_PID * capacity + row]
     epoch: cython.longlong = b[B_PEPOCH * capacity + row]
     sequence: cython.longlong = b[B_SEQUENCE * capacity + row]
@@ -167,7 +169,7 @@ def _data(
     r[at + P_BATCHES] = RECENT if r[at + P_BATCHES] == 2 * RECENT - 1 else r[at + P_BATCHES] + 1
     r[at + P_TIME] = r[at + P_DATA_TIME] = b[B_MAX_TIME * capacity + row]
     r[at + P_MARKER] = -1
-    if is_transactional and r[at + P_TXN_FIRST] < 0 <= base:  # below 0 are damaged offsets, and the sign for "none"
+    if is_transactional and r[at + P_TXN_FIRST] < 0 <= base:  # negative: a damaged offset; -1 means none
         begin_transaction(r, at, base, g)
     return True
 
@@ -184,7 +186,7 @@ def _follows(
     mode: cython.Py_ssize_t,
     holes: cython.longlong,
 ) -> cython.bint:
-    """Whether a batch follows the last one of its producer without a word."""
+    """Return whether a leader would have accepted this batch after the last one of its producer."""
     is_open: cython.bint = r[at + P_TXN_FIRST] >= 0
     batches: cython.longlong = r[at + P_BATCHES]
     expected: cython.longlong = 0
@@ -218,7 +220,7 @@ def _marker(
     s: cython.pointer[cython.longlong],
     e: cython.pointer[cython.longlong],
 ) -> cython.bint:
-    """Carry out a control batch; False: it is not plain, holds no marker, or there is no room."""
+    """Apply a control batch. Return false if it is not plain, has no marker, or there is no room."""
     pid: cython.longlong = b[B_PID * capacity + row]
     epoch: cython.longlong = b[B_PEPOCH * capacity + row]
     coordinator: cython.longlong = m[k + M_COORDINATOR]
@@ -228,7 +230,7 @@ def _marker(
     ):
         return False
     at = find(pid, g, r, s)
-    if b[B_COUNT * capacity + row] == 0:  # compaction emptied it; its producer is known from here on, but not its epoch
+    if b[B_COUNT * capacity + row] == 0:  # emptied by the cleaner: its producer is known from here on, without an epoch
         return at >= 0 or insert(pid, -1, g, r, s) >= 0
     if m[k + M_ROW] != row:
         return False
@@ -244,7 +246,7 @@ def _marker(
         at = insert(pid, epoch, g, r, s)
         if at < 0:
             return False
-    # P_HOLES stays as it is: a marker has no sequence number, so the next batch still follows one from before the hole.
+    # P_HOLES is not changed: a marker has no sequence number, so the next batch still follows one from before the hole.
     if r[at + P_EPOCH] != epoch:
         r[at + P_EPOCH] = epoch
         r[at + P_BATCHES] = 0
@@ -263,9 +265,9 @@ def _marker(
 @cython.inline
 @cython.exceptval(check=False)
 def _last_sequence(sequence: cython.longlong, delta: cython.longlong) -> cython.longlong:
-    """DefaultRecordBatch.lastSequence: after the highest number comes 0; without a first there is no last.
+    """Return the last sequence number, as DefaultRecordBatch.lastSequence: 0 follows the highest number.
 
-    The sums are those of Java's int: a damaged header may have a negative delta, and they wrap around.
+    Sums wrap as Java's int: a damaged header may have a negative delta.
     """
     if sequence == -1:
         return -1
@@ -282,11 +284,11 @@ def _int32(value: cython.longlong) -> cython.longlong:
 
 
 # --- the table of producers -------------------------------------------------------------------------------------------
-# A producer is a row of cells (`P_*`); `slots` finds it by its id: an open-addressing table of row + 1, 0 where nothing
-# is. Open transactions are a binary heap by first offset, because the transaction index asks for the first; its places
-# are cells of the rows too, from the first row on.
+# A producer is a row of cells (`P_*`). `slots` is an open-addressing hash table of ids: row + 1, or 0 for a free slot.
+# Open transactions are a binary heap by first offset, because the last stable offset is the first of them; place i of
+# the heap is the cell P_HEAP of row i.
 def find_producer(producer_id: cython.longlong, state: object, producers: object, slots: object) -> cython.Py_ssize_t:
-    """The first cell of a producer; -1: it is not known."""
+    """Return the first cell of a producer; -1: it is unknown."""
     g: cython.pointer[cython.longlong] = cells_of(state)
     r: cython.pointer[cython.longlong] = cells_of(producers)
     s: cython.pointer[cython.longlong] = cells_of(slots)
@@ -294,7 +296,7 @@ def find_producer(producer_id: cython.longlong, state: object, producers: object
 
 
 def index_producers(state: object, producers: object, slots: object) -> None:
-    """Fill an empty table of ids."""
+    """Fill an empty table of slots."""
     g: cython.pointer[cython.longlong] = cells_of(state)
     r: cython.pointer[cython.longlong] = cells_of(producers)
     s: cython.pointer[cython.longlong] = cells_of(slots)
@@ -312,7 +314,7 @@ def find(
     r: cython.pointer[cython.longlong],
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """The first cell of a producer; -1: it is not known."""
+    """Return the first cell of a producer; -1: it is unknown."""
     slot: cython.Py_ssize_t = _slot(pid, g, r, s)
     return (s[slot] - 1) * P_SIZE if s[slot] != 0 else -1
 
@@ -326,7 +328,7 @@ def _slot(
     r: cython.pointer[cython.longlong],
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """Where a producer stands in the table, or would: ids are folded to 32 bits and spread by a multiplication."""
+    """Return the slot of a producer, or the free one for it. Ids are folded to 32 bits and multiplied."""
     mask: cython.longlong = g[G_MASK]
     slot: cython.Py_ssize_t = ((((pid ^ (pid >> 32)) & 0xFFFFFFFF) * 0x61C88647) >> 15) & mask
     while s[slot] != 0 and r[(s[slot] - 1) * P_SIZE + P_PID] != pid:
@@ -343,7 +345,7 @@ def insert(
     r: cython.pointer[cython.longlong],
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """A new producer, of whom nothing but the epoch is known; -1: there is no room."""
+    """Add a producer with an epoch and nothing else. Return its first cell; -1: there is no room."""
     at: cython.Py_ssize_t = g[G_COUNT] * P_SIZE
     if g[G_COUNT] >= g[G_CAPACITY]:
         return -1
@@ -371,7 +373,7 @@ def begin_transaction(
     offset: cython.longlong,
     g: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """Put a transaction into the heap."""
+    """Add a transaction to the heap."""
     r[at + P_TXN_FIRST] = offset
     g[G_OPEN] += 1
     _rise(r, at, g[G_OPEN] - 1)
@@ -388,7 +390,7 @@ def end_transaction(
     g: cython.pointer[cython.longlong],
     e: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """Take a transaction out of the heap and give it out, with the first offset of those that are still open."""
+    """Remove a transaction from the heap and add it to the ended ones."""
     place: cython.Py_ssize_t = r[at + P_PLACE]
     last: cython.Py_ssize_t
     first: cython.longlong = r[at + P_TXN_FIRST]
@@ -399,7 +401,7 @@ def end_transaction(
             _rise(r, last, place)
         else:
             _sink(r, last, place, g[G_OPEN])
-    _give_out(r, at, first, offset, is_aborted, g, e)
+    _put_ended(r, at, first, offset, is_aborted, g, e)
     r[at + P_TXN_FIRST] = -1
     r[at + P_PLACE] = -1
 
@@ -415,14 +417,14 @@ def end_empty(
     g: cython.pointer[cython.longlong],
     e: cython.pointer[cython.longlong],
 ) -> cython.void:
-    """Give out a transaction without data: it begins and ends at its marker (ProducerAppendInfo before 2.8)."""
-    _give_out(r, at, offset, offset, is_aborted, g, e)
+    """Add a transaction without data: it begins and ends at its marker (ProducerAppendInfo before 2.8)."""
+    _put_ended(r, at, offset, offset, is_aborted, g, e)
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _give_out(
+def _put_ended(
     r: cython.pointer[cython.longlong],
     at: cython.Py_ssize_t,
     first: cython.longlong,
@@ -445,9 +447,10 @@ def _give_out(
 @cython.inline
 @cython.exceptval(check=False)
 def _rise(r: cython.pointer[cython.longlong], at: cython.Py_ssize_t, place: cython.Py_ssize_t) -> cython.void:
-    """Give a transaction a place from `place` on up, behind those that began before it."""
+    """Move a transaction from heap place `place` up to below those that began before it."""
     above: cython.Py_ssize_t
     other: cython.Py_ssize_t
+    # `place` is free; every transaction below it begins after the one that is moved.
     while place > 0:
         above = (place - 1) >> 1
         other = r[above * P_SIZE + P_HEAP]
@@ -466,9 +469,10 @@ def _rise(r: cython.pointer[cython.longlong], at: cython.Py_ssize_t, place: cyth
 def _sink(
     r: cython.pointer[cython.longlong], at: cython.Py_ssize_t, place: cython.Py_ssize_t, count: cython.Py_ssize_t
 ) -> cython.void:
-    """Give a transaction a place from `place` on down, before those that began behind it; `count` have a place."""
+    """Move a transaction from heap place `place` down to above those that began after it. `count`: heap size."""
     below: cython.Py_ssize_t
     other: cython.Py_ssize_t
+    # `place` is free; every transaction above it begins before the one that is moved.
     while 2 * place + 1 < count:
         below = 2 * place + 1
         other = r[below * P_SIZE + P_HEAP]

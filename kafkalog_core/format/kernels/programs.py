@@ -1,6 +1,6 @@
-"""What the program of a line is made of: `template.py` writes programs, the kernel `ndjson` carries them out.
+"""Operations of the programs that write lines and gather rows: `templates.py` and `gather.py` make the programs.
 
-Integers, one a line, and tuples. The build makes each integer a C one (setup.py).
+One plain integer per line, and tuples; the build makes each integer a C macro (setup.py).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ OPERATIONS: Final = (
     "sequence",  # sequence number of the record
     "control",  # null, or piece b + control type
     "v07_magic",  # 0 or 1
-    "head",  # up to here lines of one batch are alike
+    "head",  # up to here the lines of one batch are the same
     "csv_text",  # bytes at record columns a (start) and a + 1 (size) as fields of CSV
     "csv_headers",  # headers as one field of CSV; pieces as of "headers"
-    "tail",  # from here on lines of one batch are alike, unless its records have sequence numbers or control types
+    "tail",  # from here on the lines of one batch are the same, unless records have sequence numbers or control types
 )
 OP_END: Final = OPERATIONS.index("end")
 OP_RECORD_INT: Final = OPERATIONS.index("record_int")
@@ -50,14 +50,14 @@ OP_CSV_HEADERS: Final = OPERATIONS.index("csv_headers")
 OP_HEAD: Final = OPERATIONS.index("head")
 OP_TAIL: Final = OPERATIONS.index("tail")
 
-# --- what is remembered from line to line: heads and tails are copied -------------------------------------------------
+# --- the cache between lines: heads and tails are copied --------------------------------------------------------------
 C_HEAD_BATCH: Final = 0  # -1: of none
 C_HEAD_START: Final = 1  # where it was written
 C_HEAD_SIZE: Final = 2
-C_HEAD_STEP: Final = 3  # the operation behind it
+C_HEAD_STEP: Final = 3  # the next operation
 C_TAIL_BATCH: Final = 4
 C_TAIL_START: Final = 5
-C_TAIL_SIZE: Final = 6  # 0: not known yet
+C_TAIL_SIZE: Final = 6  # 0: unknown
 C_SIZE: Final = 7
 
 # --- the first pieces of every template, and how bytes are written ----------------------------------------------------
@@ -73,12 +73,8 @@ MODE_TEXT: Final = 0
 MODE_BASE64: Final = 1
 BOUND_NAMES: Final = 128  # names, quotes and commas of a header
 BOUND_BYTE: Final = 6  # a byte as \u00xx
-SLACK: Final = 16  # bytes behind texts and buffers that a copy in whole steps may touch
+SLACK: Final = 16  # bytes after texts and buffers that a copy in steps of 16 may access
 
-
-# --- gather_numbers: The numbers of the kernel that gathers rows: operations, and cells of its arrays.
-#
-# Integers, one a line, and tuples. The build makes each integer a C one (setup.py).
 # --- operations: (operation, a, b), one a slot and format -------------------------------------------------------------
 GATHERS: Final = (
     "null",
@@ -115,12 +111,12 @@ GATHER_SIZE: Final = 3
 SLOT_WIDTH: Final = 0  # bytes of a value
 SLOT_START: Final = 1  # of its values, in units of that width
 SLOT_VALID: Final = 2  # byte where its bits of validity start
-SLOT_NULLS: Final = 3  # so many rows are null
+SLOT_NULLS: Final = 3  # number of null rows
 SLOT_FIRST: Final = 4  # the value of the first row
 SLOT_MIXED: Final = 5  # 1: a later row has another value
 SLOT_SIZE: Final = 6
 
-# --- how much was gathered --------------------------------------------------------------------------------------------
+# --- totals of gathered rows ------------------------------------------------------------------------------------------
 DONE_ROWS: Final = 0
 DONE_KEYS: Final = 1  # bytes
 DONE_VALUES: Final = 2
@@ -129,14 +125,14 @@ DONE_HEADER_KEYS: Final = 4  # bytes
 DONE_HEADER_VALUES: Final = 5
 DONE_SIZE: Final = 6
 
-# --- what of a record is wanted, as bits ------------------------------------------------------------------------------
+# --- requested parts of a record, as bits -----------------------------------------------------------------------------
 WANTS_KEY: Final = 1
 WANTS_VALUE: Final = 2
 WANTS_HEADERS: Final = 4
 
-# --- what is told of headers ------------------------------------------------------------------------------------------
-SUMMARY_NULLS: Final = 0  # records of formats that have none
+# --- summary of gathered headers --------------------------------------------------------------------------------------
+SUMMARY_NULLS: Final = 0  # records of formats without headers
 SUMMARY_NULL_VALUES: Final = 1
-SUMMARY_NOT_TEXT: Final = 2  # keys that are no UTF-8
+SUMMARY_NOT_TEXT: Final = 2  # keys that are not UTF-8
 SUMMARY_OFFSET: Final = 3  # of the first record with such a key
 SUMMARY_SIZE: Final = 4

@@ -1,6 +1,6 @@
-"""What recovery makes of batches: entries of the offset and the time index, and leader epochs (LogSegment.recover).
+"""Rebuilding of indexes from batches: entries of the offset and the time index, and leader epochs (LogSegment.recover).
 
-Entries leave as the bytes of the files, big-endian.
+Entries are written as the bytes of the files, big-endian.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ def rebuild(
     times: object,
     epochs: object,
 ) -> cython.Py_ssize_t:
-    """Carry out batches from row X_ROW of `state` to `last` (exclusive); returns why it stopped, a REBUILD number.
+    """Add batches from row X_ROW of `state` to `last` (exclusive). Return why it stopped, a REBUILD number.
 
     Args:
         columns: batch columns.
         last: row to stop before.
-        rules: bits of what a release does, REBUILD_LAST to REBUILD_EPOCHS.
-        state: the `X_*` cells. X_ROW is the row that it stopped at; X_NEW_ENTRIES, X_NEW_TIMES and X_EPOCHS count what
-            was filled of the three that follow, from 0 on in each call.
+        rules: rules of the release, REBUILD_LAST to REBUILD_EPOCHS.
+        state: the `X_*` cells. X_ROW: the row that it stopped at; X_NEW_ENTRIES, X_NEW_TIMES and X_EPOCHS: the filled
+            rows of the three buffers that follow, from 0 on in each call.
         entries: room for an entry of the offset index for each row.
         times: the same for the time index.
         epochs: room for a leader epoch and its first offset for each row, two cells each.
 
-    Where it stops for REBUILD_FIRST, the first offset inside of a compressed message is needed: put it into X_FIRST and
-    call again.
+    After REBUILD_FIRST put the first offset in the compressed message into X_FIRST and call again.
     """
     b: cython.pointer[cython.longlong] = cells_of(columns.cells)
     x: cython.pointer[cython.longlong] = cells_of(state)
@@ -46,6 +45,8 @@ def rebuild(
     stop: cython.Py_ssize_t = REBUILD_DONE
     x[X_NEW_ENTRIES] = x[X_NEW_TIMES] = x[X_EPOCHS] = 0
     row = x[X_ROW]
+    # b: batch columns; x: state; o, t, e: new offset entries, time entries and epochs. All rows before `row` are in
+    # them.
     while row < last:
         stop = _batch(b, capacity, row, rules, x, o, t)
         if stop != REBUILD_DONE:
@@ -76,7 +77,7 @@ def _batch(
     o: cython.pointer[cython.uchar],
     t: cython.pointer[cython.uchar],
 ) -> cython.Py_ssize_t:
-    """Carry out one batch up to its index entries."""
+    """Add one batch: the largest timestamp so far, and index entries if the interval has passed."""
     last_offset: cython.longlong = b[B_LAST_OFFSET * capacity + row]
     relative: cython.longlong = wrapped(last_offset - x[X_BASE])
     if rules & REBUILD_RANGE and (last_offset < x[X_BASE] or relative < 0 or relative > MAX_RELATIVE):
@@ -100,7 +101,7 @@ def _index(
     o: cython.pointer[cython.uchar],
     t: cython.pointer[cython.uchar],
 ) -> cython.Py_ssize_t:
-    """The entries of a batch that is far enough behind the last one that has some."""
+    """Add the entries of a batch that is more than the interval after the last one with entries."""
     offset: cython.longlong = b[B_LAST_OFFSET * capacity + row]
     position: cython.longlong = b[B_POSITION * capacity + row]
     at: cython.Py_ssize_t
@@ -143,7 +144,7 @@ def _index(
 @cython.inline
 @cython.exceptval(check=False)
 def _put_int32(p: cython.pointer[cython.uchar], i: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    """The low 32 bits, big-endian: releases before 2.0 cut off what an entry cannot hold."""
+    """Write the low 32 bits, big-endian: releases before 2.0 cut larger values."""
     p[i] = (value >> 24) & 0xFF
     p[i + 1] = (value >> 16) & 0xFF
     p[i + 2] = (value >> 8) & 0xFF

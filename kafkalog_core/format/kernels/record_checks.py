@@ -1,6 +1,6 @@
-"""What is odd in decoded records, held against the headers of their batches.
+"""Checks of decoded records against the headers of their batches, and transaction markers.
 
-That a record of magic 2 stands outside of its batch's offsets is told by `headers.find_outside`.
+Offsets outside the batch are found by `find_outside` (batch_checks.py).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ __all__ = ["check_records", "find_odd_marker", "read_markers"]
 
 
 def check_records(memory: object, batches: object, records: object, first: cython.Py_ssize_t, state: object) -> int:
-    """Pass over records from row `first` on; returns the row to go on with, RC_ODD is 0 where nothing is odd up to it.
+    """Check records from row `first` on. Return the row to continue with; RC_ODD is 0 if all rows before it are fine.
 
     Args:
         memory: the buffer that the spans of the records refer to.
         batches: their batch columns.
-        records: record columns; without rows, the batch in hand ends.
+        records: record columns; no rows: the current batch ends.
         first: row to start with.
-        state: the `RC_*` cells. RC_ODD: what is odd, of the batch in row RC_ABOUT and the record in row RC_ROW.
+        state: the `RC_*` cells. RC_ODD: `ODD_*` bits of the batch in row RC_ABOUT and the record in row RC_ROW.
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     b: cython.pointer[cython.longlong] = cells_of(batches.cells)
@@ -33,6 +33,8 @@ def check_records(memory: object, batches: object, records: object, first: cytho
     row: cython.Py_ssize_t = first
     odd: cython.longlong = 0
     s[RC_ODD] = 0
+    # p: bytes of `memory`; b, r: batch and record columns; s: state. s[RC_BATCH] is the current batch, whose records
+    # before `row` are in the cells RC_COUNT to RC_MARKER; its end is checked when a record of another batch follows.
     while row < count:
         if r[R_BATCH * r_capacity + row] != s[RC_BATCH]:
             _end_batch(b, b_capacity, s)
@@ -59,7 +61,7 @@ def _begin_batch(
     row: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.longlong:
-    """Take a batch in hand; what is odd of its first record: where a wrapper starts, only its content knows."""
+    """Start a batch. Return the odd bits of its first record: the start of a wrapper is known from its content only."""
     batch: cython.Py_ssize_t = r[R_BATCH * r_capacity + row]
     offset: cython.longlong = r[R_OFFSET * r_capacity + row]
     before: cython.longlong = s[RC_BEFORE]
@@ -89,7 +91,7 @@ def _begin_batch(
 def _end_batch(
     b: cython.pointer[cython.longlong], b_capacity: cython.Py_ssize_t, s: cython.pointer[cython.longlong]
 ) -> cython.void:
-    """What all records of the batch in hand together show."""
+    """Check the current batch after its last record."""
     batch: cython.Py_ssize_t = s[RC_BATCH]
     odd: cython.longlong = 0
     if batch < 0:
@@ -112,7 +114,7 @@ def _end_batch(
 def _knows_times(
     b: cython.pointer[cython.longlong], b_capacity: cython.Py_ssize_t, batch: cython.Py_ssize_t
 ) -> cython.bint:
-    """Whether the header's largest timestamp is to be that of a record: of magic 1 and 2, by the producer's clock."""
+    """Return whether the header's largest timestamp must be that of a record: magic 1 and 2 with CreateTime."""
     if b[B_ATTRIBUTES * b_capacity + batch] & APPEND_TIME:
         return False
     return b[B_FORMAT * b_capacity + batch] == MAGIC_V2 or b[B_FORMAT * b_capacity + batch] == 1
@@ -131,7 +133,7 @@ def _pass_records(
     odd: cython.longlong,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """The records of the batch in hand, `odd` is known of the first, up to an odd one; the row to go on with."""
+    """Check records of the current batch up to an odd one; `odd`: bits of the first. Return the next row."""
     batch: cython.Py_ssize_t = s[RC_BATCH]
     begun: cython.Py_ssize_t = row
     previous: cython.longlong = s[RC_OFFSET]
@@ -145,6 +147,8 @@ def _pass_records(
     )
     if _knows_times(b, b_capacity, batch):
         top = b[B_MAX_TIME * b_capacity + batch]
+    # `previous` and `latest`: last offset and largest timestamp of the batch's records before `row`; `top`: the largest
+    # timestamp that the header allows.
     while row < count and r[R_BATCH * r_capacity + row] == batch:
         offset = r[R_OFFSET * r_capacity + row]
         time = r[R_TIME * r_capacity + row]
@@ -184,7 +188,7 @@ def _odd_control(
     ordinal: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.longlong:
-    """A control record: its key, and what ends a transaction; other types are left to the caller."""
+    """Return the odd bits of a control record: its key, and a transaction marker. The caller checks other types."""
     odd: cython.longlong = 0
     kind: cython.longlong
     at: cython.Py_ssize_t = r[R_KEY * capacity + row]
@@ -207,7 +211,7 @@ def _odd_control(
 def _say(
     odd: cython.longlong, batch: cython.Py_ssize_t, row: cython.Py_ssize_t, s: cython.pointer[cython.longlong]
 ) -> cython.void:
-    """Put into RC_ODD what was not yet said of the batch and is not muted."""
+    """Set RC_ODD to the bits that were not reported of the batch yet and are not muted."""
     muted: cython.longlong
     bit: cython.Py_ssize_t
     odd &= ~s[RC_SAID]
@@ -224,13 +228,13 @@ def _say(
 
 # --- transaction markers (EndTransactionMarker) -----------------------------------------------------------------------
 def read_markers(memory: object, columns: object, markers: object) -> cython.Py_ssize_t:
-    """Read the markers of all producers' control batches in a run; returns how many rows of `markers` are filled.
+    """Read the transaction markers of the control batches in a run. Return the number of filled rows of `markers`.
 
     Args:
         memory: the buffer that the payload spans refer to.
         columns: batch columns.
-        markers: room for a marker for each row, `M_SIZE` cells each. Empty control batches get none; of those that hold
-            no marker, that are compressed or that lie outside of the buffer, the type is -1.
+        markers: room for a marker for each row, `M_SIZE` cells each. Empty control batches have none; the type is -1
+            for batches without a marker, compressed ones, and those outside the buffer.
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     b: cython.pointer[cython.longlong] = cells_of(columns.cells)
@@ -261,9 +265,9 @@ def read_markers(memory: object, columns: object, markers: object) -> cython.Py_
 
 
 def find_odd_marker(memory: object, columns: object, first: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """First row from `first` on of a producer's control batch that is not one plain marker, byte for byte; else count.
+    """Return the first row from `first` on of a control batch that is not one plain marker, or the number of rows.
 
-    An empty control batch is plain: brokers pass over it.
+    An empty control batch is plain: brokers skip it.
 
     Args:
         memory: the buffer that the payload spans refer to.
@@ -300,13 +304,13 @@ def find_odd_marker(memory: object, columns: object, first: cython.Py_ssize_t) -
 def _is_plain(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.bint:
-    """Whether these bytes are one record, a marker, and nothing else."""
+    """Return whether these bytes are one record, a marker, and nothing else."""
     length: cython.longlong
     key_type: cython.longlong
     length, i = varint(p, i, end, 32)
     if i < 0 or length < 1 or length != end - i:
         return False
-    length, i = varint(p, i + 1, end, 64)  # the timestamp delta, behind the attributes
+    length, i = varint(p, i + 1, end, 64)  # the timestamp delta, after the attributes
     if i < 0:
         return False
     length, i = varint(p, i, end, 32)  # the offset delta
@@ -322,7 +326,7 @@ def _is_plain(
     i += length
     if key_type != MARKER_ABORT and key_type != MARKER_COMMIT:
         return False
-    return i == end - 1 and p[i] == 0  # no headers, and nothing behind
+    return i == end - 1 and p[i] == 0  # no headers, and no more bytes
 
 
 @cython.cfunc
@@ -334,13 +338,13 @@ def _fill_marker(
     m: cython.pointer[cython.longlong],
     k: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Type and coordinator epoch of the first record of a batch; False: it is no marker."""
+    """Read type and coordinator epoch of the first record of a batch. Return false if it is not a marker."""
     length: cython.longlong
     length, i = varint(p, i, end, 32)
     if i < 0 or length < 1 or length > end - i:
         return False
     end = i + length
-    length, i = varint(p, i + 1, end, 64)  # the timestamp delta, behind the attributes
+    length, i = varint(p, i + 1, end, 64)  # the timestamp delta, after the attributes
     if i < 0:
         return False
     length, i = varint(p, i, end, 32)  # the offset delta

@@ -1,4 +1,4 @@
-"""Records of magic 2 into columns."""
+"""Records of all formats into record columns; see `decode` in the package for the arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _v2_batch(
     h_capacity: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """The rest of the batch in hand, as far as the columns have room."""
+    """Decode the rest of the current batch, as far as the columns have room."""
     batch: cython.Py_ssize_t = s[S_BATCH]
     end: cython.Py_ssize_t = b[B_END * b_capacity + batch]
     count: cython.longlong = b[B_COUNT * b_capacity + batch]
@@ -61,6 +61,8 @@ def _v2_batch(
     if row == 0:
         s[S_FIRST] = q
     span_end: cython.Py_ssize_t = s[S_FIRST] + SPAN_BYTES
+    # p: the buffer; r, h: record and header columns; s: state. s[S_ORDINAL] records of the batch, up to byte
+    # s[S_POSITION], are decoded into rows before `row`. A record that fails leaves the state at its start.
     while s[S_ORDINAL] < count:
         if row == r_capacity:
             result = DECODE_FULL
@@ -108,7 +110,10 @@ def _v2_record(
     h_capacity: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """One record body `p[q:end]` into row `row`; offset and timestamp as deltas."""
+    """Decode a record body `p[q:end]` into row `row`, offset and timestamp as deltas (DefaultRecord.readFrom).
+
+    Each field is checked against `end` before it is read. A null key or value has size -1.
+    """
     value: cython.longlong
     if q >= end:
         return DECODE_TRAILING
@@ -159,7 +164,7 @@ def _headers(
     capacity: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """Spans of `count` headers, which must end where the record does."""
+    """Decode the spans of `count` headers, which must end where the record ends."""
     at: cython.Py_ssize_t = s[S_HEADER]
     length: cython.longlong
     if count > capacity - at:
@@ -167,6 +172,7 @@ def _headers(
             return DECODE_FULL
         s[S_HEADER] = count
         return DECODE_GROW
+    # `count` headers are left; those before header row `at` are decoded, up to byte `q`.
     while count:
         length, q = varint(p, q, end, 32)
         if q < 0 or length < 0 or length > end - q:
@@ -188,7 +194,7 @@ def _headers(
 
 
 # --- messages of magic 0 and 1 ----------------------------------------------------------------------------------------
-# OLD legacy_records: Messages of magic 0 and 1 into columns: plain entries, and the decompressed sets of wrappers.
+# Plain entries, and the decompressed sets of wrappers.
 def decode_legacy(
     memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object
 ) -> int:
@@ -223,7 +229,7 @@ def _legacy_entry(
     capacity: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """The rest of the entry in hand: one plain message, or the decompressed set of a wrapper."""
+    """Decode the rest of the current entry: one plain message, or the decompressed set of a wrapper."""
     batch: cython.Py_ssize_t = s[S_BATCH]
     end: cython.Py_ssize_t = b[B_END * b_capacity + batch]
     attributes: cython.longlong = b[B_ATTRIBUTES * b_capacity + batch]
@@ -237,6 +243,7 @@ def _legacy_entry(
     span_end: cython.Py_ssize_t = s[S_FIRST] + SPAN_BYTES
     if wrapper and s[S_ORDINAL] == 0 and b[B_FORMAT * b_capacity + batch] == 1:
         result = _shift_inner_offsets(p, q, end, b[B_LAST_OFFSET * b_capacity + batch], s)
+    # Messages before byte `q` are decoded into rows before s[S_ROW]; s[S_SHIFT] makes inner offsets absolute (KIP-31).
     while result == DECODE_DONE and q < end:
         row = s[S_ROW]
         if row == capacity:
@@ -257,7 +264,7 @@ def _legacy_entry(
             r[R_BATCH * capacity + row] = batch
             r[R_OFFSET * capacity + row] = wrapped(int64(p, q) + s[S_SHIFT])
             r[R_NEXT * capacity + row] = wrapped(r[R_OFFSET * capacity + row] + 1)
-            if wrapper:  # the outer checksum covers what is compressed, consumers look at this one too
+            if wrapper:  # the outer checksum covers the compressed bytes; consumers check the inner one too
                 r[R_CRC_OK * capacity + row] = (
                     crc32_of(memory, p, q + MAGIC_AT, q + OVERHEAD + size) == r[R_CRC * capacity + row]
                 )
@@ -281,9 +288,9 @@ def _shift_inner_offsets(
     wrapper_offset: cython.longlong,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """What is added to relative inner offsets: wrapper - last inner.
+    """Set S_SHIFT, which is added to relative inner offsets: offset of the wrapper - last inner offset.
 
-    0 for a wrapper of offset 0, which librdkafka writes, as in AbstractLegacyRecordBatch.DeepRecordsIterator of 4.3.
+    It is 0 for a wrapper with offset 0, which librdkafka writes (AbstractLegacyRecordBatch.DeepRecordsIterator, 4.3).
     """
     size: cython.longlong
     last: cython.longlong = -1
@@ -312,7 +319,7 @@ def _message(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """One message of magic 0 or 1 in `p[q:end]`, whose first 17 bytes are known to be there."""
+    """Decode a message of magic 0 or 1 in `p[q:end]`, which has at least 17 bytes."""
     magic: cython.Py_ssize_t = p[q + MAGIC_AT]
     at: cython.Py_ssize_t = q + (V1_KEY_AT if magic == 1 else V0_KEY_AT)
     length: cython.longlong
@@ -348,7 +355,6 @@ def _message(
 
 
 # --- messages of 0.7 --------------------------------------------------------------------------------------------------
-# OLD v07_records: Messages of Kafka 0.7 into columns.
 def decode_v07(memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object) -> int:
     """Decode messages of Kafka 0.7 from `state` on, up to another format or row `last_batch`; see `decode`."""
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
@@ -380,7 +386,7 @@ def _v07_entry(
     capacity: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.Py_ssize_t:
-    """The rest of the entry in hand: one plain message, or the flat set of a wrapper, nested ones opened."""
+    """Decode the rest of the current entry: one plain message, or the flat set of a wrapper."""
     batch: cython.Py_ssize_t = s[S_BATCH]
     end: cython.Py_ssize_t = b[B_END * b_capacity + batch]
     address: cython.longlong = b[B_BASE_OFFSET * b_capacity + batch]
@@ -390,11 +396,13 @@ def _v07_entry(
     magic: cython.Py_ssize_t
     computed: cython.longlong
     known: cython.longlong = -1
-    if b[B_CODEC * b_capacity + batch] == 0:  # the entry is the message: a walk may have computed its checksum
+    if b[B_CODEC * b_capacity + batch] == 0:  # the entry is the message itself: the walk may have computed its checksum
         known = b[B_COMPUTED * b_capacity + batch]
     if s[S_ROW] == 0:
         s[S_FIRST] = s[S_POSITION]
     span_end: cython.Py_ssize_t = s[S_FIRST] + SPAN_BYTES
+    # Messages before byte s[S_POSITION] are decoded into rows before s[S_ROW]. All records of a wrapper have its
+    # address.
     while s[S_POSITION] < end:
         q: cython.Py_ssize_t = s[S_POSITION]
         row = s[S_ROW]

@@ -1,4 +1,4 @@
-"""The search for the next place where an entry could stand, behind bytes that are none."""
+"""The search for the next position after damage where an entry may start."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def find_candidate(
     high_offset: cython.longlong,
     max_bytes: cython.longlong,
 ) -> int:
-    """First position from `begin` on where an entry of magic 0, 1 or 2 could stand, checksum aside; -1: none.
+    """Return the first position from `begin` on where an entry of magic 0, 1 or 2 may start; -1: none.
 
-    `rest` is the number of bytes from `memory[0]` to the file's end. All fields that cannot hold every value must hold
-    a possible one, because each candidate costs a checksum over its whole length.
+    `rest`: number of bytes from `memory[0]` to the file's end. The checksum is not verified, but every field must have
+    a possible value, because each candidate costs a checksum over its whole length.
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     size_bytes: cython.Py_ssize_t = len(memory)
     last: cython.Py_ssize_t = size_bytes - V2_SIZE
-    if rest <= size_bytes:  # the file's last bytes: no longer entry can follow, a short legacy one can
+    if rest <= size_bytes:  # at the end of the file only a short legacy entry fits
         last = rest - HEADER_MIN - 9
     if last < begin:
         return -1
@@ -43,10 +43,11 @@ def next_candidate(
     high_offset: cython.longlong,
     max_bytes: cython.longlong,
 ) -> cython.Py_ssize_t:
-    """The same up to position `last`, behind which a whole header fits into the bytes at hand."""
+    """Return the same up to position `last`; a whole header at `last` is within the available bytes."""
     i: cython.Py_ssize_t
     size: cython.longlong
     offset: cython.longlong
+    # p: available bytes. The magic is tested first: it excludes most positions at the cost of one byte.
     for i in range(begin, last + 1):
         if p[i + MAGIC_AT] > 2:
             continue
@@ -84,7 +85,7 @@ def _possible_v2(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssi
 def _possible_legacy(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, size: cython.longlong
 ) -> cython.bint:
-    """Attributes and the key's length; the value's length may lie beyond the window and is left to the checksum."""
+    """Check attributes and key length. The value length may be outside the window; the checksum covers it."""
     at: cython.Py_ssize_t = V1_KEY_AT if p[i + MAGIC_AT] == 1 else V0_KEY_AT
     if p[i + LEGACY_ATTRIBUTES_AT] > 15 or size + OVERHEAD < at + 8:
         return False
@@ -94,9 +95,9 @@ def _possible_legacy(
 def find_candidate_v07(
     memory: object, begin: cython.Py_ssize_t, rest: cython.longlong, max_bytes: cython.longlong
 ) -> int:
-    """First position from `begin` on where a message of Kafka 0.7 could stand, checksum aside; -1: none.
+    """Return the first position from `begin` on where a message of Kafka 0.7 may start; -1: none.
 
-    `rest` is as of `find_candidate`.
+    `rest` as for `find_candidate`.
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     i: cython.Py_ssize_t

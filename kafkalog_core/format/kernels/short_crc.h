@@ -91,7 +91,7 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_by_instruction(const un
     return ~(uint32_t)crc;
 }
 
-/* Moves sixteen bytes on to where `next` stands, by halves: what `by` holds is x to the power of the distance in bits,
+/* Moves sixteen bytes to the place of `next`, by halves: `by` is x to the power of the distance in bits,
    plus 32 and minus 32, modulo the polynomial and reflected. */
 __attribute__((target("pclmul,sse2"))) static inline __m128i crc_folded(
     __m128i x, __m128i by, const unsigned char *next)

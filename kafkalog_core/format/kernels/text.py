@@ -1,7 +1,7 @@
-"""How the kernels write JSON: literals, integers, escaped text, base64 and hexadecimal, at a position of a buffer.
+"""Text output of the kernels: literal pieces, integers, JSON and CSV text, base64, hexadecimal, and sizes of lines.
 
-Every `put_*` function writes at `at` and returns the position behind what it wrote; the caller has made sure that the
-worst case fits.
+Every `put_*` function writes to `w` at `at` and returns the position after the written bytes. The caller has checked
+that the worst case fits. `p` are the input bytes, `q` to `end` the span to write; `t` and `s` the template's pieces.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if cython.compiled:
     )
     from cython.cimports.libc.string import memcpy
 
-# A literal over 31 bits would be a Python integer in compiled code.
+# In compiled code a literal over 31 bits is a Python integer.
 ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
 HIGHS = cython.declare(cython.ulonglong, 0x8080808080808080)
 SPACES = cython.declare(cython.ulonglong, 0x2020202020202020)
@@ -53,12 +53,12 @@ def put_piece(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """One piece of the template's text `t`, whose pieces start at `s`."""
+    """Write a piece of the template's text `t`; piece n starts at `s[n]`."""
     k: cython.Py_ssize_t = 0
     start: cython.Py_ssize_t = s[piece]
     size: cython.Py_ssize_t = s[piece + 1] - start
     if cython.compiled:
-        while k < size:  # up to 15 bytes too many are copied, one instruction each time; both ends have that room
+        while k < size:  # in steps of 16: up to 15 extra bytes are copied; both buffers have that room (SLACK)
             memcpy(cython.address(w[at + k]), cython.address(t[start + k]), 16)
             k += 16
     else:
@@ -72,7 +72,7 @@ def put_piece(
 def put_again(
     start: cython.Py_ssize_t, size: cython.Py_ssize_t, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """What was written before, at `start`, once more."""
+    """Copy `size` bytes that were written before at `start`."""
     if cython.compiled:
         memcpy(cython.address(w[at]), cython.address(w[start]), size)
     else:
@@ -84,7 +84,7 @@ def put_again(
 @cython.inline
 @cython.exceptval(check=False)
 def put_int(value: cython.longlong, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Decimal digits of any 64-bit integer."""
+    """Write an int64 in decimal."""
     if cython.compiled:
         at += json_integer(value, w + at)
     else:
@@ -103,7 +103,7 @@ def put_text(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Escaped text with its closing quote; -1 where the bytes are not exact UTF-8."""
+    """Write escaped text with the closing quote; return -1 if the bytes are not exact UTF-8."""
     seen: cython.Py_ssize_t
     if cython.compiled and json_copy != cython.NULL:
         seen = json_copy(p + q, end - q, w + at)
@@ -134,7 +134,7 @@ def _put_escaped(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Text in which something must be escaped."""
+    """Write text with characters that must be escaped."""
     c: cython.uchar
     q: cython.Py_ssize_t = begin
     if cython.compiled and json_copy_escaped != cython.NULL:
@@ -143,7 +143,9 @@ def _put_escaped(
         c = p[q]
         if c < 0x20 or c == 0x22 or c == 0x5C or c == 0x7F:
             at = _put_escape(c, w, at)
-        elif 0x80 <= c < 0xA0 and q > begin and p[q - 1] == 0xC2:  # of U+0080 to U+009F the first byte is written
+        elif (
+            0x80 <= c < 0xA0 and q > begin and p[q - 1] == 0xC2
+        ):  # the first byte of U+0080 to U+009F was already written
             at = _put_escape(c, w, at - 1)
         else:
             w[at] = c
@@ -160,7 +162,7 @@ def text_size(
     size: cython.longlong,
     mode: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """At least what `size` bytes at `q` take as text, base64 or hexadecimal; 0 for null."""
+    """Return an upper bound of `size` bytes at `q` as text, base64 or hexadecimal; 0 for null."""
     k: cython.Py_ssize_t
     c: cython.uchar
     before: cython.uchar = 0
@@ -170,7 +172,7 @@ def text_size(
     if mode > MODE_BASE64:
         return 2 * size
     if mode == MODE_BASE64 or (_survey(p, q, q + size) > 0x7F and not is_utf8(p, q, q + size)):
-        return 2 * size + 4  # base64 takes less, a key of a header may be hexadecimal
+        return 2 * size + 4  # base64 is shorter, but the key of a header may be hexadecimal
     for k in range(q, q + size):
         c = p[k]
         escapes += (c < 0x20) | (c == 0x22) | (c == 0x5C) | (c == 0x7F) | ((before == 0xC2) & (c < 0xA0))
@@ -184,7 +186,7 @@ def text_size(
 def _survey(
     p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t
 ) -> cython.uchar:
-    """Bit 7: a byte is not ASCII; bit 0: one that is must be escaped."""
+    """Return bit 7 if a byte is not ASCII, bit 0 if an ASCII byte must be escaped."""
     c: cython.uchar
     seen: cython.uchar = 0
     x: cython.ulonglong = 0
@@ -214,7 +216,7 @@ def _survey(
 @cython.cfunc
 @cython.exceptval(check=False)
 def has_c1(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.uchar:
-    """1 where UTF-8 has a letter from U+0080 to U+009F, which terminals take for a command."""
+    """Return 1 if UTF-8 has a C1 control character (U+0080 to U+009F), which terminals interpret."""
     k: cython.Py_ssize_t
     c: cython.uchar
     before: cython.uchar
@@ -229,10 +231,10 @@ def has_c1(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, 
 @cython.cfunc
 @cython.exceptval(check=False)
 def is_utf8(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.bint:
-    """Whether bytes are exact UTF-8 (RFC 3629: no surrogates, nothing overlong, nothing above U+10FFFF).
+    """Return whether bytes are exact UTF-8 (RFC 3629: no surrogates, no overlong forms, no code above U+10FFFF).
 
-    A byte is wrong when it is a continuation and should not be, or the reverse, by the three bytes before it, or when
-    it does not fit the narrower range behind E0, ED, F0 and F4. Without branches, so that a compiler can vectorize it.
+    A byte is wrong if the three bytes before it require a continuation byte and it is not one, or the reverse, or if it
+    is outside the narrower range after E0, ED, F0 and F4. There are no branches, so that a compiler can vectorize it.
     """
     k: cython.Py_ssize_t
     wrong: cython.uchar = 0
@@ -240,7 +242,7 @@ def is_utf8(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t,
     p1: cython.uchar
     p2: cython.uchar
     p3: cython.uchar
-    for k in range(q, end if end - q < 3 else q + 3):  # the first bytes have fewer before them
+    for k in range(q, end if end - q < 3 else q + 3):  # the first three bytes have fewer bytes before them
         c = p[k]
         p1 = p[k - 1] if k > q else 0
         p2 = p[k - 2] if k > q + 1 else 0
@@ -261,7 +263,7 @@ def is_utf8(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t,
 @cython.inline
 @cython.exceptval(check=False)
 def _wrong_utf8(c: cython.uchar, p1: cython.uchar, p2: cython.uchar, p3: cython.uchar) -> cython.uchar:
-    """1 where `c` cannot stand behind `p3 p2 p1` (Unicode, table 3-7)."""
+    """Return 1 if `c` must not follow `p3 p2 p1` (Unicode, table 3-7)."""
     continues: cython.uchar = (c & 0xC0) == 0x80
     expected: cython.uchar = (p1 >= 0xC0) | (p2 >= 0xE0) | (p3 >= 0xF0)
     odd: cython.uchar = (continues ^ expected) | (c == 0xC0) | (c == 0xC1) | (c >= 0xF5)
@@ -314,7 +316,7 @@ def put_encoded(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Base64 or hexadecimal with its closing quote."""
+    """Write base64 or hexadecimal with the closing quote."""
     alphabet: cython.Py_ssize_t = s[PIECE_BASE64] if mode == MODE_BASE64 else s[PIECE_HEX]
     bits: cython.Py_ssize_t
     if mode != MODE_BASE64:
@@ -344,12 +346,7 @@ def put_encoded(
     return at + 1
 
 
-# --- fields of CSV ----------------------------------------------------------------------------------------------------
-# OLD csv_text: How the kernels write fields of CSV (RFC 4180): text as it is, in quotes where it must be, else base64.
-if cython.compiled:
-    from cython.cimports.libc.string import memcpy
-
-
+# --- fields of CSV (RFC 4180): text, quoted if necessary, else base64 -------------------------------------------------
 @cython.cfunc
 @cython.exceptval(check=False)
 def put_csv_bytes(
@@ -362,7 +359,7 @@ def put_csv_bytes(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Bytes as two fields, text and base64, of which one is empty; in other modes than that of text as one field."""
+    """Write bytes as two fields, text and base64, of which one is empty; in modes other than text as one field."""
     end: cython.Py_ssize_t
     if mode == MODE_TEXT:
         end = at if size < 0 else _put_text(p, q, q + size, w, at)
@@ -388,7 +385,7 @@ def _put_text(
     w: cython.pointer[cython.uchar],
     at: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """A text as one field; -1 where it is no exact UTF-8, or has control characters but tab, LF and CR."""
+    """Write text as one field; return -1 if it is not exact UTF-8, or has control characters except tab, LF, CR."""
     k: cython.Py_ssize_t
     c: cython.uchar
     high: cython.uchar = 0
@@ -413,7 +410,7 @@ def _put_text(
 @cython.cfunc
 @cython.exceptval(check=False)
 def put_quoted(w: cython.pointer[cython.uchar], start: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Put what was written from `start` to `end` into quotes, and those inside of it twice; not an empty array."""
+    """Quote the bytes written from `start` to `end`, and double the quotes in them; keep an empty array as it is."""
     k: cython.Py_ssize_t
     quotes: cython.Py_ssize_t = 0
     to: cython.Py_ssize_t
@@ -423,7 +420,7 @@ def put_quoted(w: cython.pointer[cython.uchar], start: cython.Py_ssize_t, end: c
         quotes += w[k] == 0x22
     to = end + quotes + 1
     w[to] = 0x22
-    for k in range(end - 1, start - 1, -1):  # from behind, as it grows in its place
+    for k in range(end - 1, start - 1, -1):  # backwards, because the text grows in place
         to -= 1
         w[to] = w[k]
         if w[k] == 0x22:
@@ -434,10 +431,8 @@ def put_quoted(w: cython.pointer[cython.uchar], start: cython.Py_ssize_t, end: c
 
 
 # --- the size of a line, at most and exactly --------------------------------------------------------------------------
-# OLD bounds: How long a line of a record can become: a cheap worst case, and an exact size for records that are large.
-#
-# A byte may take six in JSON (`\\u00xx`), so the worst case of a large value is far from what it needs; memory is taken
-# for what it needs.
+# A byte may take six in JSON (`\\u00xx`), so the bound of a large value is far above its real size: lines that do not
+# fit by the bound are measured exactly.
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
@@ -448,7 +443,7 @@ def most_bytes(
     h_capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """The most that key, value and headers of a record can take, by their sizes alone."""
+    """Return an upper bound of key, value and headers of a record, by their sizes only."""
     bound: cython.longlong = 0
     k: cython.Py_ssize_t
     first: cython.Py_ssize_t = r[R_HEADERS * r_capacity + row]
@@ -475,7 +470,7 @@ def exact_bytes(
     text_mode: cython.Py_ssize_t,
     mode: cython.Py_ssize_t,
 ) -> cython.longlong:
-    """What key and value of a record take in one mode, and its headers in another, but for the names around them."""
+    """Return the size of key and value of a record in `text_mode` and of its headers in `mode`, without names."""
     bound: cython.longlong = text_size(p, r[R_KEY * r_capacity + row], r[R_KEY_SIZE * r_capacity + row], text_mode)
     k: cython.Py_ssize_t
     first: cython.Py_ssize_t = r[R_HEADERS * r_capacity + row]

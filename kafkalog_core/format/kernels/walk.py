@@ -1,4 +1,4 @@
-"""The walk over entries of magic 0, 1 and 2: one row of the batch columns each."""
+"""The walk over the entries of a log: each becomes a row of the batch columns."""
 
 from __future__ import annotations
 
@@ -43,9 +43,17 @@ def walk(
 ) -> tuple[int, int]:
     """Walk entries of magic 0, 1 and 2 in `memory[begin:end]` and fill the batch columns.
 
-    `file_position` is the file position of `memory[0]`; `previous_offset` the last offset before `begin`; `max_bytes`
-    the largest entry; `check` whether checksums are computed. Returns (stop reason, position in `memory` of the first
-    entry not counted).
+    Args:
+        memory: bytes of the file.
+        begin: position in `memory` of the first entry.
+        end: position in `memory` to stop at.
+        file_position: file position of `memory[0]`.
+        previous_offset: last offset before `begin`.
+        max_bytes: size of the largest allowed entry.
+        check: whether checksums are computed.
+        columns: batch columns to fill.
+
+    Returns (stop reason, position in `memory` of the first entry not counted).
     """
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     cells: cython.pointer[cython.longlong] = cells_of(columns.cells)
@@ -58,6 +66,9 @@ def walk(
     if end <= begin:
         columns.count = 0
         return STOP_END, begin
+    # p: bytes of `memory`; cells: batch columns, `capacity` cells each. Entries before byte `i` are in rows before
+    # `row`; `previous_offset` is the last offset of the last of them. entry_stop() checks that the whole entry is
+    # available.
     while i < end and row < capacity:
         stop = entry_stop(p, i, end, max_bytes)
         if stop != STOP_END:
@@ -92,7 +103,10 @@ def entry_stop(
     end: cython.Py_ssize_t,
     max_bytes: cython.longlong,
 ) -> cython.Py_ssize_t:
-    """Why the bytes at `i` are no entry that is whole, its checksum aside; STOP_END: they are."""
+    """Return why the bytes at `i` are not a whole entry, without its checksum; STOP_END: they are.
+
+    The checks are those of FileLogInputStream.nextBatch; a size below ENTRY_MIN is corrupt for every magic.
+    """
     size: cython.longlong
     magic: cython.longlong
     if i + HEADER_MIN > end:
@@ -114,7 +128,7 @@ def entry_stop(
 def first_known_offset(
     cells: cython.pointer[cython.longlong], capacity: cython.Py_ssize_t, row: cython.Py_ssize_t
 ) -> cython.longlong:
-    """Base offset, or of a legacy wrapper, whose base only its content tells, the last one."""
+    """Return the base offset; for a legacy wrapper, whose header lacks it, the last offset."""
     if cells[B_COUNT * capacity + row] < 0 and cells[B_FORMAT * capacity + row] < 2:
         return cells[B_LAST_OFFSET * capacity + row]
     return cells[B_BASE_OFFSET * capacity + row]
@@ -131,7 +145,7 @@ def checksum_agrees(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Compute the checksum of an entry into its row; whether it is the one that is stored."""
+    """Compute the checksum of an entry into its row. Return whether it is the stored one."""
     end: cython.Py_ssize_t = i + OVERHEAD + size
     computed: cython.longlong
     if magic == 2:
@@ -220,7 +234,7 @@ def _fill_wrapper_span(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.void:
-    """Span of the wrapper's value; -1, -1 where key and value lengths do not fit the message or the value is null."""
+    """Fill in the span of the wrapper's value; -1, -1 if the lengths do not fit the message or the value is null."""
     at: cython.Py_ssize_t = i + (V1_KEY_AT if magic == 1 else V0_KEY_AT)
     length: cython.longlong
     cells[B_START * capacity + row] = -1
@@ -243,8 +257,7 @@ def _fill_wrapper_span(
     cells[B_END * capacity + row] = at + length
 
 
-# --- 0.7 --------------------------------------------------------------------------------------------------------------
-# OLD v07_walk: The walk over messages of Kafka 0.7: one row of the batch columns each.
+# --- messages of 0.7 --------------------------------------------------------------------------------------------------
 def walk_v07(
     memory: object,
     begin: cython.Py_ssize_t,
@@ -255,7 +268,7 @@ def walk_v07(
     check: cython.bint,
     columns: object,
 ) -> tuple[int, int]:
-    """Walk Kafka 0.7 messages; `base_address` is the number in the file name. Otherwise as `walk`."""
+    """Walk messages of Kafka 0.7. `base_address`: the number in the file name. Otherwise as `walk`."""
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     cells: cython.pointer[cython.longlong] = cells_of(columns.cells)
     capacity: cython.Py_ssize_t = columns.capacity
@@ -268,6 +281,7 @@ def walk_v07(
     if end <= begin:
         columns.count = 0
         return STOP_END, begin
+    # As in walk(): entries before byte `i` are in rows before `row`.
     while i < end and row < capacity:
         if i + V07_PREFIX + 1 > end:
             stop = STOP_MORE
@@ -313,7 +327,7 @@ def _fill_v07(
     capacity: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Fill one row; returns where the payload starts. The span is the payload of a wrapper, else the whole message."""
+    """Fill a row. Return the start of the payload. The span is the payload of a wrapper, else the whole message."""
     magic: cython.Py_ssize_t = p[i + V07_PREFIX]
     at: cython.Py_ssize_t = i + V07_PREFIX + 1 + magic  # of the crc
     attributes: cython.longlong = -1
@@ -341,15 +355,14 @@ def _fill_v07(
     return at + 4
 
 
-# --- over damage ------------------------------------------------------------------------------------------------------
-# OLD damaged_walk: The walk that goes on over entries whose checksum alone is wrong, and over offsets that go back.
+# --- the walk that continues after wrong checksums and decreasing offsets ---------------------------------------------
 def walk_over(memory: object, state: object, columns: object, damaged: object) -> tuple[int, int]:
-    """Walk entries of magic 0, 1 and 2 in `memory`, checksums computed, and fill the batch columns with the whole ones.
+    """Walk entries of magic 0, 1 and 2 in `memory`, check checksums, and fill the batch columns with the correct ones.
 
-    An entry whose checksum alone is wrong is passed over and becomes a row of `damaged` where its length is right: it
-    ends by W_TRUSTED, or the entries from it on lead to a whole one, or to the file's end, in these bytes; and no
-    whole entry may start inside of it, unless it ends by W_SEARCHED. A batch of magic 2 whose offsets were there before
-    gets a row of size 0 beside its own.
+    An entry with a wrong checksum is skipped and becomes a row of `damaged` if its length is right: it ends by
+    W_TRUSTED, or the entries after it lead to a correct one, or to the file's end, in these bytes; and no correct entry
+    starts within it, unless it ends by W_SEARCHED. A batch of magic 2 whose offsets are not above the previous ones
+    gets a row of size 0 in addition to its own.
 
     Args:
         memory: bytes of the file.
@@ -383,15 +396,18 @@ def _pass_entries(
     d: cython.pointer[cython.longlong],
     bad_capacity: cython.Py_ssize_t,
 ) -> tuple[cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t, cython.Py_ssize_t]:
-    """Stop reason, position of the first entry not counted, and how many rows of both kinds are filled."""
+    """Return the stop reason, the position of the first entry not counted, and the number of rows of both kinds."""
     i: cython.Py_ssize_t = 0
     row: cython.Py_ssize_t = 0
     bad: cython.Py_ssize_t = 0
-    chain: cython.Py_ssize_t = -1  # where entries begin of which nothing tells yet that their lengths are right
+    chain: cython.Py_ssize_t = -1  # start of the entries whose lengths are not confirmed yet; -1: none
     chain_bad: cython.Py_ssize_t = 0
     size: cython.longlong
     previous: cython.longlong = s[W_PREVIOUS]
     stop: cython.Py_ssize_t = STOP_END
+    # p: bytes of `memory`; s: state; cells: batch columns; d: damage columns. Entries before byte `i` are in rows
+    # before `row` or damage rows before `bad`. Damage rows from `chain_bad` on (bytes from `chain` on) have
+    # unconfirmed lengths: a correct entry confirms them; if none follows, the walk stops at `chain`.
     while i < end and row < capacity and bad < bad_capacity:
         stop = entry_stop(p, i, end, s[W_MAX_BYTES])
         if stop != STOP_END:
@@ -427,7 +443,7 @@ def _pass_entries(
 
 
 def weave(columns: object, into: object) -> None:
-    """Rows of the batch columns, and one for what is damaged between two of them: with ROW_DAMAGE for a format."""
+    """Copy batch rows, and insert a row with format ROW_DAMAGE for the bytes between two batches that do not adjoin."""
     b: cython.pointer[cython.longlong] = cells_of(columns.cells)
     w: cython.pointer[cython.longlong] = cells_of(into.cells)
     capacity: cython.Py_ssize_t = columns.capacity
@@ -463,7 +479,7 @@ def _is_whole(
     row: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.bint:
-    """Fill a row; whether its checksum agrees."""
+    """Fill a row. Return whether the checksum is correct."""
     magic: cython.longlong = p[i + MAGIC_AT]
     if magic == MAGIC_V2:
         fill_v2(p, i, cells, capacity, row)
@@ -486,18 +502,19 @@ def _may_hide_entry(
     row: cython.Py_ssize_t,
     s: cython.pointer[cython.longlong],
 ) -> cython.bint:
-    """Whether a whole entry starts inside of one, or these bytes do not suffice to tell."""
+    """Return whether a correct entry starts within an entry, or the available bytes do not suffice to decide it."""
     rest: cython.longlong = s[W_FILE_END] - s[W_POSITION]
     last: cython.Py_ssize_t = i + OVERHEAD + size - 1
     at: cython.Py_ssize_t = i + 1
     inner: cython.longlong
     short: cython.Py_ssize_t
     s[W_SEARCHED_BYTES] += OVERHEAD + size
-    if rest <= end:  # no longer entry can follow the file's last bytes, a short legacy one can
+    if rest <= end:  # at the end of the file only a short legacy entry fits
         short = rest - HEADER_MIN - 9
         last = short if short < last else last
     elif last > end - V2_SIZE:
         return True
+    # No correct entry starts in bytes i + 1 to `at`.
     while True:
         at = next_candidate(p, at, last, rest, 0, s[W_HIGH], s[W_MAX_BYTES])
         if at < 0:
@@ -513,7 +530,7 @@ def _may_hide_entry(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _affords(size: cython.longlong, s: cython.pointer[cython.longlong]) -> cython.bint:
-    """Whether one more place of this size may be looked at closely; see `storage.resync`."""
+    """Return whether one more candidate of this size may be checked: the cost stays linear; see `storage.resync`."""
     size_class: cython.Py_ssize_t = 0
     free: cython.longlong = FREE_CHECKS
     rest: cython.longlong = size
@@ -539,7 +556,7 @@ def _put_damage(
     bad_capacity: cython.Py_ssize_t,
     bad: cython.Py_ssize_t,
 ) -> cython.void:
-    """An entry with a wrong checksum, which stands in a row of the batch columns that is not counted."""
+    """Add a damage row for an entry with a wrong checksum, which is in an uncounted row of the batch columns."""
     d[D_POSITION * bad_capacity + bad] = cells[B_POSITION * capacity + row]
     d[D_SIZE * bad_capacity + bad] = cells[B_SIZE * capacity + row]
     d[D_ROW * bad_capacity + bad] = row
@@ -560,7 +577,7 @@ def _put_order(
     bad_capacity: cython.Py_ssize_t,
     bad: cython.Py_ssize_t,
 ) -> cython.void:
-    """A whole batch whose offsets were there before."""
+    """Add a damage row for a correct batch whose offsets are not above the previous ones."""
     d[D_POSITION * bad_capacity + bad] = cells[B_POSITION * capacity + row]
     d[D_SIZE * bad_capacity + bad] = 0
     d[D_ROW * bad_capacity + bad] = row + 1

@@ -59,7 +59,7 @@ def cut_records(count: int, said: int) -> bytes:
             5,
             "bytes follow the last of its 2 records, although the checksum is correct; offsets 5 to 7 are not read",
         ),
-        (wrapper_v1(records(3, 5), inner=b"x" * 30, offset=7), None, "; its records up to offset 7 is not read"),
+        (wrapper_v1(records(3, 5), inner=b"x" * 30, offset=7), None, "; its records up to offset 7 are not read"),
     ],
 )
 def test_payload_damage_names_what_is_lost(
