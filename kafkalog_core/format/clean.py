@@ -232,14 +232,14 @@ class RunFilter:
         first = rows.index(row)
         last = first + rows.count(row)
         parts = self._parts or [(bytes(self._reasons[first:last]), self._records.column("offset")[first:last].tolist())]
-        stays = [why < n.WHY_SUPERSEDED for reasons, _ in parts for why in reasons]
+        retained = [why < n.WHY_SUPERSEDED for reasons, _ in parts for why in reasons]
         offsets = [offset for _, some in parts for offset in some]
         rules = self._rules
         if rules.wrappers == FLAT:
-            self._put_flat(run, row, flatten(piece, row, stays, offsets))
+            self._put_flat(run, row, flatten(piece, row, retained, offsets))
             return
         form = Form(rules.wrappers, rules.wrapper_magic, rules.gzip_system, rules.lz4_java)
-        entry = rewrap(piece, row, stays, offsets, form)
+        entry = rewrap(piece, row, retained, offsets, form)
         self._put(run, run.state[n.O_FILLED], entry)
         kernels.note_batch(run.cells, self._output, self._columns, run.state)
 

@@ -93,13 +93,13 @@ def mark_rewritten(piece: DecodedBatches, cells: array[int], form: str) -> None:
                 cells[at] = n.OUTCOME_REBUILT
 
 
-def rewrap(piece: DecodedBatches, row: int, stays: Sequence[bool], offsets: Sequence[int], form: Form) -> bytes:
+def rewrap(piece: DecodedBatches, row: int, retained: Sequence[bool], offsets: Sequence[int], form: Form) -> bytes:
     """Return the entry of a rebuilt wrapper, with only the retained messages.
 
     Args:
         piece: the decoded batches with the wrapper.
         row: row of the wrapper.
-        stays: for each inner message, in order, whether it is retained.
+        retained: for each inner message, in order, whether it is retained.
         offsets: the offset of each inner message.
         form: how the wrapper is rebuilt.
     """
@@ -109,8 +109,8 @@ def rewrap(piece: DecodedBatches, row: int, stays: Sequence[bool], offsets: Sequ
     attributes = batches.column("attributes")[row]
     is_append_time = old_magic == layout.MAGIC_V1 and bool(attributes & layout.TIMESTAMP_TYPE_BIT)
     wrapper_time = batches.column("max_timestamp_ms")[row] if is_append_time else layout.NO_TIMESTAMP
-    rows = zip(_inner_messages(piece, row), stays, offsets, strict=True)
-    kept = [(inner, offset) for inner, stay, offset in rows if stay]
+    rows = zip(_inner_messages(piece, row), retained, offsets, strict=True)
+    kept = [(inner, offset) for inner, is_retained, offset in rows if is_retained]
     first, last = kept[0][1], kept[-1][1]
     inside = bytearray()
     max_time = layout.NO_TIMESTAMP
@@ -132,10 +132,11 @@ def rewrap(piece: DecodedBatches, row: int, stays: Sequence[bool], offsets: Sequ
     return layout.ENVELOPE.struct.pack(last, len(message)) + message
 
 
-def flatten(piece: DecodedBatches, row: int, stays: Sequence[bool], offsets: Sequence[int]) -> list[bytes]:
+def flatten(piece: DecodedBatches, row: int, retained: Sequence[bool], offsets: Sequence[int]) -> list[bytes]:
     """Return the retained messages of a wrapper as entries of the log. Arguments as for `rewrap`."""
-    rows = zip(_inner_messages(piece, row), stays, offsets, strict=True)
-    return [layout.ENVELOPE.struct.pack(offset, len(inner.data)) + inner.data for inner, stay, offset in rows if stay]
+    rows = zip(_inner_messages(piece, row), retained, offsets, strict=True)
+    kept = ((inner.data, offset) for inner, is_retained, offset in rows if is_retained)
+    return [layout.ENVELOPE.struct.pack(offset, len(data)) + data for data, offset in kept]
 
 
 def _message(magic: int, attributes: int, timestamp_ms: int, body: bytes) -> bytes:

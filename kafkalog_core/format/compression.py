@@ -216,12 +216,12 @@ class Arena:
                     raise FieldError("its key and value lengths do not fit, or it has no value")
                 else:  # a batch that the cleaner emptied has no payload
                     content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
-                behind = size_bytes + len(content)
-                if behind > len(arena):
+                filled = size_bytes + len(content)
+                if filled > len(arena):
                     break
-                arena[size_bytes:behind] = content
-                ends.append(behind)
-                size_bytes, content = behind, None
+                arena[size_bytes:filled] = content
+                ends.append(filled)
+                size_bytes, content = filled, None
         finally:
             self._starts[first : first + len(ends)] = (array("q", [self._size_bytes]) + ends)[: len(ends)]
             self._ends[first : first + len(ends)] = ends
@@ -233,15 +233,15 @@ class Arena:
 
     def _put(self, content: Content) -> bool:
         """Add the content of the next row; too large a one becomes the whole arena. Return whether there is room."""
-        behind = self._size_bytes + len(content)
-        if behind <= len(self._room):
-            self.memory[self._size_bytes : behind] = content
+        filled = self._size_bytes + len(content)
+        if filled <= len(self._room):
+            self.memory[self._size_bytes : filled] = content
         elif not self._size_bytes:
             self.memory = memoryview(content)
         else:
             return False
-        self._starts[self._row], self._ends[self._row] = self._size_bytes, behind
-        self._row, self._size_bytes = self._row + 1, behind
+        self._starts[self._row], self._ends[self._row] = self._size_bytes, filled
+        self._row, self._size_bytes = self._row + 1, filled
         return True
 
     def _damage(self, row: int, error: FormatError) -> PayloadDamage:

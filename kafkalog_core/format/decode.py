@@ -98,16 +98,16 @@ def _inflate_and_decode(
     arena: Arena, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
     while first < last:
-        behind, damage = arena.fill(first, last)
+        end, damage = arena.fill(first, last)
         count = 0
-        for item in _decode(arena.memory, arena.columns, first, behind, columns):
+        for item in _decode(arena.memory, arena.columns, first, end, columns):
             if damage is not None and isinstance(item, RecordRun):
                 count += item.records.column("batch").tolist().count(damage.batch)
             yield item
         if damage is not None:
             yield replace(damage, records_before=count)
-            behind = damage.batch + 1
-        first = behind
+            end = damage.batch + 1
+        first = end
 
 
 def decode_backwards(
@@ -147,19 +147,19 @@ def _inflate_backwards(
     arena: Arena, first: int, last: int, columns: RecordColumns
 ) -> Iterator[RecordRun | PayloadDamage]:
     """Decompress a group at once, or in halves if its content does not fit into the arena."""
-    behind, damage = arena.fill(first, last)
-    if last - first > 1 and (behind < last or damage is not None):
+    end, damage = arena.fill(first, last)
+    if last - first > 1 and (end < last or damage is not None):
         middle = (first + last) // 2
         yield from _inflate_backwards(arena, middle, last, columns)
         yield from _inflate_backwards(arena, first, middle, columns)
         return
     if damage is not None:
         count = 0
-        if behind > first:
+        if end > first:
             items = _decode(arena.memory, arena.columns, first, last, columns)
             count = sum(item.records.count for item in items if isinstance(item, RecordRun))
         yield replace(damage, records_before=count)
-    yield from _decode_backwards(arena.memory, arena.columns, first, behind, columns)
+    yield from _decode_backwards(arena.memory, arena.columns, first, end, columns)
 
 
 def _decode_backwards(

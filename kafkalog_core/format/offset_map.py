@@ -97,13 +97,13 @@ def _inflated(
 ) -> Generator[DecodedBatches | PayloadDamage, None, bool]:
     """Yield compressed batches. Return whether damage ended the run."""
     while first < last:
-        behind, damage = arena.fill(first, last)
-        if (yield from _decoded(arena.memory, arena.columns, first, behind, records)):
+        end, damage = arena.fill(first, last)
+        if (yield from _decoded(arena.memory, arena.columns, first, end, records)):
             return True
         if damage is not None and damage.reason != TRAILING:
             yield damage
             return True
-        first = behind
+        first = end
     return False
 
 
@@ -111,17 +111,17 @@ def _decoded(
     memory: memoryview, batches: BatchColumns, first: int, last: int, records: RecordColumns
 ) -> Generator[DecodedBatches | PayloadDamage, None, bool]:
     """Yield batches that all refer to `memory`. Return whether damage ended the run."""
-    state, behind = state_at(first), last
+    state, end = state_at(first), last
     while first < last:
-        result = decode_some(memory, batches, behind, state, records)
+        result = decode_some(memory, batches, end, state, records)
         batch, ordinal = state[0], state[2]
         if result == kernels.DECODE_DONE:
-            yield DecodedBatches(memory, batches, first, behind)
-            first, behind = behind, last
+            yield DecodedBatches(memory, batches, first, end)
+            first, end = end, last
             state = state_at(first)
         elif result == kernels.DECODE_FULL and batch == first:  # larger than the columns: in parts
             yield DecodedBatches(memory, batches, first, first + 1, is_whole=False)
-            behind = first + 1
+            end = first + 1
         else:
             if batch > first:
                 records.count -= ordinal

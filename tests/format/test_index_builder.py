@@ -139,7 +139,8 @@ def test_offsets_that_do_not_ascend() -> None:
         indexes.add_batches(columns(5, base_offset=-6), 4)
     with pytest.raises(FieldError, match="offset 5 is not above the offset of the previous index entry"):
         indexes.add_set(position=9000, first_offset=5, last_offset=5, max_timestamp_ms=1, offset_of_max=5)
-    with pytest.raises(FieldError, match="offset 1 of the largest timestamp is below the offset of the previous time index entry"):
+    message = "offset 1 of the largest timestamp is below the offset of the previous time index entry"
+    with pytest.raises(FieldError, match=message):
         indexes.add_set(position=9000, first_offset=9, last_offset=9, max_timestamp_ms=99, offset_of_max=1)
 
 

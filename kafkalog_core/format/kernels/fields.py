@@ -134,7 +134,7 @@ def uncleared(size_bytes: cython.Py_ssize_t) -> bytearray:
 def bytes_of(memory: object) -> cython.pointer[cython.const[cython.uchar]]:
     """Return a pointer to the bytes of a buffer, NULL for an empty one; the buffer itself where not compiled.
 
-    The pointer is valid as long as the caller keeps the object and nobody resizes it. The same holds for the others.
+    The pointer is valid as long as the caller holds the object and does not resize it. The same is true for the others.
     """
     view: cython.const[cython.uchar][::1] = memory
     if cython.compiled:
