@@ -131,7 +131,7 @@ def test_a_size_is_refused_before_anything_is_made_of_it() -> None:
     huge = "ffffffff0f"
     with pytest.raises(TruncatedError, match="4294967294 bytes are left"):
         control.decode_control_value(2, bytes.fromhex(f"0000 00000001 {huge}"))
-    with pytest.raises(TruncatedError, match="8589934590 belong"):
+    with pytest.raises(TruncatedError, match="8589934590 bytes are left"):
         control.decode_control_value(4, bytes.fromhex(f"0000 {huge}"))
 
 
