@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafkalog_core.errors import CleanError, FormatError, LimitError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.compression import decompress
-from kafkalog_core.format.control import Cursor
+from kafkalog_core.format.control import FlexibleReader
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_V2
 from kafkalog_core.format.offset_map import OffsetMap
 from kafkalog_core.kafka.cleaner.log import segments_in
@@ -105,7 +105,7 @@ def check_record_sizes(path: str, run: Run, skips: Sequence[int] | None, *, limi
 
 def _record_sizes(content: memoryview, magic: int) -> Iterator[int]:
     """Yield the size of each record of a decompressed payload, without the bytes that hold the size."""
-    cursor = Cursor(content, 0, "records")
+    cursor = FlexibleReader(content, 0, "records")
     while cursor.position < len(content):
         if magic < MAGIC_V2:
             cursor.position += LOG_OVERHEAD - 4

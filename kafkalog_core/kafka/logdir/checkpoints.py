@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog_core.format.checkpoint import EpochEntry, OffsetEntry, Verdict, read_offset_checkpoint
+from kafkalog_core.format.checkpoint import CheckpointEpoch, CheckpointOffset, CheckpointVerdict, read_offset_checkpoint
 from kafkalog_core.format.textfile import iter_lines
 from kafkalog_core.storage.source import Source, UnreadableError
 
@@ -54,7 +54,7 @@ class TextWindows:
 class PlacedLine:
     """An entry of a checkpoint, with its line (from 1) and byte."""
 
-    entry: OffsetEntry | EpochEntry
+    entry: CheckpointOffset | CheckpointEpoch
     position: int
     size_bytes: int
 
@@ -73,7 +73,7 @@ class CheckpointFile:
     entries: dict[_Topic, PlacedLine]
     repeated: tuple[PlacedLine, ...]
     malformed: tuple[MalformedLine, ...]
-    verdict: Verdict
+    verdict: CheckpointVerdict
     lost: UnreadableError | None
 
     @property
@@ -84,7 +84,7 @@ class CheckpointFile:
     def offset(self, topic: str | None, partition: int | None) -> int | None:
         """Return the offset that counts for a partition; None: there is none."""
         placed = None if topic is None or partition is None else self.entries.get((topic, partition))
-        return placed.entry.offset if placed is not None and isinstance(placed.entry, OffsetEntry) else None
+        return placed.entry.offset if placed is not None and isinstance(placed.entry, CheckpointOffset) else None
 
 
 def read_checkpoint(path: str, kind: FileKind) -> CheckpointFile:
@@ -92,15 +92,15 @@ def read_checkpoint(path: str, kind: FileKind) -> CheckpointFile:
     entries: dict[_Topic, PlacedLine] = {}
     repeated: list[PlacedLine] = []
     malformed: list[MalformedLine] = []
-    verdict = Verdict(version=None, declared_count=None, entry_count=0, refusal=None)
+    verdict = CheckpointVerdict(version=None, declared_count=None, entry_count=0, refusal=None)
     with Source.open(path) as source:
         text = TextWindows(source)
         for item in placed_lines(read_offset_checkpoint, source, text):
-            if isinstance(item, Verdict):
+            if isinstance(item, CheckpointVerdict):
                 verdict = item
             elif not isinstance(item, PlacedLine):
                 malformed += [item][: _MAX_KEPT - len(malformed)]
-            elif isinstance(item.entry, OffsetEntry):
+            elif isinstance(item.entry, CheckpointOffset):
                 key = (item.entry.topic, item.entry.partition)
                 if key in entries:
                     repeated += [item][: _MAX_KEPT - len(repeated)]
@@ -118,14 +118,14 @@ def read_checkpoint(path: str, kind: FileKind) -> CheckpointFile:
 
 
 def placed_lines(
-    read: Callable[[Iterable[bytes]], Iterator[OffsetEntry | EpochEntry | MalformedLine | Verdict]],
+    read: Callable[[Iterable[bytes]], Iterator[CheckpointOffset | CheckpointEpoch | MalformedLine | CheckpointVerdict]],
     source: Source,
     text: TextWindows,
-) -> Iterator[PlacedLine | MalformedLine | Verdict]:
+) -> Iterator[PlacedLine | MalformedLine | CheckpointVerdict]:
     """Yield what a reader of checkpoints yields, its entries with the places of their lines."""
     lines = iter_lines(TextWindows(source).windows())  # a second look, side by side: nothing has to be kept
     for item in read(text.windows()):
-        if isinstance(item, OffsetEntry | EpochEntry):
+        if isinstance(item, CheckpointOffset | CheckpointEpoch):
             for line in lines:  # where there is none, the file was cut under our hands
                 if line.number == item.line:
                     yield PlacedLine(item, line.position, line.size_bytes)

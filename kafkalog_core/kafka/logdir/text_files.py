@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, overload
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings.sink import Sink
 from kafkalog_core.format.checkpoint import (
-    EpochEntry,
-    OffsetEntry,
-    Verdict,
+    CheckpointEpoch,
+    CheckpointOffset,
+    CheckpointVerdict,
     read_epoch_checkpoint,
     read_offset_checkpoint,
 )
@@ -76,25 +76,25 @@ def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     read = read_epoch_checkpoint if file.kind is FileKind.LEADER_EPOCH else read_offset_checkpoint
     rows: list[_Row] = []
     for item in read(text.windows()):
-        if isinstance(item, OffsetEntry | EpochEntry):
+        if isinstance(item, CheckpointOffset | CheckpointEpoch):
             rows.append(_checkpoint_row(file, item))
             if len(rows) < _ROWS:
                 continue
         if rows:
             yield RowChunk(CHECKPOINT, rows)
             rows = []
-        if isinstance(item, Verdict):
+        if isinstance(item, CheckpointVerdict):
             if text.lost is not None:
                 yield unreadable_row(file, text.lost.position, source.size_bytes - text.lost.position)
             elif item.refusal is not None:
                 yield fault_row(file, file.refused(item.refusal))
-        elif not isinstance(item, OffsetEntry | EpochEntry):
+        elif not isinstance(item, CheckpointOffset | CheckpointEpoch):
             yield fault_row(file, file.malformed_line(item))
 
 
-def _checkpoint_row(file: EntryFile, entry: OffsetEntry | EpochEntry) -> _Row:
+def _checkpoint_row(file: EntryFile, entry: CheckpointOffset | CheckpointEpoch) -> _Row:
     row: _Row = {"file": file.path, "kind": str(file.kind), "line": entry.line}
-    if isinstance(entry, OffsetEntry):
+    if isinstance(entry, CheckpointOffset):
         return row | {"topic": entry.topic, "partition": entry.partition, "offset": entry.offset}
     return row | {
         "topic": file.topic,
@@ -164,7 +164,7 @@ class PlacedEpochs(Sequence[PlacedLine]):
     def append(self, placed: PlacedLine) -> None:
         """Keep a line if it is a leader epoch."""
         entry = placed.entry
-        if isinstance(entry, EpochEntry):
+        if isinstance(entry, CheckpointEpoch):
             self.epochs.append(entry.leader_epoch)
             self.start_offsets.append(entry.start_offset)
             self._lines.append(entry.line)
@@ -183,7 +183,7 @@ class PlacedEpochs(Sequence[PlacedLine]):
     def __getitem__(self, index: int | slice) -> PlacedLine | list[PlacedLine]:
         if isinstance(index, slice):
             return [self[each] for each in range(*index.indices(len(self)))]
-        entry = EpochEntry(
+        entry = CheckpointEpoch(
             line=self._lines[index], leader_epoch=self.epochs[index], start_offset=self.start_offsets[index]
         )
         return PlacedLine(entry, self._positions[index], self._sizes[index])
@@ -231,7 +231,7 @@ def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
         _put_repeated(sink, place, repeated)
     for placed in file.entries.values():
         entry = placed.entry
-        if isinstance(entry, OffsetEntry) and (entry.offset < 0 or entry.partition < 0):
+        if isinstance(entry, CheckpointOffset) and (entry.offset < 0 or entry.partition < 0):
             sink.put(_negative_offset(place, placed, entry))
     is_refused = file.lost is not None or file.verdict.refusal is not None
     return OffsetText(file=file, is_refused=is_refused, findings=sink.findings)
@@ -246,13 +246,13 @@ def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> Epoc
     file = _with_state(file)
     entries = PlacedEpochs()
     malformed: list[MalformedLine] = []
-    verdict = Verdict(version=None, declared_count=None, entry_count=0, refusal=None)
+    verdict = CheckpointVerdict(version=None, declared_count=None, entry_count=0, refusal=None)
     with Source.open(file.path) as source:
         text = TextWindows(source, look)
         for item in placed_lines(read_epoch_checkpoint, source, text):
             if isinstance(item, PlacedLine):
                 entries.append(item)
-            elif isinstance(item, Verdict):
+            elif isinstance(item, CheckpointVerdict):
                 verdict = item
             elif len(malformed) < _MAX_MALFORMED:
                 malformed.append(item)
@@ -321,7 +321,7 @@ def _put_faults(
     sink: Sink,
     file: EntryFile,
     malformed: Iterable[MalformedLine],
-    verdict: Verdict,
+    verdict: CheckpointVerdict,
     lost: UnreadableError | None,
     negative: PlacedLine | None = None,
 ) -> None:
@@ -355,7 +355,7 @@ def _put_faults(
 
 def _put_repeated(sink: Sink, file: EntryFile, placed: PlacedLine) -> None:
     entry = placed.entry
-    if isinstance(entry, OffsetEntry):
+    if isinstance(entry, CheckpointOffset):
         finding = file.finding(
             "checkpoint.repeated",
             position=placed.position,
@@ -367,7 +367,7 @@ def _put_repeated(sink: Sink, file: EntryFile, placed: PlacedLine) -> None:
         sink.put(replace(finding, topic=entry.topic, partition=entry.partition))
 
 
-def _negative_offset(file: EntryFile, placed: PlacedLine, entry: OffsetEntry) -> Finding:
+def _negative_offset(file: EntryFile, placed: PlacedLine, entry: CheckpointOffset) -> Finding:
     finding = file.finding(
         "checkpoint.negative-offset",
         position=placed.position,
@@ -384,7 +384,8 @@ def _first_negative(entries: Iterable[PlacedLine]) -> PlacedLine | None:
         (
             placed
             for placed in entries
-            if isinstance(placed.entry, EpochEntry) and min(placed.entry.leader_epoch, placed.entry.start_offset) < 0
+            if isinstance(placed.entry, CheckpointEpoch)
+            and min(placed.entry.leader_epoch, placed.entry.start_offset) < 0
         ),
         None,
     )
@@ -392,10 +393,10 @@ def _first_negative(entries: Iterable[PlacedLine]) -> PlacedLine | None:
 
 def _put_disorder(sink: Sink, file: EntryFile, entries: Iterable[PlacedLine]) -> None:
     """Report entries whose epoch or offset is not above those of the entry before."""
-    before: EpochEntry | None = None
+    before: CheckpointEpoch | None = None
     for placed in entries:
         entry = placed.entry
-        if not isinstance(entry, EpochEntry):
+        if not isinstance(entry, CheckpointEpoch):
             continue
         if before is not None and (
             entry.leader_epoch <= before.leader_epoch or entry.start_offset <= before.start_offset
