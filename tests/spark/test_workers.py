@@ -112,5 +112,5 @@ def test_small_pieces_share_a_task(spark):
     workers = SparkWorkers(spark)
     list(workers.map(tasks.double, ((number,) for number in range(16))))
     assert len(workers._slices(iter([(number,) for number in range(20)]))) == 2
-    workers._told_bytes = 2**40
+    workers._reported_bytes = 2**40
     assert len(workers._slices(iter([(number,) for number in range(20)]))) == 8
