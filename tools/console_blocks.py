@@ -167,7 +167,9 @@ def _output(command: str, directory: Path) -> list[str]:
 def matches(shown: Sequence[str], printed: Sequence[str]) -> bool:
     """Whether the shown lines are the printed ones, where each `...` replaces any number of lines."""
     parts = [re.escape("\n".join(part).strip("\n")) for part in _parts(shown)]
-    return re.fullmatch(r"\n(?:.*\n)*".join(parts), "\n".join(printed).strip("\n")) is not None
+    text = "\n".join(printed).strip("\n")
+    text = text if parts[0] else f"\n{text}"  # lines left out at the start end with a line break too
+    return re.fullmatch(r"\n(?:.*\n)*".join(parts), text) is not None
 
 
 def refreshed(shown: Sequence[str], printed: Sequence[str]) -> list[str]:
