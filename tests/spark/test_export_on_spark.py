@@ -134,13 +134,13 @@ def test_what_the_command_refuses(disk: Path, tmp_path: Path) -> None:
     (full / "x").touch()
     for arguments, status, said in (
         (("--to", full, disk), 3, "not empty"),
-        (("--to", tmp_path / "no/where", disk), 3, "no such directory"),
-        (("--to", "s3a://bucket/x", disk), 3, "paths of s3a:"),
+        (("--to", tmp_path / "no/where", disk), 3, "the directory for the output does not exist"),
+        (("--to", "s3a://bucket/x", disk), 3, "does not read s3a: URLs"),
         (("--to", disk / "out", disk), 3, "which is read"),
         (("--to", disk / "orders-0" / "out", disk), 3, "within Kafka's own directory"),
-        (("--to", tmp_path / "out", "hdfs://x/y"), 3, "paths of hdfs:"),
-        (("--to", tmp_path / "out", disk / "orders-0" / f"{0:020}.log"), 3, "a file by itself"),
-        (("--to", tmp_path / "out", "--from-offset", "1", "--from-time", "2025-01-01", disk), 2, "give one of them"),
+        (("--to", tmp_path / "out", "hdfs://x/y"), 3, "does not read hdfs: URLs"),
+        (("--to", tmp_path / "out", disk / "orders-0" / f"{0:020}.log"), 3, "not single files"),
+        (("--to", tmp_path / "out", "--from-offset", "1", "--from-time", "2025-01-01", disk), 2, "give only one of them"),
         ((disk,), 2, "--to"),
     ):
         result = command(*arguments)  # type: ignore[arg-type]
