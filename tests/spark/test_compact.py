@@ -159,7 +159,7 @@ def test_the_command(spark: SparkSession, log_dir: Path) -> None:
     assert (shared.exit_code, shared.stdout) == (plain.exit_code, plain.stdout)
     assert json.loads(shared.stdout.splitlines()[-1])["partitions"] == 4
     for wrong, words in (
-        (("--to", "s3a://bucket/x"), "paths of s3a: are not read"),
+        (("--to", "s3a://bucket/x"), "kafkalog does not read s3a: URLs"),
         (("--memory", "3"), "not even two keys"),
         (("--to", str(log_dir / "t-9")), "in a broker's directory"),
     ):

@@ -139,8 +139,12 @@ def test_what_the_command_refuses(disk: Path, tmp_path: Path) -> None:
         (("--to", disk / "out", disk), 3, "which is read"),
         (("--to", disk / "orders-0" / "out", disk), 3, "within Kafka's own directory"),
         (("--to", tmp_path / "out", "hdfs://x/y"), 3, "does not read hdfs: URLs"),
-        (("--to", tmp_path / "out", disk / "orders-0" / f"{0:020}.log"), 3, "not single files"),
-        (("--to", tmp_path / "out", "--from-offset", "1", "--from-time", "2025-01-01", disk), 2, "give only one of them"),
+        (("--to", tmp_path / "out", disk / f"orders-0/{0:020}.log"), 3, "not single files"),
+        (
+            ("--to", tmp_path / "out", "--from-offset", "1", "--from-time", "2025-01-01", disk),
+            2,
+            "give only one of them",
+        ),
         ((disk,), 2, "--to"),
     ):
         result = command(*arguments)  # type: ignore[arg-type]
