@@ -1,4 +1,4 @@
-"""What brokers write into their own log about their log directories: one catalogue, and the search in it.
+"""Messages that brokers log about their log directories: one catalogue, and the search in it.
 
 A wording is the text of the message as a release writes it, with `{name}` for what differs from line to line. All
 wordings of one message, from 0.8 to the newest known release, are together; the layout of the line around them (log4j,
@@ -60,7 +60,7 @@ class _Wording(NamedTuple):
 
 
 def hear(line: str) -> Heard | None:
-    """The first message of the catalogue that stands in the line; None where none does."""
+    """Return the first message of the catalogue that a line holds; None: it holds none."""
     words = set(_WORD.findall(line))
     for number in sorted({number for word in words & _BY_WORD.keys() for number in _BY_WORD[word]}):
         wording = _WORDINGS[number]
@@ -100,7 +100,7 @@ def _group(name: str, *, is_last: bool) -> str:
 
 
 def _telling_word(anchor: str) -> str:
-    """A word that stands in every line with this wording: the longest that cannot go on behind the anchor's end."""
+    """Return a word of every line with this wording: the longest that cannot continue after the end of the anchor."""
     words = [match[0] for match in _WORD.finditer(anchor)]
     whole = words[:-1] if len(words) > 1 and anchor[-1].isalpha() else words
     return max(whole, key=len)

@@ -1,8 +1,7 @@
 """One catalogue of everything that can be found: stable codes and their texts.
 
-A finding is a value and never an exception. Severity `error` stands only where a broker does not start or where it
-leaves records behind; what brokers do in the course of their life (files waiting for deletion, indexes not yet made) is
-`info`.
+A finding is a value and never an exception. Its severity is `error` only where a broker does not start or where records
+are lost; what healthy brokers leave on their disks (files that wait for deletion, indexes not yet made) is `info`.
 """
 
 from __future__ import annotations
@@ -63,9 +62,19 @@ def found(  # noqa: PLR0913 - the columns of the finding row
     hides_records: bool = False,
     **details: object,
 ) -> Finding:
-    """A finding of the catalogue; `details` are what its texts name besides the columns.
+    """Return a finding of the catalogue.
 
-    `severity`: where what stands around it makes it worse or better than the catalogue says.
+    Args:
+        code: a key of the catalogue.
+        path: of the file or directory.
+        topic: of the partition that it is in.
+        partition: number of that partition.
+        position: byte in the file.
+        size_bytes: of what it is about.
+        offset: of Kafka.
+        severity: where the place makes it worse or better than the catalogue has it.
+        hides_records: whether the file holds records that are not shown among the partition's.
+        details: values of the other placeholders in its texts.
     """
     kind = FINDING_TYPES[code]
     if path.endswith(V07_SUFFIX):

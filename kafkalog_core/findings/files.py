@@ -12,7 +12,7 @@ __all__ = ["FILES", "INDEXES", "SMALL_FILES"]
 FILES: Final = {
     "file.vanished": FindingType(
         "info",
-        "The file went away while the directory was listed.",
+        "The file was deleted while the directory was listed.",
         meaning="What was listed was gone when it was to be read: a broker is at work, or somebody deletes files.",
         broker_action="Does this itself when it deletes segments.",
         cure="Run it again on a stopped broker, or on a copy.",
@@ -20,7 +20,7 @@ FILES: Final = {
     "file.not-readable": FindingType(
         "error",
         "It was not read: {reason}.",
-        "The whole log directory goes offline.",
+        "Takes the whole log directory offline.",
         "Mend its permissions, those of its directory, or its disk.",
         meaning="The operating system refused to read it, or the disk failed.",
     ),
@@ -40,12 +40,13 @@ FILES: Final = {
         "None of its records are shown: no broker has checkpointed a high watermark for it.",
         "Takes 0 for the high watermark until the replicas have agreed on another.",
         "--committed without =high-watermark shows what is committed up to the end of the log.",
-        meaning="Without a high watermark nobody knows which records all replicas have, so --committed shows none.",
+        meaning="Without a high watermark it is unknown which records all replicas have, so --committed shows none.",
     ),
     "txn.open": FindingType(
         "warning",
         "Producer {producer} has had a transaction open since offset {offset}: read_committed consumers stop there.",
-        "Waits for its marker; nothing behind it is read by read_committed consumers or cleaned.",
+        "Waits for its marker: read_committed consumers read nothing after it, and the log cleaner does not "
+        "clean there.",
         meaning=(
             "A transaction that was neither committed nor aborted in this log. It may still be running, or hang for "
             "ever."
@@ -58,22 +59,21 @@ FILES: Final = {
         "may be in what is missing or cannot be read, {where}. Its records up to there are not shown.",
         "Gives out as committed what its transaction index does not list as aborted, if the damage lets it get that "
         "far.",
-        "--records without --committed shows them; --resync may find the marker behind the damage.",
+        "--records without --committed shows them; --resync may find the marker after the damage.",
         meaning=(
-            "Something of the log is missing behind the data of a transaction, before the next marker of its "
-            "producer, and no transaction index tells whether a marker was in it. A marker that comes later may "
-            "belong to another transaction."
+            "Part of the log is missing after the data of a transaction and before the next marker of its "
+            "producer, and no transaction index shows whether a marker was in it. A marker that comes later "
+            "may belong to another transaction."
         ),
     ),
     "txn.end-elsewhere": FindingType(
         "warning",
-        "The file ends inside of a transaction of producer {producer}: what it wrote from offset {offset} on is not "
-        "shown, as its marker is in a file that is not here.",
+        "The file ends within a transaction of producer {producer}: what it wrote from offset {offset} on is "
+        "not shown, as its marker is in a file that is not here.",
         "Reads the segments of a partition as one log.",
-        "Name the partition directory, or put the segments that follow beside it.",
+        "Name the partition directory, or put the segments that follow into the same directory.",
         meaning=(
-            "A log file was named by itself, and neither it nor the segments behind it in its directory end the "
-            "transaction."
+            "A log file was named alone, and neither it nor the segments after it in its directory end the transaction."
         ),
     ),
     "file.grew": FindingType(
@@ -85,13 +85,13 @@ FILES: Final = {
     ),
     "file.shrank": FindingType(
         "warning",
-        "It was cut while it was read: a broker is at work. Rows of what is gone may have been shown.",
+        "It was truncated while it was read: a broker is running. Rows of deleted bytes may have been shown.",
         meaning=(
-            "The log was truncated meanwhile, by a follower that follows its leader or by recovery; it may have grown "
-            "again. dump --follow goes on from a batch that is still the same: all that was written anew is shown, and "
-            "some rows before it may be shown again."
+            "The log was truncated meanwhile, by a follower that follows its leader or by recovery; it may "
+            "have grown again. dump --follow continues from a batch that has not changed: everything that was "
+            "written again is shown, and some rows before it may be shown twice."
         ),
-        broker_action="Is the one that cuts.",
+        broker_action="Is the one that truncates.",
         cure="Run it again when the broker is stopped.",
     ),
     "file.replaced": FindingType(
@@ -116,7 +116,7 @@ FILES: Final = {
     ),
     "file.rolled": FindingType(
         "info",
-        "A broker has closed it: the log goes on at offset {offset} in {following}, which is not followed.",
+        "A broker has closed it: the log continues at offset {offset} in {following}, which is not followed.",
         cure="Follow the partition's directory.",
         meaning="A file that is followed was closed, because a broker began the next segment.",
         broker_action="Appends to the next segment.",
@@ -145,7 +145,7 @@ FILES: Final = {
     "file.unreadable": FindingType(
         "warning",
         "Its permissions ({mode}) let not even its owner read it.",
-        "Cannot read it either: the whole log directory goes offline.",
+        "Cannot read it either: takes the whole log directory offline.",
         "Give its owner permission to read and write it.",
         meaning=(
             "The permission bits forbid reading. Every file of a partition directory must be readable for the broker, "
@@ -155,8 +155,8 @@ FILES: Final = {
     "file.foreign-owner": FindingType(
         "warning",
         "It belongs to user {uid}, the directory that it is in to user {directory_uid}.",
-        "Runs as one of the two and may not open it: the whole log directory goes offline.",
-        "Give it the owner of the files beside it.",
+        "Runs as one of the two users and may be unable to open it: takes the whole log directory offline.",
+        "Give it the owner of the other files in the directory.",
         meaning="Files in a directory belong to different users, typically because a tool or a restore ran as root.",
     ),
     "file.leftover": FindingType(
@@ -178,8 +178,8 @@ FILES: Final = {
         "Not a name that a broker gives to a file here.",
         "Ignores it.",
         meaning=(
-            "A file that no release writes there. It does no harm unless its name ends like a broker's: *.deleted is "
-            "removed, a number before the first dot may be taken for an offset."
+            "A file that no release writes there. It does no harm unless its name ends like a broker's: "
+            "*.deleted is removed, and a number before the first dot may be read as an offset."
         ),
         cure="Nothing needs to be done.",
     ),
@@ -187,25 +187,25 @@ FILES: Final = {
 
 
 _REBUILT: Final = (
-    "With the broker stopped, kafkalog reindex builds the segment's indexes anew, or says where its log is damaged. A "
-    "broker that finds no .index builds them too, and cuts the log at its first bad batch."
+    "With the broker stopped, kafkalog reindex rebuilds the segment's indexes, or reports where its log is "
+    "damaged. A broker that finds no .index rebuilds them too, and truncates the log at its first bad batch."
 )
 _DISK: Final = "Copy the disk (ddrescue) first, and work on the copy. "
 _TRUSTED: Final = (
-    "Looks only at the end of it (2.0 and later: not even there) and trusts it, unless it recovers the segment, which "
-    "builds the index anew. "
+    "Checks only the end of it (2.0 and later: not even that) and trusts it, unless it recovers the segment, "
+    "which rebuilds the index. "
 )
 _READS: Final = _TRUSTED + "Reads from offsets near the entry start at a wrong place: too early, or records are missed."
 _SEEKS: Final = _TRUSTED + "Searches by time near the entry give a wrong offset."
-_KEPT: Final = _TRUSTED + "The last entry tells time retention how old the segment is."
+_KEPT: Final = _TRUSTED + "Time retention takes the age of the segment from the last entry."
 _CLOSED: Final = "When a segment is closed its largest timestamp becomes the last entry of its time index. "
 
 INDEXES: Final = {
     "index.not-a-file": FindingType(
         "error",
         "It has the name of a segment's index, but it is not a file that can be read: {problem}.",
-        "Fails to open it, and the log directory goes offline: at the start in the last segment, later at the first "
-        "read that needs it.",
+        "Fails to open it and takes the log directory offline: at the start for the last segment, later at the "
+        "first read that needs it.",
         "Move it out of the partition directory. Then kafkalog reindex rebuilds the index.",
         "A pipe, a device or a directory has the name of an index.",
     ),
@@ -233,10 +233,14 @@ INDEXES: Final = {
     ),
     "index.beyond-log": FindingType(
         "error",
-        "An index entry points behind the end of the log: {problem}.",
-        _TRUSTED + "Records may have been cut off the log; after a clean stop the last segment may look empty to it.",
+        "An index entry points past the end of the log: {problem}.",
+        _TRUSTED
+        + (
+            "Records may have been lost at the end of the log; after a clean shutdown the last segment may look "
+            "empty to the broker."
+        ),
         "Find out where the end of the log went: another replica may have it. " + _REBUILT,
-        "The index knows of bytes or offsets that the log does not have (any more).",
+        "The index has entries for bytes or offsets that the log does not have, or no longer has.",
     ),
     "index.unsorted": FindingType(
         "error",
@@ -248,16 +252,17 @@ INDEXES: Final = {
     "index.partial-entry": FindingType(
         "error",
         "The offset index ends within an entry: {problem}.",
-        "Ignores the rest (before 2.0: deletes the index and builds it anew, 0.8: does not start).",
+        "Ignores the rest (before 2.0: deletes the index and rebuilds it, 0.8: does not start).",
         _REBUILT,
-        "The file's size is no multiple of an entry's 8 bytes, which no broker leaves behind.",
+        "The file's size is not a multiple of an entry's 8 bytes, which no broker leaves behind.",
     ),
     "index.zero-entries": FindingType(
         "error",
         "The offset index of a closed segment ends with {size_bytes} bytes of zeros.",
         "Takes them for entries: reads from the segment start at its beginning, correct but slow.",
         _REBUILT,
-        "Only the active segment's index has room for entries to come; when a segment is closed the index is cut.",
+        "Only the active segment's index has room for entries to come; the broker trims the index when it "
+        "closes the segment.",
     ),
     "index.sparse": FindingType(
         "warning",
@@ -269,7 +274,7 @@ INDEXES: Final = {
     "index.unreadable": FindingType(
         "error",
         "The disk cannot read {size_bytes} bytes of the offset index.",
-        "The whole log directory goes offline when it comes to read them.",
+        "Takes the whole log directory offline when it reads them.",
         _DISK + _REBUILT,
         "The disk gives an error for a part of the index file.",
     ),
@@ -297,10 +302,10 @@ INDEXES: Final = {
     ),
     "timeindex.beyond-log": FindingType(
         "error",
-        "A time index entry names an offset behind the end of the log: {problem}.",
+        "A time index entry names an offset past the end of the log: {problem}.",
         _SEEKS,
         "Find out where the end of the log went: another replica may have it. " + _REBUILT,
-        "The index knows of offsets that the log does not have (any more).",
+        "The index has entries for offsets that the log does not have, or no longer has.",
     ),
     "timeindex.unsorted": FindingType(
         "error",
@@ -312,16 +317,17 @@ INDEXES: Final = {
     "timeindex.partial-entry": FindingType(
         "error",
         "The time index ends within an entry: {problem}.",
-        "Ignores the rest (before 2.0: deletes the index and builds it anew).",
+        "Ignores the rest (before 2.0: deletes the index and rebuilds it).",
         _REBUILT,
-        "The file's size is no multiple of an entry's 12 bytes, which no broker leaves behind.",
+        "The file's size is not a multiple of an entry's 12 bytes, which no broker leaves behind.",
     ),
     "timeindex.zero-entries": FindingType(
         "error",
         "The time index of a closed segment ends with {size_bytes} bytes of zeros.",
         "Takes the segment's largest timestamp for 1970: time retention deletes the segment at once.",
         _REBUILT,
-        "Only the active segment's index has room for entries to come; when a segment is closed the index is cut.",
+        "Only the active segment's index has room for entries to come; the broker trims the index when it "
+        "closes the segment.",
     ),
     "timeindex.incomplete": FindingType(
         "error",
@@ -341,7 +347,7 @@ INDEXES: Final = {
     "timeindex.unreadable": FindingType(
         "error",
         "The disk cannot read {size_bytes} bytes of the time index.",
-        "The whole log directory goes offline when it comes to read them.",
+        "Takes the whole log directory offline when it reads them.",
         _DISK + _REBUILT,
         "The disk gives an error for a part of the index file.",
     ),
@@ -350,12 +356,13 @@ INDEXES: Final = {
 
 _REFUSED: Final = "A broker refuses the file: {problem}."
 _REBUILD: Final = (
-    "with the broker stopped, kafkalog reindex builds it anew from the log. So does a start that finds no .index; it "
-    "also cuts the log at its first bad batch; a .timeindex alone is not built anew by any broker."
+    "with the broker stopped, kafkalog reindex rebuilds it from the log. So does a start that finds no .index; "
+    "it also truncates the log at its first bad batch. No broker rebuilds a .timeindex alone."
 )
 _REBUILD_ALL: Final = (
-    "With the broker stopped, kafkalog reindex builds it anew from the log. Never delete the .txnindex alone: a broker "
-    "builds it only where the .index is missing too, and cuts the log at its first bad batch then."
+    "With the broker stopped, kafkalog reindex rebuilds it from the log. Never delete the .txnindex alone: a "
+    "broker rebuilds it only where the .index is missing too, and then truncates the log at its first bad "
+    "batch."
 )
 
 
@@ -365,8 +372,8 @@ def _checkpoint(meaning: str) -> FindingType:
         _REFUSED,
         "From 1.0 on takes the log directory offline, earlier ones do not start; where only a number is bad, 4.x may "
         "go on or not start, by the file.",
-        "With the broker stopped: kafkalog checkpoint mends the bad lines and leaves the others. By hand: 0 in line 1, "
-        "the number of entries in line 2, then a line an entry.",
+        "With the broker stopped: kafkalog checkpoint repairs the bad lines and keeps the others. By hand: 0 "
+        "in line 1, the number of entries in line 2, then one line for each entry.",
         meaning,
     )
 
@@ -376,8 +383,8 @@ def _meta(what: str) -> FindingType:
         "error",
         _REFUSED,
         "Does not start, or takes the log directory offline where it is not the only one.",
-        "With the broker stopped: kafkalog checkpoint, with --beside and the broker's other log directories, in whose "
-        "meta.properties the values stand.",
+        "With the broker stopped: kafkalog checkpoint, with --beside and the broker's other log directories, "
+        "whose meta.properties hold the values.",
         f"meta.properties is damaged: {what}",
     )
 
@@ -386,8 +393,8 @@ def _partition_metadata(what: str) -> FindingType:
     return FindingType(
         "error",
         _REFUSED,
-        "Does not load the partition and takes the log directory offline; an empty file or an id that is none stops "
-        "it.",
+        "Does not load the partition and takes the log directory offline; an empty file or an invalid id stops "
+        "the broker.",
         "With the broker stopped: kafkalog checkpoint takes the id from the topic's other partitions, where there are "
         "any. By hand: two lines, version: 0 and topic_id: with the id that replicas have.",
         f"partition.metadata is damaged: {what}",
@@ -409,12 +416,15 @@ SMALL_FILES: Final = {
     "index.zero-tail": FindingType(
         "info",
         "The index ends with {size_bytes} bytes of zeros: the room made for entries to come.",
-        "Cuts it when it recovers or closes the segment; after a clean stop it takes the zeros for entries.",
+        "Trims it when it recovers or closes the segment; after a clean shutdown it takes the zeros for entries.",
         meaning=(
-            "Brokers make an index as large as it may grow and cut it when the segment is closed; a crash leaves the "
-            "zeros."
+            "Brokers make an index as large as it may grow and trim it when they close the segment; a crash "
+            "leaves the zeros."
         ),
-        cure=("Nothing after an unclean stop, where the segment is recovered. After a clean one: " + _REBUILD),
+        cure=(
+            "Nothing needs to be done after an unclean shutdown, as the start recovers the segment. After a clean "
+            "one: " + _REBUILD
+        ),
     ),
     "txnindex.zero-tail": FindingType(
         "warning",
@@ -427,15 +437,16 @@ SMALL_FILES: Final = {
         "error",
         "An entry of the transaction index has version {version}; only 0 exists.",
         "Does not start.",
-        meaning="Each entry of a transaction index begins with version 0.",
+        meaning="Each entry of a transaction index starts with version 0.",
         cure=_REBUILD_ALL,
     ),
     "clean-shutdown.malformed": FindingType(
         "info",
-        "The mark of a clean stop does not hold JSON: {problem}.",
-        "Takes the stop for clean all the same; it does not know the broker epoch of that time.",
+        "The clean shutdown file does not hold JSON: {problem}.",
+        "Takes the shutdown for clean all the same; the broker epoch of that time is unknown to it.",
         meaning=(
-            "Since 3.9 the mark holds JSON with the broker's epoch; only its existence says that the stop was clean."
+            "Since 3.9 the clean shutdown file holds JSON with the broker's epoch; its existence alone shows "
+            "that the shutdown was clean."
         ),
         cure="Nothing needs to be done.",
     ),
@@ -450,15 +461,15 @@ SMALL_FILES: Final = {
     ),
     "checkpoint.count-mismatch": _checkpoint("Line 2 does not hold the number of the entries that follow."),
     "checkpoint.invalid-utf8": _checkpoint(
-        "The file holds bytes that are no text: it is damaged or of something else."
+        "The file holds bytes that are not text: it is damaged, or it is another file."
     ),
     "checkpoint.malformed-line": _checkpoint("A line has not the numbers that it must have, or is blank."),
     "checkpoint.negative-count": _checkpoint("Line 2 is a negative number."),
     "checkpoint.negative-epoch": _checkpoint("Leader epochs and their offsets cannot be negative."),
     "checkpoint.unsupported-version": _checkpoint("Line 1 is not 0, the only version there is."),
-    "meta.bad-directory-id": _meta("directory.id is no id of 22 characters, or a reserved one."),
-    "meta.bad-node-id": _meta("node.id or broker.id is no number."),
-    "meta.malformed-line": _meta("a line that is no key and value."),
+    "meta.bad-directory-id": _meta("directory.id is not a valid id of 22 characters, or it is a reserved one."),
+    "meta.bad-node-id": _meta("node.id or broker.id is not a number."),
+    "meta.malformed-line": _meta("a line is not a key and a value."),
     "meta.other-directory-id": FindingType(
         "error",
         "The directory.id is {value}, which this node never registered. The metadata log has {partitions} of this "
@@ -489,10 +500,12 @@ SMALL_FILES: Final = {
     ),
     "meta.missing-key": _meta("a key is missing that this version must have."),
     "meta.unsupported-version": _meta("version is neither 0 nor 1."),
-    "partition-metadata.bad-topic-id": _partition_metadata("the topic's id is no id of 22 characters."),
-    "partition-metadata.malformed-line": _partition_metadata("a line is no name and value."),
+    "partition-metadata.bad-topic-id": _partition_metadata("the topic id is not a valid id of 22 characters."),
+    "partition-metadata.malformed-line": _partition_metadata("a line is not a name and a value."),
     "partition-metadata.too-short": _partition_metadata("the file is empty or has one line."),
-    "partition-metadata.zero-topic-id": _partition_metadata("the topic's id is all zeros, which stands for none."),
+    "partition-metadata.zero-topic-id": _partition_metadata(
+        "the topic id is all zeros, which means that there is none."
+    ),
     "quorum-state.bad-value": _quorum_state("a value is of another type than it must be."),
     "quorum-state.empty": _quorum_state("it is empty."),
     "quorum-state.malformed-line": _quorum_state("it does not hold a JSON object."),

@@ -10,9 +10,9 @@ __all__ = ["CATALOGS", "EXPORTS", "LOOKUPS", "REPLICAS"]
 
 
 _CHOICE: Final = (
-    "See which log is meant. Then either --on-change reload, which takes the partition's files away and exports the "
-    "log as it is, or --on-change continue, which keeps them and goes on at the same offset, or at the log's end where "
-    "that is lower."
+    "Find out which log is the right one. Then use either --on-change reload, which removes the partition's "
+    "files and exports the log as it is, or --on-change continue, which keeps them and continues at the same "
+    "offset, or at the log end offset if that is lower."
 )
 _NOT_BROKEN: Final = "Nothing: the log itself is sound as far as this is concerned."
 
@@ -23,23 +23,23 @@ EXPORTS: Final = {
         "another log.",
         _NOT_BROKEN,
         _CHOICE,
-        "A follower truncates what its leader does not have, and a topic that is made anew begins at 0. The export "
-        "holds records that the log no longer has; nothing of the partition is exported until somebody chooses.",
+        "A follower truncates what its leader does not have, and a topic that is created again starts at "
+        "offset 0. The export holds records that the log no longer has; nothing of the partition is exported "
+        "until you choose.",
     ),
     "export.log-changed": FindingType(
         "error",
-        "The batch at offset {last} is not the one that was exported: the log was written anew from there or before, "
-        "or it is another log.",
+        "The batch at offset {last} is not the one that was exported: the log was written again from there or "
+        "before, or it is another log.",
         _NOT_BROKEN,
         _CHOICE,
-        "The batch that was exported last is compared with what stands there now. After a change of leaders, or an "
-        "unclean election, the same offsets may hold other records; nothing of the partition is exported until "
-        "somebody chooses.",
+        "The batch that was exported last is compared with the batch that is there now. After a change of "
+        "leaders, or an unclean election, the same offsets may hold other records; nothing of the partition is "
+        "exported until you choose.",
     ),
     "export.other-topic": FindingType(
         "error",
-        "The directory is of topic id {topic_id}, and what was exported is of {was}: the topic was deleted and made "
-        "anew.",
+        "The directory has topic id {topic_id}, and the export has {was}: the topic was deleted and created again.",
         _NOT_BROKEN,
         _CHOICE,
         "Both topics have the same name and count offsets from 0; nothing of the partition is exported until somebody "
@@ -47,7 +47,7 @@ EXPORTS: Final = {
     ),
     "export.changed-by-choice": FindingType(
         "warning",
-        "The log is not the one that was exported ({problem}); by --on-change {choice} the export goes on.",
+        "The log is not the one that was exported ({problem}); --on-change {choice} continues the export.",
         _NOT_BROKEN,
         "Nothing needs to be done.",
         "After reload the files hold the log as it is; after continue they also hold what was exported before, so that "
@@ -67,22 +67,22 @@ EXPORTS: Final = {
         "Offsets {offset} to {last} were deleted from the log before they were exported.",
         "Deletes old segments by retention, or what kafka-delete-records asks for.",
         "Export more often than retention deletes, or take them from another copy of the partition.",
-        "The log begins behind what was exported last.",
+        "The log starts after the last exported offset.",
     ),
     "export.header-keys": FindingType(
         "info",
-        "Some header keys ({keys}, the first at offset {offset}) are no UTF-8: they were written with U+FFFD in place "
-        "of what is none.",
+        "Some header keys ({keys}, the first at offset {offset}) are not UTF-8: their invalid bytes were "
+        "written as U+FFFD.",
         "Serves them as they are; Java clients read them with U+FFFD too.",
         "Where the bytes matter, read them by kafkalog dump --records --bytes base64.",
-        "A column of text cannot hold what is no UTF-8. Keys and values of records, and values of headers, are bytes "
-        "and stay what they are.",
+        "A column of text can hold UTF-8 only. Keys and values of records, and values of headers, are bytes "
+        "and are kept as they are.",
     ),
     "export.held-back": FindingType(
         "info",
-        "The log ends in {size_bytes} bytes that are no whole batch, from byte {position} on: they are exported when "
-        "they are one.",
-        "Writes the rest of it, or, where it died in the middle, cuts it off when it starts.",
+        "The log ends in {size_bytes} bytes that are not a whole batch, from byte {position} on: they are "
+        "exported once they form one.",
+        "Writes the rest of it, or, if it died in the middle, truncates it at its start.",
         "Nothing needs to be done.",
         "A batch is being written at this moment, or was when the broker stopped or the copy was made. Where a clean "
         "shutdown is marked it is damage, log.torn-tail.",
@@ -97,7 +97,7 @@ EXPORTS: Final = {
     "export.left-out": FindingType(
         "info",
         "This directory is not of a partition that is served ({state}): it was not exported.",
-        "Deletes it, sets it aside, or goes on filling it.",
+        "Deletes it, renames it, or continues to fill it.",
         "Name the directory itself where its records are wanted.",
         "Directories that wait for deletion, were found stray, or are being filled hold the same offsets as others.",
     ),
@@ -109,8 +109,8 @@ REPLICAS: Final = {
         "error",
         "From offset {offset} on this copy is of another history than the one to keep: it took records under a leader "
         "that the cluster did not go on with. {records} records are in no other copy.",
-        "Cuts its log at offset {cut} when it meets the leader, and fetches the rest from it.",
-        "Save the records first (kafkalog dump), then let it start beside the copy to keep.",
+        "Truncates its log at offset {cut} when it contacts the leader, and fetches the rest from it.",
+        "Save the records first (kafkalog dump), then start its broker while the broker of the copy to keep runs.",
         "Two brokers led the partition one after the other, and the second one did not have all records of the first: "
         "an unclean election, or records that were not yet committed.",
     ),
@@ -118,18 +118,19 @@ REPLICAS: Final = {
         "error",
         "From offset {offset} on this copy differs from the one to keep, and its leader epochs do not show it. "
         "{records} records are in no other copy.",
-        "Does not notice: it goes on from the end of its log, and consumers read other records when it leads.",
-        "Save the records that it alone has (kafkalog dump), then delete the directory: its broker fetches it again.",
+        "Does not notice: it continues from the end of its log, and consumers read other records when it leads.",
+        "Save the records that only this copy has (kafkalog dump), then delete the directory: its broker "
+        "fetches the partition again.",
         "The leader epochs of both agree over offsets whose records differ: logs of before 0.11, or a log that was "
         "repaired or damaged in a way that its checksums do not show.",
     ),
     "replicas.damaged": FindingType(
         "error",
         "This copy is damaged ({damage}); another one has {records} records that it cannot give any more.",
-        "Depends on the damage: kafkalog explain of each finding of kafkalog verify says it.",
-        "Keep the other copy, delete this directory, and let its broker fetch it anew. kafkalog verify names all that "
-        "is wrong.",
-        "What is damaged in one copy may be whole in another one: compare before anything is cut.",
+        "Depends on the damage: kafkalog explain shows it for each finding of kafkalog verify.",
+        "Keep the other copy, delete this directory, and let its broker fetch the partition again. kafkalog "
+        "verify lists everything that is wrong.",
+        "What is damaged in one copy may be whole in another one: compare them before anything is truncated.",
     ),
     "replicas.keep-lacks": FindingType(
         "error",
@@ -142,8 +143,8 @@ REPLICAS: Final = {
     ),
     "replicas.undecided": FindingType(
         "error",
-        "From offset {offset} on the copies hold different records, and nothing tells which are true. {records} "
-        "records are in this copy alone.",
+        "From offset {offset} on the copies hold different records, and nothing shows which are the right "
+        "ones. {records} records are in this copy alone.",
         "Does not notice: consumers read other records when another broker leads.",
         "Keep all copies, compare their records (kafkalog dump), and ask those who wrote them.",
         "Leader epochs, high watermarks and lengths of the copies are the same, and their records are not.",
@@ -153,26 +154,27 @@ REPLICAS: Final = {
         "This copy lacks {records} records without being damaged there: another one has them, and no cleaner has been "
         "at work.",
         "Does not notice: it serves the log with the hole in it.",
-        "Keep the other copy, delete this directory, and let its broker fetch it anew.",
-        "A segment was deleted or cut while the broker was down, or a recovery has cut one in the middle.",
+        "Keep the other copy, delete this directory, and let its broker fetch the partition again.",
+        "A segment was deleted or truncated while the broker was down, or a recovery has truncated one in the middle.",
     ),
     "replicas.behind": FindingType(
         "info",
         "This copy ends at offset {offset}; another one has {records} records more.",
         "Fetches them from the leader.",
         "Nothing, while the other copy is there.",
-        "A follower that is behind catches up by itself. Where it is elected all the same, what it lacks is lost.",
+        "A follower that lags catches up by itself. If it is elected leader before that, the records that it "
+        "lacks are lost.",
     ),
     "replicas.another-topic": FindingType(
         "warning",
         "The directories of this name are of different topics: {ids}.",
-        "Sets a directory aside whose topic id is not the cluster's.",
+        "Renames a directory whose topic id is not the cluster's (-stray).",
         "Find out which id the cluster has, and leave the others out.",
         "A topic that was deleted and made again has another id, and a disk of another cluster too.",
     ),
     "replicas.set-aside": FindingType(
         "info",
-        "A directory that is no current copy of its partition: it is not compared.",
+        "The directory is not a current copy of its partition: it is not compared.",
         "Does not serve it.",
         "Nothing; to compare it, name it without its suffix in a copy of the log directory.",
         "A broker does not serve what it is about to delete, has found to be a stray, or has not yet moved here.",
@@ -180,7 +182,7 @@ REPLICAS: Final = {
     "replicas.not-compared": FindingType(
         "warning",
         "A log of Kafka 0.7, which knows no copies: it is not compared.",
-        "Serves it; there are no followers.",
+        "Serves it; it has no followers.",
         "Nothing needs to be done.",
         "Brokers of 0.7 do not replicate; their logs are addressed by bytes.",
     ),
@@ -190,8 +192,8 @@ REPLICAS: Final = {
 CATALOGS: Final = {
     "catalog.segments-deleted": FindingType(
         "info",
-        "Since the last catalogue {count:,} segments went away from the start of the log: offsets {offset} to {last}, "
-        "{size_bytes:,} bytes.",
+        "Since the last catalogue {count:,} segments were deleted from the start of the log: offsets {offset} "
+        "to {last}, {size_bytes:,} bytes.",
         "Nothing: retention and the deletion of records do this.",
         "Nothing needs to be done. What retention does next: kafkalog retain.",
         "The log begins later than it did. Their rows leave the catalogue.",
@@ -200,42 +202,44 @@ CATALOGS: Final = {
         "warning",
         "This segment (offsets {offset} to {last}, {size_bytes:,} bytes) was in the last catalogue, and its file is "
         "gone, though the log begins before it.",
-        "Nothing, as it does not know: a consumer goes on behind the gap.",
-        "If the topic is compacted, the cleaner has merged it into the one before. If this is a follower, it may have "
-        "cut its log. Else look for who deleted the file, and for the records on the other replicas: kafkalog spark "
-        "replicas.",
-        "Segments leave a log at its start. In its middle only the cleaner takes them away, at its end only a follower "
-        "that cuts what its leader does not have.",
+        "Does not notice: a consumer continues after the gap.",
+        "If the topic is compacted, the cleaner has merged it into the segment before. If this is a follower, "
+        "it may have truncated its log. Else find out who deleted the file, and look for the records on the "
+        "other replicas: kafkalog spark replicas.",
+        "Segments are deleted at the start of a log. In its middle only the cleaner deletes them, at its end "
+        "only a follower that truncates what its leader does not have.",
     ),
     "catalog.partition-gone": FindingType(
         "warning",
         "This partition ({segments:,} segments, {size_bytes:,} bytes) was in the last catalogue, and its directory is "
         "gone.",
-        "Makes it anew, empty, where the cluster still assigns it here, and fetches it from the leader.",
+        "Creates it again, empty, where the cluster still assigns it here, and fetches it from the leader.",
         "If its topic was deleted or the partition moved to another disk or broker, nothing needs to be done.",
         "A directory that is given to the catalogue, and no longer has a partition that it had.",
     ),
 }
 
 
-_LOOK: Final = "Run kafkalog verify on the partition: it names every entry that is wrong, and how to have it mended."
+_LOOK: Final = (
+    "Run kafkalog verify on the partition: it names every entry that is wrong, and the command that repairs it."
+)
 
 LOOKUPS: Final = {
     "lookup.index-not-used": FindingType(
         "warning",
-        "An index was not used as it stands, the log was read instead: {problem}.",
-        "Uses it as it is, unless it recovers the segment at its start, which builds the index anew.",
+        "An index was not used, and the log was read instead: {problem}.",
+        "Uses it as it is, unless it recovers the segment at its start, which rebuilds the index.",
         _LOOK,
-        "An index only says where to start reading. What it says is compared with the log, and where the two differ "
-        "earlier entries are tried, then the segment is read from its start: slower, and right. Time entries that the "
-        "log cleaner wrote may differ and do no harm.",
+        "An index only shows where to start reading. Each entry is compared with the log; where the two "
+        "differ, earlier entries are tried, and then the segment is read from its start: slower, and right. "
+        "Time entries that the log cleaner wrote may differ and do no harm.",
     ),
     "lookup.broker-differs": FindingType(
         "warning",
         "A broker of {release} answers otherwise: {answer}.",
-        "Answers so; where an index is the reason, as long as it does not build it anew.",
-        _LOOK + " What has another reason stays so: a search by time looks into one segment alone.",
-        "A broker looks for a time only in the first segment whose time index (without entries: whose modification "
-        "time) claims to reach it, and trusts its indexes. The log itself says something else.",
+        "Answers so; where an index is the reason, until it rebuilds the index.",
+        _LOOK + " Any other reason remains: a search by time reads one segment alone.",
+        "A broker looks for a time only in the first segment whose time index (without entries: whose "
+        "modification time) claims to reach it, and trusts its indexes. The records in the log are different.",
     ),
 }

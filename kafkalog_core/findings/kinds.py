@@ -26,10 +26,10 @@ DENIED: Final = "file.permission-denied"
 CLEAN_MARK: Final = ".kafka_cleanshutdown"
 """A cure that names it is one that deletes it."""
 MARK_OF_ALL: Final = (
-    "The mark is that of the whole log directory: verify all of it first, as without the mark the next start cuts "
-    "every partition at its first bad batch and deletes what is behind."
+    "The clean shutdown file applies to the whole log directory: verify all of it first, as without that file "
+    "the next start truncates every partition at its first bad batch and deletes the segments after it."
 )
-"""What such a cure says where nobody has looked at the other partitions; else it says what they are like."""
+"""The end of such a cure where the other partitions were not checked; else it reports what they are like."""
 
 
 class Variant(NamedTuple):

@@ -36,14 +36,14 @@ LOG_DIRS: Final = {
     ),
     "dir.not-a-partition-here": FindingType(
         "warning",
-        "A directory beside partitions whose name is not of a partition: {problem}.",
+        "A directory next to partitions whose name is not of a partition: {problem}.",
         "Would not start on it.",
         meaning="The same as dir.not-a-partition, in a directory that is perhaps not a broker's log directory.",
         cure="Move it away before a broker starts here.",
     ),
     "dir.duplicate-partition": FindingType(
         "error",
-        "A second directory of partition {partition}, beside {other}.",
+        "A second directory of partition {partition}; the other one is {other}.",
         "Does not start: a partition may be in a log directory once.",
         "Compare the two and move one out of the log directory.",
         meaning="Two directories are of one partition: a copy, an interrupted move, or numbers like 0 and 00.",
@@ -51,15 +51,15 @@ LOG_DIRS: Final = {
     "dir.future-beside-current": FindingType(
         "warning",
         "A copy to be filled in the same log directory as the partition itself, {other}.",
-        "Cannot put it in the partition's place: the log directory goes offline when it tries.",
+        "Cannot put it in the partition's place: takes the log directory offline when it tries.",
         "Move one of the two out of the log directory.",
         meaning="A -future directory is made in another log directory than the partition's own.",
     ),
     "dir.no-directory": FindingType(
         "error",
-        "It has the name of a partition and is no directory: {problem}.",
-        "Passes over it and over the partition's records. Where the partition is one of its own, it fails to make the "
-        "directory, and the whole log directory goes offline.",
+        "It has the name of a partition and is not a directory: {problem}.",
+        "Skips it and the partition's records. If the partition is assigned to the broker, it fails to make "
+        "the directory and takes the whole log directory offline.",
         "Put the partition's directory in its place, or move this out of the log directory.",
         meaning="A link that leads to nothing, a pipe or a device has the name of a partition's directory.",
     ),
@@ -74,7 +74,7 @@ LOG_DIRS: Final = {
         "info",
         "No broker creates a topic of this name: {problem}.",
         "Loads it.",
-        meaning="Characters or a length that the tools refuse. Brokers do not look at that when they load.",
+        meaning="Characters or a length that the tools refuse. Brokers do not check that when they load.",
         cure="Nothing needs to be done.",
     ),
     "dir.delete": FindingType(
@@ -96,11 +96,11 @@ LOG_DIRS: Final = {
     ),
     "dir.stray": FindingType(
         "info",
-        "A partition that a broker found not to be its own and set aside.",
+        "A partition that a broker found not to be its own and renamed.",
         "Keeps it and never reads it.",
         meaning=(
-            "The metadata did not name this broker for the partition, so it was set aside: the topic is gone, was "
-            "moved, or lost its partition.metadata."
+            "The metadata did not assign the partition to this broker, so it was renamed: the topic was "
+            "deleted or moved, or it lost its partition.metadata."
         ),
         cure="If the records are wanted, read it with kafkalog dump; else remove it.",
     ),
@@ -116,7 +116,7 @@ LOG_DIRS: Final = {
     "dir.unreadable": FindingType(
         "error",
         "The directory cannot be listed: {reason}.",
-        "The whole log directory goes offline.",
+        "Takes the whole log directory offline.",
         meaning="The operating system refused to list the directory.",
         cure="Mend its permissions, or its disk.",
     ),
@@ -125,25 +125,27 @@ LOG_DIRS: Final = {
         "A file of a partition at the top of a log directory.",
         "Ignores it.",
         "Read it by itself.",
-        meaning="A segment's file lies at the top of a log directory, outside of any partition.",
+        meaning="A segment's file is at the top of a log directory, outside of any partition.",
     ),
     "dir.unclean": FindingType(
         "info",
-        "The log directory has no mark of a clean stop.",
-        "Recovers: reads the segments behind each recovery point and cuts them at the first bad batch.",
+        "The log directory has no clean shutdown file.",
+        "Recovers: reads the segments after each recovery point and truncates them at the first bad batch.",
         meaning=(
             "No .kafka_cleanshutdown: the broker was killed, crashed, is running, or began to start (it removes the "
             "mark then)."
         ),
-        cure="Nothing, after a crash. Verify before the next start shows what recovery would cut.",
+        cure=(
+            "Nothing needs to be done after a crash. To see what recovery would truncate, verify before the next start."
+        ),
     ),
     "meta.missing": FindingType(
         "info",
         "The log directory has no meta.properties.",
         "Kafka 0.9 to 3.x with ZooKeeper makes one, with the ids of the broker that starts. 4.x does not start.",
         meaning=(
-            "Without meta.properties nobody knows of which broker and cluster the directory is. What 0.11 or later "
-            "has written is beside it, so that it was there once: verify calls it an error."
+            "Without meta.properties it is unknown to which broker and cluster the directory belongs. Where "
+            "files of 0.11 or later are next to it, the file was lost, and verify reports an error."
         ),
         cure=(
             "Put it back, with the cluster.id and broker.id of the broker's other log directories. Nothing, on a "
@@ -177,14 +179,13 @@ CHECKPOINTS: Final = {
         "error",
         "Line {line} gives {value} for {name}; neither offsets nor partition numbers are negative.",
         "Raises a negative high watermark or log start offset to the start of the log, and recovers every "
-        "segment after "
-        "an unclean stop for a negative recovery point.",
+        "segment after an unclean shutdown for a negative recovery point.",
         "With the broker stopped: kafkalog checkpoint drops the line, or gives it the offset of the log.",
         "A broker never writes a negative number into this file.",
     ),
     "checkpoint.no-partition": FindingType(
         "warning",
-        "There is no directory here of {names}, which {lines}{elsewhere}.",
+        "The log directory has no directory of {names}, which {lines}{elsewhere}.",
         "Ignores such entries and drops them when it next writes the file.",
         "Look for the directory: lost, moved to another log directory, or deleted on purpose.",
         "A checkpoint names partitions that are not in its log directory. Normal shortly after a deletion or a move, "
@@ -200,54 +201,51 @@ CHECKPOINTS: Final = {
     ),
     "checkpoint.emptied": FindingType(
         "warning",
-        "The file is empty, and there are {count} partitions beside it.",
+        "The file is empty, and there are {count} partitions in the log directory.",
         "Takes it for empty: {effect}.",
         "Restore it from a backup of the same time as the logs. Without one, verify the partitions before the broker "
         "starts and writes a new one.",
-        "An empty file is what a broker makes at its very first start. After a clean stop it always holds something, "
-        "so that an empty one was cut: an error then.",
+        "A broker makes an empty file at its very first start. After a clean shutdown the file always has "
+        "entries, so an empty one was truncated: an error then.",
     ),
     "recovery-point.beyond-end": FindingType(
         "error",
         "The recovery point is {value}, the log ends at {end}: {missing} that had been flushed to disk went missing.",
-        "Lowers it to the end of the log and goes on without them; after a crash it recovers the last segment alone.",
-        f"Look for what was lost. {_REPLICA}",
+        "Lowers it to the log end offset and continues without them; after a crash it recovers the last segment alone.",
+        f"Look for the missing records. {_REPLICA}",
         _BEHIND,
     ),
     "recovery-point.not-at-end": FindingType(
         "error",
-        "The recovery point is {value}, the log ends at {end}, and there is the mark of a clean stop, which "
-        "leaves both "
-        "the same.",
-        "Believes the mark and recovers nothing: damage in the log stays unseen.",
+        "The recovery point is {value}, the log ends at {end}, and there is a clean shutdown file, although a "
+        "clean shutdown leaves both the same.",
+        "Trusts the clean shutdown file and recovers nothing: damage in the log is not noticed.",
         f"With the broker stopped, delete {CLEAN_MARK}: the next start recovers from the recovery point. {MARK_OF_ALL}",
-        "A clean stop flushes every log and writes its end down. So the mark of the clean stop is not of these "
-        "files, or "
-        "they were changed after it.",
+        "A clean shutdown flushes every log and checkpoints its end. So the clean shutdown file is not of "
+        "these files, or they were changed after it.",
     ),
     "recovery-point.none": FindingType(
         "info",
-        "There is no recovery point for it.",
-        "Takes 0: recovers all segments after an unclean stop.",
+        "The checkpoint has no recovery point for the partition.",
+        "Takes 0: recovers all segments after an unclean shutdown.",
         "Nothing has to be done; recovery may take long.",
         "The checkpoint of recovery points does not name the partition: it is new, or it was moved here by "
-        "hand. After a "
-        "clean stop every partition is named: a warning then.",
+        "hand. After a clean shutdown every partition is named: a warning then.",
     ),
     "high-watermark.beyond-end": FindingType(
         "error",
         "The high watermark is {value}, the log ends at {end}: {missing} that had been committed went missing.",
-        "Lowers it to the end of the log. As a leader it goes on without them, and followers cut them off theirs.",
-        f"Look for what was lost. {_REPLICA}",
+        "Lowers it to the log end offset. As a leader it continues without them, and followers truncate them too.",
+        f"Look for the missing records. {_REPLICA}",
         _BEHIND,
     ),
     "high-watermark.maybe-beyond": FindingType(
         "warning",
         "The high watermark is {value}, the log ends at {end}, and the broker was not stopped cleanly: {missing} that "
         "had been committed were lost, or this is a copy in which the log is older than the checkpoint.",
-        "Lowers it to the end of the log. As a leader it goes on without them, and followers cut them off theirs.",
-        "If it was copied from a running broker: copy the partition again, or from a stopped one. Else look for what "
-        f"was lost. {_REPLICA}",
+        "Lowers it to the log end offset. As a leader it continues without them, and followers truncate them too.",
+        "If it was copied from a running broker: copy the partition again, or from a stopped one. Else look for the "
+        f"missing records. {_REPLICA}",
         "All that was flushed is there. A loss of power takes what was not; and who copies a running broker copies a "
         "partition before the checkpoint, which the broker writes every 5 seconds.",
     ),
@@ -262,54 +260,53 @@ CHECKPOINTS: Final = {
         "warning",
         "The high watermark is {value}, below the start of the log, {start}.",
         "Raises it to the start of the log.",
-        "Nothing has to be done if the broker had just deleted old segments; else look for those that are missing.",
-        "A high watermark never stands below the start of the log, but for some seconds after old segments were "
+        "Nothing needs to be done if the broker had just deleted old segments; else look for the missing ones.",
+        "A high watermark is never below the start of the log, except for some seconds after old segments were "
         "deleted.",
     ),
     "log-start.beyond-end": FindingType(
         "error",
         "The log start offset is {value}, the log ends at {end}.",
-        "Deletes every segment of the partition at its next start, and begins anew at offset {value}.",
+        "Deletes every segment of the partition at its next start, and starts an empty log at offset {value}.",
         "Do not start the broker: kafkalog checkpoint drops the line from log-start-offset-checkpoint.",
-        "A broker takes this for a log that was cut by mistake and throws all of it away (2.8 and later).",
+        "A broker takes this for a log that was truncated by mistake and deletes all of it (2.8 and later).",
     ),
     "cleaner-offset.beyond-end": FindingType(
         "warning",
-        "The log was compacted up to offset {value}, it says, and ends at {end}.",
+        "The checkpoint has the log compacted up to offset {value}, but the log ends at {end}.",
         "Ignores the entry and compacts from the start of the log again.",
         "Look whether records are missing at the end of the log.",
-        "Compaction never reaches the end of the log, so the log was cut behind its back.",
+        "Compaction never reaches the end of the log, so the log was truncated afterwards.",
     ),
     "epochs.not-ascending": FindingType(
         "error",
         "Line {line} (epoch {epoch} from offset {offset}) does not come after epoch {before_epoch} from offset "
         "{before_offset}.",
-        "Drops the earlier entries that contradict it, or the entry itself, from its memory; followers may then "
-        "be told "
-        "to cut their logs at wrong places.",
+        "Drops the earlier entries that contradict it, or the entry itself, from its memory; followers may "
+        "then truncate their logs at wrong offsets.",
         "With the broker stopped: kafkalog checkpoint takes the leader epochs from the batches.",
         "Leader epochs and their first offsets both go up from line to line.",
     ),
     "epochs.missing": FindingType(
         "error",
         "The partition has no leader-epoch-checkpoint, though its batches have leader epochs.",
-        "Makes an empty one: followers find the place to cut their logs by the high watermark, which may lose records.",
+        "Makes an empty one: followers truncate their logs at the high watermark, which may lose records.",
         "With the broker stopped: kafkalog checkpoint makes it from the leader epochs of the batches.",
         "Every broker since 0.11 makes this file with the partition.",
     ),
     "epochs.cut": FindingType(
         "error",
-        "The leader-epoch-checkpoint ends behind its version, and the log has leader epochs.",
-        "Takes it for empty: followers find the place to cut their logs by the high watermark, which may lose records.",
+        "The leader-epoch-checkpoint ends after its version, and the log has leader epochs.",
+        "Takes it for empty: followers truncate their logs at the high watermark, which may lose records.",
         "With the broker stopped: kafkalog checkpoint takes the leader epochs from the batches.",
         "Whatever a broker writes into this file has a second line, the number of entries.",
     ),
     "epochs.not-from-log": FindingType(
         "warning",
         "The leader epochs cannot be taken from the log: it is damaged, or its batches contradict each other.",
-        "Lets followers find the place to cut their logs by the lines that are left.",
+        "Lets followers truncate their logs by the lines that are left.",
         "Mend the log first, then run kafkalog checkpoint again; or copy the file from another replica.",
-        "Lines of a leader-epoch-checkpoint were lost, and only a whole log says what was in them.",
+        "Lines of a leader-epoch-checkpoint were lost, and only a whole log shows what was in them.",
     ),
     MISSING_METADATA: FindingType(
         "error",
@@ -332,8 +329,8 @@ CHECKPOINTS: Final = {
     ),
     "partition-metadata.odd-name": FindingType(
         "error",
-        "Line {line} does not begin with '{name}', as every broker writes it.",
-        "Does not look at the name, only at what is behind the colon.",
+        "Line {line} does not start with '{name}', as every broker writes it.",
+        "Does not check the name, and reads only what follows the colon.",
         "Write the name as it should be, or copy the file from another partition of the topic.",
         "The names in partition.metadata are always the same: the file was changed.",
     ),
@@ -341,7 +338,7 @@ CHECKPOINTS: Final = {
         "error",
         "Its version is {version}; every broker writes 0.",
         "Kafka 2.8 refuses the file; 4.x takes any number that is not negative.",
-        "Write 0 behind 'version: ', with the broker stopped.",
+        "With the broker stopped, write 0 after 'version: '.",
         "There is one version of partition.metadata: the file was changed.",
     ),
     "partition-metadata.other-topic-id": FindingType(
@@ -391,20 +388,20 @@ CHECKPOINTS: Final = {
     ),
     "meta.directory-id-lost": FindingType(
         "error",
-        "The directory.id is lost, and the metadata log that knows it is not at hand.",
-        "Makes a new one when it starts (3.7 and later). The cluster knows the partitions in the old one, so that they "
-        "may stay without a leader.",
-        "Name the broker's other log directories with --beside, the one with __cluster_metadata-0 among them. With one "
-        "log directory nothing has to be done.",
+        "The directory.id is lost, and the metadata log that has it is not available.",
+        "Makes a new one when it starts (3.7 and later). The cluster has the partitions in the old one, so "
+        "they may remain without a leader.",
+        "Name the broker's other log directories with --beside, the one with __cluster_metadata-0 among them. "
+        "With one log directory nothing needs to be done.",
         "Since 3.7 the cluster keeps for each partition the id of the log directory that it is in.",
     ),
     "meta.not-known": FindingType(
         "error",
         "What the file must say is nowhere to be had: {problem}.",
         "Does not start, or takes the log directory offline where it is not the only one.",
-        "Name the broker's other log directories with --beside and its server.properties with --config; the cluster id "
-        "stands in meta.properties of every broker of the cluster.",
-        "meta.properties is lost, and neither the broker's other log directories nor its configuration are at hand.",
+        "Name the broker's other log directories with --beside and its server.properties with --config; "
+        "meta.properties of every broker of the cluster holds the cluster id.",
+        "meta.properties is lost, and neither the broker's other log directories nor its configuration are available.",
     ),
     "meta.no-version": FindingType(
         "error",
@@ -416,7 +413,7 @@ CHECKPOINTS: Final = {
     "meta.no-broker-id": FindingType(
         "error",
         "The file is one of a ZooKeeper broker and has no broker.id.",
-        "Asks for the property and does not start (0.9 to 3.x); 4.x goes by what else is there.",
+        "Requires the property and does not start (0.9 to 3.x); 4.x uses the other properties.",
         "Put back the line broker.id=N with the number of the broker, as in its other log directories.",
         "Every broker that writes version 0 of meta.properties writes its own number into it.",
     ),
@@ -445,7 +442,7 @@ CHECKPOINTS: Final = {
     ),
     "file.more-lines": FindingType(
         "warning",
-        "There is more behind what a broker reads.",
+        "The file has more bytes after those that a broker reads.",
         "Does not read it.",
         "Delete what does not belong there.",
         "Kafka writes one or two lines into this file.",
@@ -455,14 +452,15 @@ CHECKPOINTS: Final = {
 
 SNAPSHOT_ACTION: Final = "A KRaft node reads it when it starts, and may not start."
 SNAPSHOT_CURE: Final = (
-    "Put back a copy of the file. Another node of the quorum may have one of the same name; keep the damaged one aside."
+    "Put back a copy of the file. Another node of the quorum may have one of the same name; keep the damaged "
+    "one elsewhere."
 )
 
 METADATA_LOG: Final = {
     "metadata-log.no-snapshot": FindingType(
         "error",
-        "The metadata log starts at offset {start}, and there is no snapshot of that offset or a later one: what was "
-        "before is nowhere in it.",
+        "The metadata log starts at offset {start}, and there is no snapshot of that offset or a later one: "
+        "the metadata before it is lost.",
         "Does not start.",
         "Stop the node and put a snapshot back: from a backup of this node, or the newest one of another node of the "
         "quorum, with its name. If segments are missing at the start of the log, put those back.",
@@ -472,11 +470,12 @@ METADATA_LOG: Final = {
     "metadata-log.snapshot-ahead": FindingType(
         "warning",
         "The snapshot is of offset {offset} and epoch {epoch}, the log ends at offset {end} with epoch {last}.",
-        "Takes the snapshot and throws all of the metadata log away: it begins anew at offset {offset}.",
+        "Takes the snapshot and deletes all of the metadata log: it starts again at offset {offset}.",
         "Copy the directory away before the start. Nothing is lost if the snapshot is whole, which verify checks, and "
         "of this cluster.",
-        "The newest snapshot of the metadata log is ahead of its log: the node stopped right after it had fetched a "
-        "snapshot from the leader, or the end of the log was lost. After a clean stop it is an error.",
+        "The newest snapshot of the metadata log is ahead of its log: the node stopped right after it had "
+        "fetched a snapshot from the leader, or the end of the log was lost. After a clean shutdown it is an "
+        "error.",
     ),
     "quorum-state.old-epoch": FindingType(
         "warning",

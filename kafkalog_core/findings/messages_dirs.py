@@ -26,7 +26,7 @@ def _elsewhere(name: str, happened: str, *wordings: str, why: str = "") -> Broke
 ELSEWHERE: Final = (
     _elsewhere(
         "elsewhere-controller",
-        "The controller changes, or had nobody to lead a partition for a moment.",
+        "The controller changes, or no broker led a partition for a moment.",
         "Performing controller activation",
         "NotControllerException",
         "The active controller appears to be node",
@@ -120,9 +120,10 @@ DIRECTORIES: Final = (
         "broker.bad-file-name",
         "error",
         ('NumberFormatException: For input string: "{reason}"', "NumberFormatException: {reason}"),
-        'A number was expected and "{reason}" stands there.',
-        "At the start this is a file in a partition directory, such as backup.log, whose name does not begin with an "
-        "offset; or a line of leader-epoch-checkpoint or another checkpoint with a word in place of a number.",
+        'A number was expected, and "{reason}" was found.',
+        "At the start this is a file in a partition directory, such as backup.log, whose name does not start "
+        "with an offset; or a line of leader-epoch-checkpoint or another checkpoint with a word in place of a "
+        "number.",
         "Does not start, whichever partition it is in. It does not say which file: verify finds it.",
         "Move the file out of the partition directory, or correct the checkpoint's line.",
         ("segment.bad-name", "checkpoint.malformed-line", "snapshot.bad-name"),
@@ -166,7 +167,7 @@ DIRECTORIES: Final = (
         "The broker's user may not read or write {path}.",
         "A file that root made (by a tool or a restore), or the mount's options.",
         _IO,
-        "Give the file the owner of those beside it.",
+        "Give the file the owner of the other files in the directory.",
         ("file.foreign-owner", "file.unreadable"),
         ("ls -ln {path}", "kafkalog verify {place}"),
     ),
@@ -206,7 +207,7 @@ DIRECTORIES: Final = (
         ),
         "Every log directory has failed, so the broker halted: {dir}.",
         "One bad file is enough: any I/O error, or a malformed checkpoint, takes its whole directory offline.",
-        "Halted without a clean stop. The files are as they were.",
+        "Halted without a clean shutdown. The files are as they were.",
         _OTHER_LINES,
         ("dir.unclean",),
         _DIR,
@@ -237,8 +238,8 @@ DIRECTORIES: Final = (
         ),
         "The log directory {dir} was taken out of service with all of its partitions.",
         "An I/O error or an unreadable checkpoint in it.",
-        "Closes the partitions without flushing; the files stay. Other log directories go on. It comes back only by "
-        "a start.",
+        "Closes the partitions without flushing; the files are kept. Other log directories continue. It comes "
+        "back only by a start.",
         _OTHER_LINES + " Mend that, then start the broker again.",
         ("checkpoint", "file.not-readable"),
         _DIR,
@@ -256,7 +257,7 @@ DIRECTORIES: Final = (
             "Can not create log for {partition} because log directories {dir} are offline",
             "Unable to start fetching {partition} with topic ID {reason} due to NotLeaderOrFollowerException",
         ),
-        "A partition stays out of service because a log directory of its broker is offline.",
+        "A partition remains out of service because a log directory of its broker is offline.",
         "It follows from the directory's failure.",
         "Waits for the directory. It makes no second copy elsewhere while the old one may come back.",
         _OTHER_LINES,
@@ -291,7 +292,8 @@ DIRECTORIES: Final = (
         "warning",
         ("Failed atomic move of {path} to {other} retrying with a non-atomic move",),
         "{path} could not be renamed to {other} at once.",
-        "The file went away meanwhile (its partition is being deleted), or the target is a directory with files in it.",
+        "The file was deleted meanwhile (its partition is being deleted), or the target is a directory with "
+        "files in it.",
         "Tries once more. If that fails too, an error follows.",
         "Nothing needs to be done, if no error follows.",
         ("dir.future-beside-current",),
@@ -305,7 +307,7 @@ DIRECTORIES: Final = (
             "The topicId does not exist in {other}(dir={path}, ",
             "Loaded stray log: {path}",
         ),
-        "{path} does not belong to this broker by the cluster's metadata, and was set aside with the suffix -stray.",
+        "{path} does not belong to this broker by the cluster's metadata, and was renamed with the suffix -stray.",
         "The topic was deleted or moved while the broker was down; partition.metadata is missing; or the broker joined "
         "another cluster.",
         "Renames the directory to end in -stray and never reads it again. Releases before 3.7 rename it to end in "
@@ -341,10 +343,10 @@ DIRECTORIES: Final = (
             ),
             "Exiting because log truncation is not allowed for partition {partition},",
         ),
-        "This replica has more records than its leader, and the broker halted rather than cut them.",
+        "This replica has more records than its leader, and the broker halted rather than truncate them.",
         "The leader lost its end: an unclean election, or a disk that was restored from a backup.",
         "Halts. Both logs are as they were.",
-        "Compare the two replicas before either is cut; the records that only this one has can be dumped.",
+        "Compare the two replicas before either is truncated; kafkalog dump shows the records that only this one has.",
         (),
         ("kafkalog dump --segments {place}", "kafkalog dump --records --offsets {end}.. {place}"),
     ),
@@ -387,8 +389,8 @@ DIRECTORIES: Final = (
             "Encountered metadata publishing fault: {reason}",
         ),
         "The broker gave up.",
-        "The cause stands in the lines before and behind this one.",
-        "Stops. It was perhaps not a clean stop: the next start recovers.",
+        "The lines before and after this one name the cause.",
+        "Stops. The shutdown was perhaps not clean: the next start recovers.",
         _OTHER_LINES,
         ("dir.unclean",),
     ),

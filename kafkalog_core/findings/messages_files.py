@@ -13,11 +13,11 @@ _OFFLINE: Final = (
     "start. The records are untouched."
 )
 _TEXT_FILE: Final = (
-    "Stop the broker; kafkalog checkpoint mends the bad lines and leaves the others. By hand: 0 in line 1, the number "
-    "of entries in line 2, then a line an entry. "
-    "cleaner-offset-checkpoint may be removed instead. Better not replication-offset-checkpoint, as followers without "
-    "leader epochs (before 0.11) cut their logs by it, nor recovery-point-offset-checkpoint: after an unclean stop "
-    "everything is recovered then."
+    "Stop the broker; kafkalog checkpoint repairs the bad lines and keeps the others. By hand: 0 in line 1, "
+    "the number of entries in line 2, then one line for each entry. cleaner-offset-checkpoint may be removed "
+    "instead. Do not remove replication-offset-checkpoint, as followers without leader epochs (before 0.11) "
+    "truncate their logs by it, nor recovery-point-offset-checkpoint: after an unclean shutdown everything is "
+    "recovered then."
 )
 _DUMP: Final = ("kafkalog dump --files {path}", "kafkalog verify {place}", "kafkalog checkpoint {path}")
 _META: Final = ("kafkalog dump --files {log_dir}/meta.properties",)
@@ -35,7 +35,7 @@ FILES: Final = (
             "Malformed line in offset checkpoint file: {reason}",
         ),
         "A line of {path} is not what it should be: {reason}.",
-        "The file was written by hand, cut by a full disk, or is of something else.",
+        "The file was written by hand, truncated by a full disk, or is another file.",
         _OFFLINE,
         _TEXT_FILE,
         ("checkpoint.malformed-line",),
@@ -49,8 +49,8 @@ FILES: Final = (
             "Expected {count} entries in checkpoint file ({path}), but found only {number}",
             "Expected {count} entries but found only {number}",
         ),
-        "{path} says that it has {count} entries and has {number}.",
-        "A line was added or removed by hand without changing the second line, or the file was cut.",
+        "Line 2 of {path} gives {count} entries, but the file has {number}.",
+        "A line was added or removed by hand without changing the second line, or the file was truncated.",
         _OFFLINE,
         _TEXT_FILE,
         ("checkpoint.count-mismatch",),
@@ -76,11 +76,11 @@ FILES: Final = (
         "error",
         ("Error occurred while reading log-start-offset-checkpoint file of directory {dir}, resetting",),
         "log-start-offset-checkpoint of {dir} could not be read; all partitions start at their first segment.",
-        "A malformed line, a wrong count, or a failing disk: the line before says which.",
+        "A malformed line, a wrong count, or a failing disk: the line before names it.",
         "4.x loads the partitions and then takes the whole directory offline, except where only a number was bad. "
         "Records that had been deleted by request may be seen again.",
-        _TEXT_FILE + " log-start-offset-checkpoint may be removed if nobody deletes records by request and no topic is "
-        "tiered.",
+        _TEXT_FILE
+        + (" log-start-offset-checkpoint may be removed if no records are deleted by request and no topic is tiered."),
         ("checkpoint",),
         (
             "kafkalog dump --files {dir}/log-start-offset-checkpoint",
@@ -96,9 +96,10 @@ FILES: Final = (
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}",
         ),
         "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not yet flushed.",
-        "A malformed line, a wrong count, or a failing disk: the line before says which.",
-        "After an unclean stop it recovers every segment of every partition, and damage anywhere then deletes all "
-        "that lies behind it. 4.x takes the directory offline afterwards, except where only a number was bad.",
+        "A malformed line, a wrong count, or a failing disk: the line before names it.",
+        "After an unclean shutdown it recovers every segment of every partition, and damage anywhere then "
+        "deletes all records after it. 4.x takes the directory offline afterwards, except where only a number "
+        "was bad.",
         "Verify the directory before the next start; correct the file rather than remove it.",
         ("checkpoint", "dir.unclean"),
         (
@@ -112,7 +113,7 @@ FILES: Final = (
         "error",
         ("Error while reading checkpoint file {path}", "Failed to read checkpoint file {path}"),
         "{path} could not be read.",
-        "The lines behind this one say why: a malformed line, a wrong count or version, or a failing disk.",
+        "The lines after this one name the reason: a malformed line, a wrong count or version, or a failing disk.",
         "From 1.0 on takes the log directory offline. leader-epoch-checkpoint: its partition is not loaded either.",
         _TEXT_FILE,
         ("checkpoint",),
@@ -159,10 +160,10 @@ FILES: Final = (
             "Unrecognized version of partition metadata file",
         ),
         "{path} is damaged: it must hold two lines, version: 0 and topic_id: with 22 characters.",
-        "It was written by hand, cut, or is of something else.",
-        "Does not load the partition and takes the log directory offline. An empty file, or an id that is no id, "
+        "It was written by hand, truncated, or is another file.",
+        "Does not load the partition and takes the log directory offline. An empty file, or an invalid id, "
         "stops the broker.",
-        "Write the two lines; the topic's id stands in partition.metadata of its other partitions and replicas.",
+        "Write the two lines; partition.metadata of the topic's other partitions and replicas holds the topic id.",
         ("partition-metadata",),
         _DUMP,
     ),
@@ -173,8 +174,8 @@ FILES: Final = (
         "A partition.metadata file is empty or has one line, and the broker stops on it.",
         "A crash or a full disk left it empty.",
         "Does not start. It does not say which file it is: verify finds it.",
-        "Write the two lines version: 0 and topic_id: ID; the id stands in partition.metadata of the topic's other "
-        "partitions and replicas.",
+        "Write the two lines version: 0 and topic_id: ID; partition.metadata of the topic's other partitions "
+        "and replicas holds the id.",
         ("partition-metadata.too-short",),
         ("kafkalog verify {place}", "kafkalog checkpoint {place}"),
     ),
@@ -187,7 +188,7 @@ FILES: Final = (
         ),
         "The topic id on the disk of {partition} is not the one that the cluster knows.",
         "The topic was deleted and made again while this broker was down, or the directory is of another cluster.",
-        "Refuses the partition; it stays offline here.",
+        "Refuses the partition; it remains offline here.",
         "If the records on this disk are not needed, stop the broker and move the partition's directory away: it "
         "fetches the new topic's. Else salvage them first.",
         ("partition-metadata",),
@@ -242,11 +243,11 @@ FILES: Final = (
             "The Cluster ID {other} doesn't match stored clusterId {reason} in meta.properties",
         ),
         "The log directory belongs to another cluster than the one that the broker joins.",
-        "A disk of another cluster is mounted; ZooKeeper's or the controllers' data was lost and made anew; or "
-        "zookeeper.connect leads elsewhere.",
+        "A disk of another cluster is mounted; ZooKeeper's or the controllers' data was lost and made again; "
+        "or zookeeper.connect leads elsewhere.",
         "Does not start. Nothing on the disk is changed.",
-        "Find out which of the two is right. Do not delete meta.properties to get past this: in the wrong cluster the "
-        "partitions are taken for strays or deleted.",
+        "Find out which of the two is right. Do not delete meta.properties to get past this: in the wrong "
+        "cluster the broker renames or deletes the partitions as strays.",
         ("meta",),
         _META,
     ),
@@ -259,7 +260,7 @@ FILES: Final = (
             "Configured brokerId {number} doesn't match stored brokerId {reason} in meta.properties",
             "Unexpected node ID {reason}",
         ),
-        "The log directory belongs to another node than node.id (broker.id) says, or two directories differ.",
+        "The log directory belongs to another node than node.id (broker.id) names, or two directories differ.",
         "Disks were swapped between brokers, or the configuration is of another one.",
         "Does not start. Nothing on the disk is changed.",
         "Put the disk into the broker whose id it has, or correct node.id (broker.id) in server.properties.",
@@ -301,7 +302,7 @@ FILES: Final = (
         "info",
         ("Unable to read the broker epoch in {dir}",),
         "{dir} has no readable .kafka_cleanshutdown.",
-        "The last stop was not clean, or it is the first start.",
+        "The last shutdown was not clean, or it is the first start.",
         "Registers as a broker without a previous epoch: the controller takes it out of the in-sync replicas until "
         "it has caught up.",
         "Normal after a crash.",

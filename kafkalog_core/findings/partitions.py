@@ -11,7 +11,9 @@ __all__ = ["BROKER_DIRS", "GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
 
 GAP_LOST: Final = "and the records before it show that no compaction removed them"
 GAP_UNKNOWN: Final = "which is normal if the topic is or was a compacted one, and a loss if not"
-LOST_CURE: Final = "Look for what was lost: on other replicas, in backups, among directories that were set aside."
+LOST_CURE: Final = (
+    "Look for the missing records on other replicas, in backups, and in directories that were moved aside."
+)
 """Of offsets of which it is known that they were lost."""
 
 _RECOVERS: Final = (
@@ -39,11 +41,11 @@ PARTITIONS: Final = {
         "error",
         "A file of a segment whose name has no offset before its first dot.",
         "Does not start: it cannot read a number from the name.",
-        "Move it out of the partition directory. A .log may stay under the name of its first offset, 20 digits; "
-        "anything else is of no use there, as a broker makes indexes and snapshots anew.",
+        "Move it out of the partition directory. A .log may be kept under the name of its first offset, 20 "
+        "digits; anything else is of no use there, as a broker rebuilds indexes and snapshots.",
         meaning=(
-            "The name ends in .log, .index, .timeindex, .txnindex, .snapshot, .cleaned or .swap, and does not begin "
-            "with a number. One such file keeps the broker from starting."
+            "The name ends in .log, .index, .timeindex, .txnindex, .snapshot, .cleaned or .swap, and does not "
+            "start with a number. One such file keeps the broker from starting."
         ),
     ),
     "segment.misnamed": FindingType(
@@ -89,8 +91,8 @@ PARTITIONS: Final = {
         "The segment has no offset index.",
         _RECOVERS,
         meaning=(
-            "Without .index a broker reads the whole segment at its start and cuts it at the first bad batch, after a "
-            "clean stop too; later segments stay."
+            "Without .index a broker reads the whole segment at its start and truncates it at the first bad "
+            "batch, after a clean shutdown too; later segments are kept."
         ),
         cure="With the broker stopped, kafkalog reindex builds it; where the log is whole a broker may do so as well.",
         variants=_INDEX_MISSING,
@@ -98,11 +100,11 @@ PARTITIONS: Final = {
     "segment.timeindex-missing": FindingType(
         "warning",
         "The segment has no time index while others of the partition have one.",
-        "Makes an empty one: searches by time miss this segment, retention goes by the file's modification time.",
+        "Makes an empty one: searches by time miss this segment, and retention uses the file's modification time.",
         meaning="Searches by time and retention by time go by the .timeindex; here it is gone.",
         cure=(
-            "With the broker stopped, kafkalog reindex builds it. A broker does so only where the .index is missing "
-            "too, and cuts the log at its first bad batch then, after a clean stop too."
+            "With the broker stopped, kafkalog reindex rebuilds it. A broker does so only where the .index is "
+            "missing too, and then truncates the log at its first bad batch, after a clean shutdown too."
         ),
     ),
     "segment.index-orphan": FindingType(
@@ -110,7 +112,7 @@ PARTITIONS: Final = {
         "An index at offset {offset} without its log file.",
         "Deletes it.",
         "Look for the log file: if it was lost, its records are.",
-        meaning="An index is worthless without its log. Its presence says that a segment was there once.",
+        meaning="An index is worthless without its log. It shows that there was a segment at this offset.",
     ),
     "segment.deleted": FindingType(
         "info",
@@ -124,7 +126,7 @@ PARTITIONS: Final = {
     ),
     "segment.swap": FindingType(
         "info",
-        "A finished replacement, from compaction or a split, that was not yet put in its place.",
+        "A finished replacement, from compaction or a split, that did not replace the old segments yet.",
         "Puts it in its place at its next start and deletes what it replaces.",
         meaning="Compaction or a split was finished, but the broker stopped while it exchanged the files.",
         cure="Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
@@ -154,7 +156,7 @@ PARTITIONS: Final = {
         "A finished replacement that has no offset index.",
         "Puts the log in its place with an index of zeros.",
         meaning="The .swap of the log came through without that of its index.",
-        cure=("After the next clean stop kafkalog reindex builds the indexes of that segment."),
+        cure=("After the next clean shutdown kafkalog reindex rebuilds the indexes of that segment."),
     ),
     "segment.cleaned": FindingType(
         "info",
@@ -167,14 +169,14 @@ PARTITIONS: Final = {
         "warning",
         "Offsets {offset} to {last} are missing: {previous}, the segment before this one, holds none of them that can "
         "be read.",
-        "Loads the log without a word about it; consumers pass over these offsets.",
-        "If the topic is or was a compacted one, nothing needs to be done. Else look for what was lost: on other "
-        "replicas, in backups, among directories that were set aside.",
+        "Loads the log silently; consumers skip these offsets.",
+        "If the topic is or was compacted, nothing needs to be done. Else look for the missing records on "
+        "other replicas, in backups, and in directories that were moved aside.",
         meaning=(
-            "Offsets are missing between two segments. Retention deletes from the beginning only, so in the middle it "
-            "is a lost file or a cut segment, unless the log was compacted, here or on the leader that it was copied "
-            "from. An error where the log directory has not compacted it, and records stand before the gap that "
-            "compaction would have removed."
+            "Offsets are missing between two segments. Retention deletes from the start only, so in the middle "
+            "a file was lost or a segment truncated, unless the log was compacted, here or on the leader that "
+            "it was copied from. An error where the log directory has not compacted it, and there are records "
+            "before the gap that compaction would have removed."
         ),
     ),
     "segment.gap-compacted": FindingType(
@@ -187,20 +189,21 @@ PARTITIONS: Final = {
     "batch.gap": FindingType(
         "error",
         "Offsets {offset} to {last} are missing before the batch at byte {position}, {judged}.",
-        "Loads the log without a word about it; consumers pass over these offsets.",
+        "Loads the log silently; consumers skip these offsets.",
         "If the topic is or was a compacted one, nothing needs to be done. Else copy the partition from a healthy "
         "replica, or look there for the missing records.",
         meaning=(
-            "Offsets are missing between two batches of a segment. An error where it is a loss: the log directory has "
-            "not compacted the log, and before the gap stands a record without a key, or a second one of the same key, "
-            "which compaction would have removed. Else a warning: a replica that was copied from a leader looks like "
-            "that if the topic is compacted, and the settings of a topic are not in its directory."
+            "Offsets are missing between two batches of a segment. An error where it is a loss: the log "
+            "directory has not compacted the log, and before the gap there is a record without a key, or a "
+            "second one of the same key, which compaction would have removed. Else a warning: a replica that "
+            "was copied from a leader looks like that if the topic is compacted, and the settings of a topic "
+            "are not in its directory."
         ),
     ),
     "batch.gaps": FindingType(
         "warning",
         "Offsets are missing in {count} places, the first time {offset} to {last}, as in a log that was compacted.",
-        "Loads the log; consumers pass over these offsets.",
+        "Loads the log; consumers skip these offsets.",
         "Nothing needs to be done if the topic is a compacted one. If it is not, compare the partition with a replica.",
         meaning=(
             "Offsets are missing between batches in many places, which is what compaction leaves. A warning where the "
@@ -210,8 +213,8 @@ PARTITIONS: Final = {
     "segment.overlap": FindingType(
         "error",
         "Offsets {offset} to {last} are in this segment's range and in {previous}, the segment before it.",
-        "Loads both. Consumers that come from before get these offsets from {previous} and pass over what this file "
-        "has of them; those that start inside of the range get what is in this file.",
+        "Loads both. Consumers that come from before get these offsets from {previous} and skip those in this "
+        "file; those that start within the range get the ones in this file.",
         "Dump both files by themselves, compare what they hold, and move one out of the partition directory.",
         meaning=(
             "Two segments hold the same offsets, which no healthy broker leaves: a file was put back, or two copies "
@@ -220,9 +223,9 @@ PARTITIONS: Final = {
     ),
     "segment.log-unreadable": FindingType(
         "error",
-        "It has the name of a segment's log and is no file that can be read: {problem}.",
-        "Passes over it and loads the other segments; where it would make or open this one itself, the whole log "
-        "directory goes offline.",
+        "It has the name of a segment's log and is not a file that can be read: {problem}.",
+        "Skips it and loads the other segments; if it has to create or open this one itself, it takes the "
+        "whole log directory offline.",
         "Put the log file in its place, or move this out of the partition directory.",
         meaning="A directory, a device or a broken link has the name of a segment's log.",
     ),
@@ -252,25 +255,25 @@ PARTITIONS: Final = {
         "The partition has no segment.",
         "Makes an empty one at the checkpointed log start offset.",
         meaning="A directory of a partition without a log file.",
-        cure="Nothing, if it is new; else look for its files before a broker starts on it.",
+        cure="Nothing needs to be done if it is new; else look for its files before a broker starts on it.",
     ),
     "partition.changing": FindingType(
         "warning",
-        "Its files changed while they were checked: what is said of those that did is no error for that reason "
-        "({count}).",
+        "Its files changed while they were checked: findings about files that changed are not errors for that "
+        "reason ({count}).",
         "Is the one that changes them.",
         "Run it again when the broker is stopped, or on a copy.",
         meaning=(
-            "A broker was at work in the directory: files that belong together were read at different times. What is "
-            "said of those that have not changed meanwhile holds, the rest is said with severity warning."
+            "A broker was running on the directory: files that belong together were read at different times. "
+            "Findings about files that have not changed meanwhile hold, the others have severity warning."
         ),
     ),
     "partition.mixed-formats": FindingType(
         "warning",
-        "A file of Kafka 0.7 beside segments of a later release.",
+        "A file of Kafka 0.7 next to segments of a later release.",
         "Ignores it.",
         "Read it by itself.",
-        meaning="A file of 0.7 ends in .kafka; no later release reads it, and none writes beside it.",
+        meaning="A file of 0.7 ends in .kafka; no later release reads it, and none writes in the same directory.",
     ),
     "dir.journal": FindingType(
         "info",
@@ -283,7 +286,7 @@ PARTITIONS: Final = {
         "info",
         "A directory inside a partition directory.",
         "Ignores it.",
-        meaning="A directory that is not a broker's, inside of a partition.",
+        meaning="A directory that is not a broker's, in a partition.",
         cure="Nothing needs to be done.",
     ),
 }
@@ -323,13 +326,13 @@ BROKER_DIRS: Final = {
     "dir.without-directory-id": FindingType(
         "warning",
         "It has no directory.id, and {other} has one.",
-        "Makes one at its next start; until its partitions are assigned anew they are offline.",
+        "Makes one at its next start; its partitions are offline until they are assigned again.",
         "Put the line back: the cluster knows where partitions are by this id.",
         "A broker of 3.7 or later gives all its log directories an id at the same start.",
     ),
     "dir.unclean-beside-clean": FindingType(
         "warning",
-        "It has no mark of a clean stop, and {other} has one.",
+        "It has no clean shutdown file, but {other} has one.",
         "Recovers this directory alone.",
         "Look into the broker's log why it could not be closed: a disk that failed, or the file was deleted.",
         "A broker that is stopped marks all its log directories, but those that had failed.",
@@ -343,13 +346,14 @@ BROKER_DIRS: Final = {
     ),
     "dir.interrupted": FindingType(
         "error",
-        "An earlier run stopped in the middle: {what} ({run}) has changed some of its files and not the others. Finish "
-        "it or take it back before anything else: {ways}.",
+        "An earlier run stopped in the middle: {what} ({run}) has changed some of its files and not the "
+        "others. Finish it or undo it before anything else: {ways}.",
         "Starts on the files as they are, half of them changed, and may delete or truncate what the run was to keep.",
         "Run the next command before the broker starts, and verify again: other findings here may only show that the "
         "run did not end.",
-        "A journal says that a repair was interrupted, by a kill, a full disk or a loss of power. Every file is as "
-        "before or as afterwards, and the journal holds what it takes to finish the repair or to take it back.",
+        "A journal shows that a repair was interrupted, by a kill, a full disk or a loss of power. Every file "
+        "is either as before or as afterwards, and the journal holds what is needed to finish the repair or to "
+        "undo it.",
     ),
     "dir.moving": FindingType(
         "info",
@@ -368,45 +372,45 @@ BROKER_DIRS: Final = {
     "dir.no-permission": FindingType(
         "error",
         "Its permissions ({mode}) do not let its owner {refused}.",
-        "The whole log directory goes offline.",
+        "Takes the whole log directory offline.",
         "Give its owner the permissions to read, write and enter it: chmod u+rwx.",
         "A broker makes, renames and deletes files in its directories.",
     ),
     "dir.foreign-owner": FindingType(
         "error",
         "It belongs to user {uid}, and most of what is around it to user {broker_uid}, who may not {refused}.",
-        "Runs as one of the two: the whole log directory goes offline.",
-        "Give it, and all in it, the owner of the directories beside it: chown -R.",
+        "Runs as one of the two users: takes the whole log directory offline.",
+        "Give it, and all in it, the owner of the other directories: chown -R.",
         "A directory that somebody else than the broker's user has made, e.g. root with a copy or a restore.",
     ),
     "file.not-writable": FindingType(
         "error",
         "Its permissions ({mode}) do not let its owner write it.",
-        "Opens it to write and may not: the whole log directory goes offline.",
+        "Has to open it for writing and cannot: takes the whole log directory offline.",
         "Give its owner the permission to write it: chmod u+w.",
         "A broker opens logs and indexes to write, closed ones too. The superuser may all the same.",
     ),
     "file.no-access": FindingType(
         "error",
-        "It belongs to user {uid}, with permissions {mode}: user {broker_uid}, who owns what is beside it, may not "
-        "{refused} it.",
-        "Runs as one of the two and may not open it: the whole log directory goes offline.",
-        "Give it the owner of the files beside it.",
+        "It belongs to user {uid}, with permissions {mode}: user {broker_uid}, who owns the other files in the "
+        "directory, may not {refused} it.",
+        "Runs as one of the two users and may be unable to open it: takes the whole log directory offline.",
+        "Give it the owner of the other files in the directory.",
         "A file that somebody else than the broker's user has made, e.g. a tool that was run as root.",
     ),
     "dir.read-only-mount": FindingType(
         "info",
         "The file system is mounted read-only.",
-        "Does not start on it: the whole log directory goes offline.",
-        "If nobody mounted it so on purpose, look into the system's log: Linux does so after errors of the disk.",
+        "Does not start on it: takes the whole log directory offline.",
+        "If it was not mounted this way on purpose, check the system's log: Linux does so after errors of the disk.",
         "Fine for looking at; a broker has to write.",
     ),
     "partition.at-risk": FindingType(
         "info",
         "A broker will recover {amount} in {segments}, from offset {offset} on (recovery point: {recovery_point}).",
-        "Reads all of it at its next start and cuts it at the first bad batch, with every later segment.",
+        "Reads all of it at its next start and truncates it at the first bad batch, with every later segment.",
         "Nothing has to be done if nothing in it is damaged.",
-        "After an unclean stop a broker trusts only what lies below the segment that holds the recovery point.",
+        "After an unclean shutdown a broker trusts only the segments below the one that holds the recovery point.",
     ),
     "segment.redpanda": FindingType(
         "error",

@@ -21,9 +21,9 @@ TRUNCATIONS: Final = {
     ),
     "truncate.whole-batch": FindingType(
         "info",
-        "Offset {wanted} is inside of the batch of offsets {first} to {last}, which goes as a whole.",
+        "Offset {wanted} is within the batch of offsets {first} to {last}, which is removed as a whole.",
         "Cuts before the whole batch as well.",
-        "Nothing needs to be done; name the offset behind the batch to keep it.",
+        "Nothing needs to be done; name the offset after the batch to keep it.",
         "Batches are never divided: Kafka's own truncation takes the whole batch away too.",
     ),
     "truncate.open-transactions": FindingType(
@@ -31,52 +31,54 @@ TRUNCATIONS: Final = {
         "Transactions are open at the new end ({count}), the first one since offset {offset}: read_committed consumers "
         "stop there until it is ended.",
         "Waits for their markers, which their coordinator may have written already.",
-        "Look at what the transaction coordinator knows of them: kafka-transactions.sh find-hanging, then abort.",
-        "The cut takes markers of transactions away, or records behind the beginning of some.",
+        "Ask the transaction coordinator about them: kafka-transactions.sh find-hanging, then abort.",
+        "The truncation removes markers of transactions, or records after the start of some.",
     ),
     "truncate.metadata-log": FindingType(
         "warning",
-        "This is the log of the cluster's own metadata: what is cut of it below what its voters agreed on is history "
-        "that the cluster loses, or that this node will hold against the others.",
-        "Fetches what the other controllers have, or, alone or with a majority that was cut alike, goes on without it.",
-        "Where other controllers are healthy, do not cut: remove this one from the quorum and add it anew.",
-        "A cut of __cluster_metadata touches topics, partitions and settings of every broker, and neither quorum-state "
-        "nor the snapshots beside the log follow it.",
+        "This is the log of the cluster's own metadata: the cluster loses what is truncated below the offset "
+        "that its voters agreed on, or this node contradicts the others.",
+        "Fetches what the other controllers have, or, alone or with a majority that was truncated alike, "
+        "continues without it.",
+        "Where other controllers are healthy, do not truncate: remove this one from the quorum and add it again.",
+        "A truncation of __cluster_metadata changes topics, partitions and settings of every broker, and "
+        "neither quorum-state nor the snapshots next to the log follow it.",
     ),
     "truncate.outside": FindingType(
         "error",
-        "The log starts at offset {start}: there is no offset {wanted} in it to cut at.",
-        "Empties the log, or leaves it as it is, when it is told to cut there.",
+        "The log starts at offset {start}: it has no offset {wanted} to truncate at.",
+        "Empties the log, or leaves it as it is, if it has to truncate there.",
         "Name an offset of the log. To throw all of it away, delete its directory on a stopped broker.",
-        "The offset of a cut must be in the log.",
+        "The log must hold the offset of a truncation.",
     ),
     "truncate.beyond-end": FindingType(
         "error",
-        "The log ends at offset {end} and cannot be cut at offset {wanted}.",
+        "The log ends at offset {end} and cannot be truncated at offset {wanted}.",
         "Leaves the log unchanged if it has to truncate to an offset after the end.",
         "Name an offset below the end of the log.",
-        "The offset of a cut must be in the log.",
+        "The log must hold the offset of a truncation.",
     ),
     "truncate.hidden": FindingType(
         "error",
         "Damage at byte {position} ({damage}) hides where offset {wanted} is: this log is left as it is.",
         "Looks for the offset from the nearest index entry on, and may fail at the damage.",
-        "Cut at the damage: kafkalog truncate --at-damage. What is behind it: kafkalog dump --resync.",
+        "Truncate at the damage: kafkalog truncate --at-damage. To see what is after it: kafkalog dump --resync.",
         "The place of an offset can only be found where the batches before it can be followed.",
     ),
     "truncate.replacement": FindingType(
         "error",
-        "The replacement {name} waits to take the place of segments, and would bring back what is cut: this log is "
-        "left as it is.",
+        "The replacement {name} waits to take the place of segments, and would bring back what is truncated: "
+        "this log is left as it is.",
         "Puts it in its place at its next start.",
         "Let a broker start on a copy of the directory first, or move the file away if it is not wanted.",
-        "An interrupted compaction left a finished replacement; a cut beside it would not last.",
+        "An interrupted compaction left a finished replacement; a truncation would not last.",
     ),
     "truncate.completes": FindingType(
         "warning",
         "A finished replacement waits: {names}. It takes the place of {replaced}.",
-        "Puts the replacement in place when it starts, and deletes the files in its range. Since 3.0 it only renames "
-        "the replacement; before 3.0 it first recovers the log of the replacement, and cuts it at the first bad batch.",
+        "Puts the replacement in place when it starts, and deletes the files in its range. Since 3.0 it only "
+        "renames the replacement; before 3.0 it first recovers the log of the replacement, and truncates it at "
+        "the first bad batch.",
         "Verify the partition first: kafkalog verify shows whether the replacement is whole. To keep the present "
         "segments instead, move the .swap files out of the partition directory before a broker starts on it.",
         "A broker that starts completes an interrupted compaction or split. The plan shows the records that are lost "
@@ -87,7 +89,7 @@ TRUNCATIONS: Final = {
         "The broker truncates this log further after the replacement is in place.",
         "Recovers the log after it has completed the replacement.",
         "Apply this plan, then plan again.",
-        "A plan that completes a replacement does nothing else: the next cut depends on the resulting log.",
+        "A plan that completes a replacement does nothing else: the next truncation depends on the resulting log.",
     ),
     "truncate.end-lost": FindingType(
         "error",
@@ -110,17 +112,17 @@ TRUNCATIONS: Final = {
     ),
     "truncate.no-log-dir": FindingType(
         "error",
-        "No log directory is around this partition: nobody says how the broker was stopped, and from where it "
-        "recovers. It is left as it is.",
-        "Goes by the mark of a clean stop and by the recovery point, which stand in its log directory.",
-        "Name the partition in its log directory, or cut at the damage: kafkalog truncate --at-damage.",
-        "What a broker cuts depends on the mark of a clean stop and on the recovery point.",
+        "The partition is outside a log directory, so it is unknown whether the last shutdown was clean, and "
+        "where the recovery point is. It is left as it is.",
+        "Uses the clean shutdown file and the recovery point, which are in its log directory.",
+        "Name the partition in its log directory, or truncate at the damage: kafkalog truncate --at-damage.",
+        "What a broker truncates depends on the clean shutdown file and on the recovery point.",
     ),
     "truncate.not-foreseen": FindingType(
         "error",
         "What a broker would make of this log is not known: {problem}. It is left as it is.",
         "Cannot be foreseen.",
-        "See what is damaged: kafkalog verify. To cut at the first damaged batch: kafkalog truncate --at-damage.",
+        "See what is damaged: kafkalog verify. To truncate at the first damaged batch: kafkalog truncate --at-damage.",
         "The start of a broker can be played through only as long as every file can be read.",
     ),
     "truncate.split-first": FindingType(
@@ -132,14 +134,14 @@ TRUNCATIONS: Final = {
     ),
     "truncate.broker-stops": FindingType(
         "error",
-        "A broker does not start on this log: {problem}. There is nothing that it would cut; it is left as it is.",
+        "A broker does not start on this log: {problem}. It would truncate nothing; the log is left as it is.",
         "Does not start.",
-        "See what is wrong: kafkalog verify. To cut the log at its first damage: kafkalog truncate --at-damage.",
-        "The start of a broker, played through, ends here; what it would do behind this place is not known.",
+        "See what is wrong: kafkalog verify. To truncate the log at its first damage: kafkalog truncate --at-damage.",
+        "The simulated start of a broker fails here; what it would do after this place is unknown.",
     ),
     "truncate.snapshot-not-made": FindingType(
         "warning",
-        "The state of producers at the new end cannot be told, as the log cannot be read at byte {position} "
+        "The state of producers at the new end is unknown, as the log cannot be read at byte {position} "
         "({damage}): no snapshot is made.",
         "Reads the log from an older snapshot, and stops where it cannot be read.",
         "See what is there: kafkalog verify.",
@@ -153,19 +155,20 @@ REINDEXING: Final = {
         "error",
         "Not reindexed, as the log is damaged at byte {position} ({problem}): an index that is built up to "
         "there would hide it.",
-        "Where the .index is missing, or the segment is recovered after a crash: builds the index up to there and cuts "
-        "{behind_bytes} bytes of log behind it, whatever is in them.",
-        "See what stands behind it: kafkalog dump --resync. Copy the partition from a healthy replica, or cut it: "
-        "kafkalog truncate --at-damage (this place and all behind it), kafkalog reindex --as-broker (this segment from "
-        "there on).",
-        "Indexes are built from whole batches. Bytes that are none, in the middle of a log, are a loss that somebody "
-        "has to decide about; an index would make a broker serve what stands before them as if nothing were missing.",
+        "Where the .index is missing, or the segment is recovered after a crash: builds the index up to there "
+        "and truncates the log: {behind_bytes} bytes after it, whatever is in them.",
+        "See what is after it: kafkalog dump --resync. Copy the partition from a healthy replica, or truncate "
+        "it: kafkalog truncate --at-damage (this place and all after it), kafkalog reindex --as-broker (this "
+        "segment from there on).",
+        "Indexes are built from whole batches. Bytes that do not form a batch, in the middle of a log, are a "
+        "loss that you have to decide about; with an index a broker would serve what is before them as if "
+        "nothing were missing.",
     ),
     "reindex.disorder": FindingType(
         "error",
         "Not reindexed, as the offsets in the log do not ascend: {problem}.",
-        "Notices it only at an entry of the index: then it empties the segment and deletes those behind it when it "
-        "recovers it after a crash, and does not start where its .index is missing.",
+        "Notices it only at an entry of the index: then it empties the segment and deletes those after it when "
+        "it recovers it after a crash, and does not start where its .index is missing.",
         "Save what is in it before a broker is started: kafkalog dump. Copy the partition from a healthy replica.",
         "Offsets go back in the log, which no broker writes; the checksum of a batch does not protect its offset.",
     ),
@@ -179,7 +182,7 @@ REINDEXING: Final = {
     ),
     "reindex.index-full": FindingType(
         "error",
-        "Not reindexed, as there is no room for its entries: {problem}.",
+        "Not reindexed, as its entries do not fit: {problem}.",
         "Does not start where it has to rebuild the index with these settings.",
         "Raise segment.index.bytes of the topic or index.interval.bytes, in the broker's settings too, and give them "
         "with --set or --topic-config.",
@@ -205,24 +208,24 @@ REINDEXING: Final = {
         "Not reindexed, as a file cannot be read or replaced: {problem}.",
         "Takes the log directory offline where it cannot read a file itself.",
         "Copy the disk (ddrescue) first, and work on the copy. Check that you may read the file.",
-        "What cannot be read is not replaced, as nobody could put it back.",
+        "What cannot be read is not replaced, as it could not be put back.",
     ),
     "reindex.producers-unknown": FindingType(
         "warning",
         "Producer snapshots, transaction indexes and leader epochs from offset {offset} on are left as they are: what "
         "producers did before is not known.",
-        "Builds them from what it finds when it recovers the log, or takes them as they are after a clean stop.",
+        "Rebuilds them from what it finds when it recovers the log, or uses them as they are after a clean shutdown.",
         "Mend the segment before it first; then reindex again.",
         "Transactions and producers go on from segment to segment. Behind a segment that could not be read to its end "
         "their state is known only from the next snapshot that is right.",
     ),
     "reindex.kept": FindingType(
         "info",
-        "Some indexes ({count}) are right though not byte for byte what a recovery writes: they stay.",
+        "Some indexes ({count}) are right although not byte for byte what a recovery writes: they are kept.",
         "Uses them as they are.",
         "Nothing needs to be done; kafkalog reindex --all writes them too.",
-        "A running broker counts the bytes between two entries anew when it is started, and some releases write one "
-        "entry for several batches. Such indexes lead to every record.",
+        "A running broker restarts the count of bytes between two entries when it is started, and some "
+        "releases write one entry for several batches. Such indexes lead to every record.",
     ),
     "reindex.no-index": FindingType(
         "info",
@@ -246,29 +249,30 @@ _NOTHING: Final = "Nothing needs to be done."
 ROLLING: Final = {
     "roll.damaged": FindingType(
         "error",
-        "The log is damaged at byte {position} ({problem}): where it would have rolled is told up to there alone.",
-        "Stops here when it recovers the segment, and cannot serve what stands there.",
+        "The log is damaged at byte {position} ({problem}): rolls are shown up to there alone.",
+        "Stops here when it recovers the segment, and cannot serve these bytes.",
         "See what is wrong: kafkalog verify. Cut it off: kafkalog truncate --at-damage. Then ask again.",
-        "A log is appended again batch by batch; what is no batch cannot be. With --apply nothing is written.",
+        "A log is appended again batch by batch; bytes that do not form a batch cannot be. With --apply "
+        "nothing is written.",
     ),
     "roll.unreadable": FindingType(
         "error",
-        "This cannot be read ({problem}): where the log would have rolled is told up to there alone.",
+        "This cannot be read ({problem}): rolls are shown up to there alone.",
         "Takes the whole log directory offline where its own user cannot read it either.",
         "Run this as the broker's user, or as root; where the disk is at fault: kafkalog verify.",
-        "A log is appended again from its first batch on; what stands behind a file that cannot be read is not known.",
+        "A log is appended again from its first batch on; what follows a file that cannot be read is unknown.",
     ),
     "roll.torn-tail": FindingType(
         "info",
-        "The last {size_bytes} bytes are no whole batch ({problem}) and count for nothing.",
+        "The last {size_bytes} bytes do not form a whole batch ({problem}) and are not counted.",
         "Cuts them off when it recovers the segment.",
         _NOTHING + " What --apply writes ends before them.",
-        "An append was cut short when the broker stopped.",
+        "An append was interrupted when the broker stopped.",
     ),
     "roll.not-appendable": FindingType(
         "error",
         "These batches cannot be appended in this order: {problem}.",
-        "Refuses the append, or stops when it builds the index anew.",
+        "Refuses the append, or stops when it rebuilds the index.",
         "See what is wrong: kafkalog verify.",
         "An index of a segment holds ascending offsets alone.",
     ),
@@ -281,33 +285,34 @@ ROLLING: Final = {
     ),
     "roll.wall-clock": FindingType(
         "info",
-        "When a segment grew older than segment.ms the log does not tell, and no roll by time is told: {why}.",
+        "The log does not show when a segment became older than segment.ms, so no roll by time is shown: {why}.",
         "Compares the time at which it opened the segment with its own clock.",
         _NOTHING,
-        "Since 0.10.1 a segment is as old as its records say; before, and where the first batch of a segment has no "
-        "timestamp, the broker's clock counts, and a restart begins anew.",
+        "Since 0.10.1 a segment is as old as its records; before, and where the first batch of a segment has "
+        "no timestamp, the broker's clock counts, and a restart resets it.",
     ),
     "roll.jitter": FindingType(
         "info",
-        "A random part of segment.jitter.ms={jitter_ms} is taken off segment.ms for each segment: what is told comes "
-        "of none of it.",
+        "A random part of segment.jitter.ms={jitter_ms} is subtracted from segment.ms for each segment: the "
+        "rolls shown do not contain it.",
         "Draws a number when it opens a segment, and again at each restart.",
         "Choose what is drawn with --jitter-seed; a restart of the broker draws again.",
         "The number is written down nowhere, so that the very rolls of a broker cannot be foretold.",
     ),
     "roll.old-format": FindingType(
         "warning",
-        "A log of Kafka 0.7 has no offsets, and its segments are those of 0.7: nothing is told.",
+        "Rolls cannot be predicted for Kafka 0.7 logs: they have no offsets, and their segments follow other rules.",
         "Of 0.8 and later does not read it.",
         _NOTHING,
-        "Rolling is told for 0.8.0 and later.",
+        "Rolls are predicted for 0.8.0 and later.",
     ),
     "roll.left-out": FindingType(
         "info",
         "This directory is not of a partition that is served: it is not written.",
-        "Deletes it, sets it aside, or goes on filling it.",
+        "Deletes it, renames it, or continues to fill it.",
         "Move it by hand where it is wanted.",
-        "Directories that wait for deletion, were found stray, or are being filled are no part of a new log directory.",
+        "Directories that wait for deletion, were found stray, or are being filled do not become part of a new "
+        "log directory.",
     ),
 }
 
@@ -318,7 +323,7 @@ COMPACTIONS: Final = {
         "A clean of this log stops here: {problem}.",
         "Stops cleaning the partition, and tries again only after a restart; it grows until then. Releases before 2.1 "
         "stop cleaning all partitions.",
-        "Look at what stands there: kafkalog verify says whether it is damage, and what mends it.",
+        "Run kafkalog verify: it reports whether it is damage, and how to repair it.",
         "The cleaner reads every batch of the dirty part, and gives a partition up at the first one that it cannot "
         "take.",
     ),
@@ -332,14 +337,15 @@ COMPACTIONS: Final = {
     "compaction.over-damage": FindingType(
         "warning",
         "There is damage in this log: {problem}. It is not cleaned over that here.",
-        "Goes on: its cleaner looks at neither checksums nor the order of offsets. It copies such a batch as it is, or "
-        "writes its records anew with a checksum that agrees, and then nothing tells any more that they were damaged.",
+        "Continues: its cleaner checks neither checksums nor the order of offsets. It copies such a batch as "
+        "it is, or writes its records again with a checksum that agrees, and then nothing shows any more that "
+        "they were damaged.",
         "Mend the log first, from a replica where there is one: kafkalog verify names all that is wrong, and the cure.",
         "A clean would turn damage that can be seen into records that look sound.",
     ),
     "compaction.never-ends": FindingType(
         "info",
-        "A clean ends at offset {offset}, before offset {bound}: what lies between has no offsets or no keys.",
+        "A clean ends at offset {offset}, before offset {bound}: the records between have no offsets or no keys.",
         "Cleans the log again at every look of its cleaner while its dirty ratio is above the setting, though nothing "
         "is left to be cleaned (KAFKA-8764, up to 2.3).",
         "Upgrade to 2.4 or later; until then records with keys that are appended and rolled end it.",
@@ -358,12 +364,13 @@ COMPACTIONS: Final = {
         "warning",
         "The cleans that follow are not in the figures: {problem}.",
         "Cleans on in place.",
-        "Give the simulation more memory (--memory), or room: the environment's TMPDIR says where temporary files are.",
+        "Give the simulation more memory (--memory), or room: the environment variable TMPDIR names the "
+        "directory for temporary files.",
         "Where the offset map is full before the bound the next clean reads what this one leaves.",
     ),
     "compaction.replacement": FindingType(
         "error",
-        "The replacement {name} waits to take the place of segments: this log is not cleaned beside it.",
+        "The replacement {name} waits to take the place of segments: this log is not cleaned while it is there.",
         "Puts it in its place at its next start.",
         "Let a broker start on a copy of the directory first, or move the file away if it is not wanted.",
         "An interrupted compaction left a finished replacement, and a start would put it over what a clean has made.",
@@ -371,7 +378,7 @@ COMPACTIONS: Final = {
     "compaction.retention-follows": FindingType(
         "info",
         "Its cleanup.policy is compact,delete: retention follows the clean, and is not part of this.",
-        "Deletes segments by retention.ms, retention.bytes and the log start behind each look of its cleaner.",
+        "Deletes segments by retention.ms, retention.bytes and the log start offset after each check of its cleaner.",
         "See what it would delete, and carry it out: kafkalog retain.",
         "With both policies a broker's cleaner thread deletes old segments too, cleaned ones by what is left in them.",
     ),
@@ -381,8 +388,8 @@ COMPACTIONS: Final = {
 RETENTION: Final = {
     "retain.future-timestamp": FindingType(
         "warning",
-        "The largest timestamp of the segment lies {ahead} ahead of now, at {time}: retention by time keeps it, and "
-        "all that follows it, until {due}.",
+        "The largest timestamp of the segment is {ahead} ahead of now, at {time}: retention by time keeps it, "
+        "and all that follows it, until {due}.",
         "Keeps the segment and all newer ones; retention by size and delete-records take no notice of timestamps.",
         "Find what wrote it: kafkalog dump --times. To be rid of it sooner use kafka-delete-records, or "
         "retention.bytes for a while; message.timestamp.after.max.ms refuses such records.",
@@ -390,15 +397,15 @@ RETENTION: Final = {
     ),
     "retain.held-back": FindingType(
         "info",
-        "An older segment that stays holds back {segments} with {size} that would go: {why}.",
-        "Stops each check at the first segment that stays, whatever is behind it.",
-        "Nothing needs to be done, unless the space is needed: then look at the segment that holds them back.",
+        "An older segment that is kept holds back {segments} with {size} that are due: {why}.",
+        "Stops each check at the first segment that it keeps, whatever follows it.",
+        "Nothing needs to be done, unless the space is needed: then check the segment that holds them back.",
         "Timestamps need not ascend. Segments are deleted from the oldest offset on, and never from the middle.",
     ),
     "retain.high-watermark": FindingType(
         "warning",
-        "Segments that are due reach above the high watermark {watermark} ({origin}): they stay until replicas have "
-        "what is in them.",
+        "Segments that are due reach above the high watermark {watermark} ({origin}): they are kept until the "
+        "replicas have their records.",
         "Deletes them at the first check after the high watermark has risen.",
         "See why replicas lag: kafka-topics --describe --under-replicated-partitions.",
         "Nothing is deleted that is not known to be on all replicas in sync.",
@@ -412,11 +419,11 @@ RETENTION: Final = {
     ),
     "retain.remote-unknown": FindingType(
         "info",
-        "The topic is tiered: what is due of it, {segments} with {size}, goes from this disk once it is in remote "
-        "storage, and nothing on this disk tells what is.",
+        "The topic is tiered: its due segments, {segments} with {size}, are deleted from this disk once they "
+        "are in remote storage, and nothing on this disk shows which are.",
         "Asks the remote log metadata, and deletes what has been copied.",
         "Ask a running broker: kafka-get-offsets --time -5 gives the highest offset in remote storage.",
-        "What is in remote storage is told by the topic __remote_log_metadata.",
+        "The topic __remote_log_metadata holds what is in remote storage.",
     ),
     "retain.cleaner-off": FindingType(
         "warning",
@@ -435,7 +442,7 @@ RETENTION: Final = {
     ),
     "retain.metadata-log": FindingType(
         "info",
-        "The log of the cluster's metadata has rules of its own: it is cut behind snapshots, by "
+        "The log of the cluster's metadata has its own rules: it is deleted up to snapshots, by "
         "metadata.max.retention.ms and metadata.max.retention.bytes.",
         "Deletes what the oldest snapshot that it keeps has made superfluous.",
         "Nothing needs to be done.",
@@ -443,7 +450,7 @@ RETENTION: Final = {
     ),
     "retain.producers-unknown": FindingType(
         "warning",
-        "The state of producers at the end of the log cannot be told, as the log cannot be read at byte {position} "
+        "The state of producers at the end of the log is unknown, as the log cannot be read at byte {position} "
         "({damage}): no snapshot is made of it.",
         "Forgets these producers where it finds no snapshot.",
         "See what is there: kafkalog verify.",

@@ -10,16 +10,16 @@ __all__ = ["PRODUCERS"]
 
 _REPLAYED: Final = "Says so in its log at most: a broker that loads a log replays it without these checks."
 _WRITTEN_SO: Final = (
-    "Nothing mends it: other replicas hold the same batches if they were written like this. Compare one of them; where "
-    "it differs, copy the partition from it"
+    "No command repairs it: other replicas hold the same batches if they were written like this. Compare one "
+    "of them; where it differs, copy the partition from it"
 )
 _DROP_TXNINDEX: Final = (
-    "With the broker stopped, kafkalog reindex builds it anew from the log. Without the .index of the segment too the "
-    "next start would do so, and cut its log at the first bad batch."
+    "With the broker stopped, kafkalog reindex rebuilds it from the log. Without the .index of the segment too "
+    "the next start would do so, and truncate its log at the first bad batch."
 )
 _DROP_SNAPSHOT: Final = (
-    "With the broker stopped, kafkalog reindex writes it anew, with all that the log tells of its producers. By hand: "
-    "delete it, and the next start builds the state from the one before it. If it is the only one, delete "
+    "With the broker stopped, kafkalog reindex writes it again, with the state of the producers in the log. By hand: "
+    "delete it, and the next start builds the state from the snapshot before it. If it is the only one, delete "
     f"{CLEAN_MARK} too, or the state of all producers is forgotten. {MARK_OF_ALL}"
 )
 
@@ -27,7 +27,8 @@ PRODUCERS: Final = {
     # --- batches in order ---------------------------------------------------------------------------------------------
     "producer.sequence-gap": FindingType(
         "warning",
-        "Producer {producer} goes on with sequence {actual} where {expected} was due: {missing} records are missing.",
+        "Producer {producer} continues with sequence {actual}, but {expected} was expected: {missing} records "
+        "are missing.",
         _REPLAYED,
         f"{_WRITTEN_SO}.",
         "Sequence numbers of a producer are missing in one epoch. Batches of it were lost, or compaction has taken "
@@ -35,7 +36,7 @@ PRODUCERS: Final = {
     ),
     "producer.sequence-back": FindingType(
         "warning",
-        "Producer {producer} goes back to sequence {actual} where {expected} was due.",
+        "Producer {producer} goes back to sequence {actual}, but {expected} was expected.",
         _REPLAYED,
         f"{_WRITTEN_SO}.",
         "A leader refuses such a batch, unless it had forgotten the producer. Batches were put in another order, or "
@@ -43,7 +44,7 @@ PRODUCERS: Final = {
     ),
     "producer.duplicate-batch": FindingType(
         "warning",
-        "A batch of producer {producer} with sequence {actual} is there twice: the first stands at offset {related}.",
+        "A batch of producer {producer} with sequence {actual} is there twice: the first one is at offset {related}.",
         _REPLAYED,
         f"{_WRITTEN_SO}.",
         "Epoch and sequence numbers are those of one of the producer's last five batches, which a leader never appends "
@@ -58,8 +59,8 @@ PRODUCERS: Final = {
     ),
     "producer.epoch-start": FindingType(
         "warning",
-        "Epoch {epoch} of producer {producer} begins with sequence {actual} instead of 0: its first batches are "
-        "missing.",
+        "Epoch {epoch} of producer {producer} starts with sequence {actual} instead of 0: its first batches "
+        "are missing.",
         _REPLAYED,
         f"{_WRITTEN_SO}.",
         "The first batch of a new producer epoch does not have sequence 0.",
@@ -120,8 +121,8 @@ PRODUCERS: Final = {
     "txnindex.missing-entry": FindingType(
         "error",
         "The aborted transaction of producer {producer} at offsets {offset} to {last} has no entry.",
-        "Serves its records to read_committed consumers as if it were committed. After an unclean stop it builds the "
-        "index anew where it recovers the segment.",
+        "Serves its records to read_committed consumers as if it were committed. After an unclean shutdown it "
+        "rebuilds the index where it recovers the segment.",
         _DROP_TXNINDEX,
         "The log holds a transaction and its ABORT marker, and the transaction index of the marker's segment does not "
         "name it, or is not there.",
@@ -130,45 +131,45 @@ PRODUCERS: Final = {
         "error",
         "Entry {slot} names an aborted transaction of producer {producer} at offsets {offset} to {last}, which is not "
         "in the log.",
-        "Tells it to read_committed consumers, who may pass over records that were committed.",
+        "Reports it to read_committed consumers, which may skip records that were committed.",
         _DROP_TXNINDEX,
         "An entry of the transaction index for which the log has no transaction that an ABORT marker of the segment "
         "ends.",
     ),
     "txnindex.wrong-entry": FindingType(
         "error",
-        "Entry {slot} says {said}, the log says {meant}.",
+        "Entry {slot} has {said}, but the log has {meant}.",
         "Trusts the entry: read_committed consumers may get aborted records, or miss committed ones.",
         _DROP_TXNINDEX,
         "An entry of the transaction index whose marker is in the log, with another producer or another first offset.",
     ),
     "txnindex.last-stable-offset": FindingType(
         "warning",
-        "Entry {slot} has last stable offset {said}, by the log it was {meant}.",
+        "Entry {slot} has last stable offset {said}, but by the log it is {meant}.",
         "Stops its search for aborted transactions too early or too late.",
         _DROP_TXNINDEX,
         "The last stable offset of an entry is not the first offset of the earliest transaction that was open then.",
     ),
     "txnindex.unsorted": FindingType(
         "error",
-        "Entry {slot} ends at offset {last}, not behind the entry before it, {before}.",
+        "Entry {slot} ends at offset {last}, not after the entry before it, {before}.",
         "Trusts the order: entries may not be found.",
         _DROP_TXNINDEX,
-        "Entries of a transaction index stand in the order of their markers.",
+        "Entries of a transaction index are in the order of their markers.",
     ),
     "txnindex.below-base": FindingType(
         "error",
         "Entry {slot} ends at offset {last}, below the segment's base offset {base}.",
-        "Recovers the segment at every start, and cuts its log at the first bad batch.",
-        "Start the broker: it builds the index anew. Verify the segment's log before.",
+        "Recovers the segment at every start, and truncates its log at the first bad batch.",
+        "Start the broker: it rebuilds the index. Verify the segment's log before.",
         "The marker of an entry must be in the segment.",
     ),
     "txnindex.partial-entry": FindingType(
         "error",
-        "Behind the last whole entry stand {size_bytes} bytes.",
-        "Ignores them, and appends entries behind them that it cannot read later.",
+        "The file has {size_bytes} bytes after the last whole entry.",
+        "Ignores them, and appends entries after them that it cannot read later.",
         _DROP_TXNINDEX,
-        "The size of a transaction index is no multiple of 34 bytes.",
+        "The size of a transaction index is not a multiple of 34 bytes.",
     ),
     # --- snapshots ----------------------------------------------------------------------------------------------------
     "snapshot.corrupt": FindingType(
@@ -196,15 +197,16 @@ PRODUCERS: Final = {
         "error",
         "It is of offset {offset}, the log ends at {end}.",
         "Deletes it.",
-        "Look for the records behind the end of the log: a later segment was there once.",
+        "Look for the records after the end of the log: there was a later segment.",
         "A producer snapshot of an offset that the log does not reach.",
     ),
     "snapshot.wrong-state": FindingType(
         "error",
-        "Producer {producer} has {said}, by the log it is {meant}.",
+        "Producer {producer} has {said}, but by the log it is {meant}.",
         "Trusts it: may take duplicates for new batches, refuse good ones, or keep a transaction open.",
         _DROP_SNAPSHOT,
-        "What a producer snapshot says of a producer is not what the batches before its offset leave behind.",
+        "The state of a producer in a producer snapshot is not the one that the batches before its offset "
+        "leave behind.",
     ),
     "snapshot.unknown-producer": FindingType(
         "warning",
@@ -217,19 +219,19 @@ PRODUCERS: Final = {
     "snapshot.missing": FindingType(
         "error",
         "There is no producer snapshot of offset {offset}, which a broker wrote {occasion}.",
-        "After an unclean stop: reads the log again from an older one. After a clean one, if there is none at all: "
-        "forgets all producers, and with them what it needs to refuse duplicates.",
+        "After an unclean shutdown: reads the log again from an older one. After a clean one, if there is none "
+        "at all: forgets all producers, and can no longer refuse duplicates.",
         f"Where no snapshot is left, delete {CLEAN_MARK} before the start: the broker then reads the log. "
         f"{MARK_OF_ALL}",
-        "Brokers since 2.8 write a snapshot for the base offset of every segment but the first, and for the end of the "
-        "log at a clean stop.",
+        "Brokers since 2.8 write a snapshot for the base offset of every segment but the first, and for the "
+        "end of the log at a clean shutdown.",
     ),
     "snapshot.stray": FindingType(
         "info",
         "No segment starts at its offset {offset}.",
-        "Deletes it at its next start, unless it is the newest and behind the last base offset.",
+        "Deletes it at its next start, unless it is the newest and above the last base offset.",
         "Nothing needs to be done.",
-        "A snapshot of a clean stop stays until the next start.",
+        "A snapshot of a clean shutdown is kept until the next start.",
     ),
     # --- leader epochs ------------------------------------------------------------------------------------------------
     "epochs.missing-entry": FindingType(
@@ -247,36 +249,37 @@ PRODUCERS: Final = {
         "Nothing needs to be done if records below that offset were deleted (kafka-delete-records.sh). Verify the log "
         "directory of the partition to be sure.",
         "A broker that raises the log start offset raises the start of the first leader epoch at once, and the "
-        "checkpoint within a minute. Without that checkpoint, and after an unclean stop, the file alone shows it.",
+        "checkpoint within a minute. Without that checkpoint, and after an unclean shutdown, the file alone "
+        "shows it.",
     ),
     "epochs.wrong-start": FindingType(
         "error",
-        "Leader epoch {epoch} starts at {said} in the file; the log has a batch of it at offset {offset}.",
+        "Leader epoch {epoch} starts at {said} in the file, but the log has a batch of it at offset {offset}.",
         "Answers followers with the wrong offset: they may truncate records that are good, or keep others.",
         "Mend the line, or copy the file from another replica.",
-        "Batches of a leader epoch stand before its start offset.",
+        "Batches of a leader epoch are before its start offset.",
     ),
     "epochs.early-start": FindingType(
         "error",
-        "Leader epoch {epoch} starts at {said} in the file; the log has batches of epoch {before} up to {offset}.",
+        "Leader epoch {epoch} starts at {said} in the file, but the log has batches of epoch {before} up to {offset}.",
         "Answers followers with the wrong offset: they may truncate records that are good, or keep others.",
         "Mend the line, or copy the file from another replica.",
-        "Batches of a leader epoch stand behind the start offset of the next one. Either the line is wrong, or the "
-        "leader epoch in the header of a batch, which nothing protects.",
+        "Batches of a leader epoch are after the start offset of the next one. Either the line is wrong, or "
+        "the leader epoch in the header of a batch, which nothing protects.",
     ),
     "epochs.before-start": FindingType(
         "warning",
         "Leader epoch {epoch} starts at offset {offset}, the log at {start}: what was before is gone from the disk.",
-        "Takes the epoch to start with the log, and mends the file.",
+        "Takes the epoch to start with the log, and corrects the file.",
         "Look whether older records should be there: in other replicas, among files that were moved away.",
         "When a broker deletes old segments it also moves the start of the first leader epoch. It has not, so the "
         "segments were taken away by somebody else, or the broker was killed in between.",
     ),
     "epochs.beyond-end": FindingType(
         "error",
-        "Leader epoch {epoch} starts at offset {said}, the log ends at {end}.",
+        "Leader epoch {epoch} starts at offset {said}, but the log ends at {end}.",
         "Removes the entry at its next start.",
-        "Look for the records behind the end of the log: they were there when the entry was written.",
-        "An entry of the leader-epoch-checkpoint behind the end of the log.",
+        "Look for the records after the end of the log: they were there when the entry was written.",
+        "An entry of the leader-epoch-checkpoint past the end of the log.",
     ),
 }

@@ -1,4 +1,4 @@
-"""Where checks put their findings: the same thing said often is said some times and then counted."""
+"""The findings of a check: many of one code in one file are reported some times and then counted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN", "Sink", "SinkPart"]
 
 SHOWN: Final = 20
-"""Findings of one code in one file that are given out one by one; the last of them says how many more there are."""
+"""Findings of one code in one file that are reported one by one; the last one has the number of the rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkPart:
-    """What was put into a sink meanwhile: findings, and how many there are by now of each code in a file."""
+    """The findings that were added to a sink meanwhile, and how many there are by now of each code in a file."""
 
     findings: tuple[Finding, ...]
     counts: tuple[tuple[str, str, int], ...]
@@ -48,7 +48,7 @@ class Sink:
         severity: Severity | None = None,
         **details: object,
     ) -> None:
-        """Put in one finding of the catalogue; see `findings.found`."""
+        """Add one finding of the catalogue; see `findings.found`."""
         if self._is_shown(code, path):
             finding = found(
                 code,
@@ -65,20 +65,20 @@ class Sink:
             self._append(finding)
 
     def put(self, finding: Finding) -> None:
-        """Put in a finding that is made already."""
+        """Add a finding that exists already."""
         if self._is_shown(finding.code, finding.path):
             if finding.topic is None:
                 finding = replace(finding, topic=self._topic, partition=self._partition)
             self._append(finding)
 
     def count_more(self, code: str, path: str, count: int) -> None:
-        """`count` more findings of a code in a file that were not made one by one."""
+        """Add `count` more findings of a code in a file that were not made one by one."""
         self._counts[code, path] += count
         self._counted[code, path] = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All of them; the last one shown of a code in a file says how many more there are."""
+        """All findings; the last one shown of a code in a file has the number of the rest."""
         findings = list(self._findings)
         for key, index in self._last.items():
             more = self._counts[key] - SHOWN
@@ -89,7 +89,7 @@ class Sink:
         return tuple(findings)
 
     def take_part(self) -> SinkPart:
-        """What was put in since the last call, for `add_part` of another sink."""
+        """Return what was added since the last call, for `add_part` of another sink."""
         counts = tuple((code, path, self._counts[code, path]) for code, path in self._counted)
         part = SinkPart(tuple(self._findings[self._taken :]), counts)
         self._taken = len(self._findings)
@@ -97,7 +97,7 @@ class Sink:
         return part
 
     def add_part(self, part: SinkPart) -> None:
-        """Put in what another sink had taken."""
+        """Add what another sink had taken."""
         for finding in part.findings:
             self._append(finding)
         for code, path, count in part.counts:

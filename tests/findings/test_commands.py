@@ -11,6 +11,7 @@ import pytest
 
 from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.findings import FINDING_TYPES
+from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.ops.verify import broker_action
@@ -31,9 +32,9 @@ def texts() -> Iterator[str]:
         yield from damage
     for message in BROKER_MESSAGES.values():
         yield from (message.happened, message.why, message.broker_action, message.cure)
-    for value in vars(broker_action).values():
-        if isinstance(value, str | broker_action.BrokerAction):
-            yield value if isinstance(value, str) else f"{value.text} {value.cure or ''}"
+    for action in (*START_ACTIONS.values(), *AFTER_EITHER.values()):
+        yield f"{action.text} {action.cure or ''}"
+    yield from (value for value in vars(broker_action).values() if isinstance(value, str))
 
 
 def commands() -> set[str]:

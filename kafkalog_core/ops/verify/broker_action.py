@@ -1,6 +1,7 @@
-"""What a broker does at its next start with damage in a log, in words: the simulated start of its partition is asked.
+"""What a broker does at its next start with damage in a log: the simulated start of the partition, in words.
 
-Without a log directory it is unknown whether the last shutdown was clean: both starts are asked then.
+Without a log directory it is unknown whether the last shutdown was clean: both starts are simulated then. `Unmarking`
+finds what a start without the clean shutdown file would truncate in the other partitions of a log directory.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logs import DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
-from kafkalog_core.findings.next_commands import AS_BROKER, AT_DAMAGE
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.outcome import Start
 from kafkalog_core.kafka.start.results import LoadOptions
@@ -24,8 +25,10 @@ from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
 
-    from kafkalog_core.findings import Finding, Severity
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.findings.broker_actions import StartAction
     from kafkalog_core.format.names import DirectoryName
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.releases import Release
@@ -37,7 +40,9 @@ __all__ = ["BrokerAction", "DamagePlace", "Starts", "Unmarking", "is_unmarking",
 
 _CUT_REASONS: Final = frozenset({"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch"})
 _FRAMING: Final = _CUT_REASONS | {"offset-order"}
-"""What a start may notice."""
+"""Reasons of damage that a start may notice."""
+_SAME_ALWAYS: Final = frozenset({"unreadable", "over-limit"})
+"""Reasons with which every start does the same."""
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _BY_CHECKSUM: Final = frozenset({"crc-mismatch", "unknown-magic"})
 
@@ -90,49 +95,20 @@ class BrokerAction:
     """What a broker does with damage, and what helps.
 
     Args:
+        kind: template of the texts.
         text: what it does, whole sentences.
         lost_bytes: bytes of logs that it deletes, at most.
-        severity: None: that of the damage, wherever it is.
-        cure: None: likewise.
-        next_step: template of the next command; None: that of the damage, which saves what can be read. A cut is named
-            only where no whole batch is lost by it, or where no broker starts without one.
-        may_stop: whether the broker may not start.
     """
 
+    kind: StartAction
     text: str
     lost_bytes: int = 0
-    severity: Severity | None = None
-    cure: str | None = None
-    next_step: str | None = None
-    may_stop: bool = False
 
-
-_COPY_AWAY: Final = "copy the directory away and see what can be read after this place: kafkalog dump --resync"
-_REPLICA: Final = f"Copy the partition from a healthy replica. Without one, {_COPY_AWAY}."
-_SAVE: Final = f"Start no broker on it yet. Copy the partition from a healthy replica; without one, {_COPY_AWAY}."
-_UNMARK: Final = (
-    "With the broker stopped, copy the directory away and truncate the log here: kafkalog truncate --at-damage. Or "
-    f"delete {CLEAN_MARK}: the next start then recovers the log, and truncates it here too. {MARK_OF_ALL}"
-)
-_TAIL_CUT: Final = "Nothing needs to be done: the next start truncates the log here, and no whole batch is lost."
-_TAIL: Final = (
-    f"After a crash nothing needs to be done: the next start truncates the log here. Where {CLEAN_MARK} is there, copy "
-    "the directory away and truncate the log here: kafkalog truncate --at-damage. Or delete that file while the broker "
-    f"is stopped, so that the next start recovers the log. {MARK_OF_ALL}"
-)
-_INSIDE: Final = BrokerAction(
-    "Does not read the records of a batch at its start: keeps the batch and serves it to consumers, which fail here."
-)
-_SAME_ALWAYS: Final = {
-    "unreadable": BrokerAction(
-        "Takes the whole log directory offline at the first read that reaches this place, at its start or later."
-    ),
-    "over-limit": BrokerAction(
-        "Reads it: the limit is kafkalog's own. Kafka 0.8.2 to 0.10 truncate what they recover at a message larger "
-        "than max.message.bytes; no other release does."
-    ),
-}
-_UNNOTICED: Final = "Does not notice it at its start; consumers may skip records here."
+    @classmethod
+    def of(cls, name: str, lost_bytes: int = 0, **values: str) -> Self:
+        """Return the action of a name in `START_ACTIONS`; `values` fill the placeholders of its text."""
+        kind = START_ACTIONS[name]
+        return cls(kind, kind.text.format_map(values), lost_bytes)
 
 
 class Starts:
@@ -179,9 +155,9 @@ class Starts:
             end_offset: where its log ends; None: that is unknown.
         """
         if place.reason in _SAME_ALWAYS:
-            return _SAME_ALWAYS[place.reason]
+            return BrokerAction.of(place.reason)
         if place.reason not in _FRAMING:
-            return _INSIDE
+            return BrokerAction.of("payload")
         if self._context.is_clean is None and topic != METADATA_TOPIC:
             return self._either(place, end_offset)
         start = self._clean if self._context.is_clean else self._unclean
@@ -209,114 +185,89 @@ class Starts:
     def _either(self, place: DamagePlace, end_offset: int | None) -> BrokerAction | None:
         if self._clean is None or self._unclean is None:
             return None
-        clean, crashed = _action(place, self._clean, end_offset), _action(place, self._unclean, end_offset)
-        scope = "" if place.is_active else ", unless the recovery point is after this segment"
-        text = (
-            "It is unknown whether the last shutdown was clean. After a clean one, the broker "
-            f"{_joined(clean.text)} After an unclean one{scope}, it {_joined(crashed.text)}"
-        )
-        may_stop = clean.may_stop or crashed.may_stop
-        if place.is_plain_tail:
-            return BrokerAction(text, 0, "warning", _TAIL, AT_DAMAGE, may_stop)
-        return BrokerAction(text, cure=_SAVE, may_stop=may_stop)
+        clean = _action(place, self._clean, end_offset)
+        unclean = _action(place, self._unclean, end_offset)
+        kind = AFTER_EITHER["tail" if place.is_plain_tail else "any"]
+        values = {
+            "clean": _continued(clean.text),
+            "unclean": _continued(unclean.text),
+            "scope": "" if place.is_active else ", unless the recovery point is after this segment",
+        }
+        return BrokerAction(kind, kind.text.format_map(values))
 
 
 def _bytes(count: int) -> str:
     return "1 byte" if count == 1 else f"{count:,} bytes"
 
 
-def _joined(text: str) -> str:
+def _continued(text: str) -> str:
+    """Return a sentence as the end of another one."""
     return f"{text[:1].lower()}{text[1:]}"
 
 
 def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
+    """Return the action that a start's outcome at a place is."""
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
-    if outcome.fate in {"stops", "unknown"}:
-        return _stopped(outcome)
+    if outcome.problem is not None:
+        return _stopped(outcome, outcome.problem)
     if outcome.fate == "deleted":
         why = f": {outcome.why}" if outcome.why else ""
-        lost = f" {_bytes(outcome.lost_bytes)} are lost." if outcome.lost_bytes else ""
-        return BrokerAction(f"Deletes the whole segment{why}.{lost}", outcome.lost_bytes, cure=_SAVE)
+        name = "deleted" if outcome.lost_bytes else "swept"
+        return BrokerAction.of(name, outcome.lost_bytes, why=why, lost=_bytes(outcome.lost_bytes))
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
     if outcome.fate == "kept":
-        text = f"Recovers the segment, as {outcome.why}, and keeps this place"
-        return BrokerAction(f"{text}. Consumers may skip records here, or fail.", cure=_REPLICA)
+        return BrokerAction.of("kept", why=outcome.why)
     return _unread(place, start, end_offset)
 
 
-def _stopped(outcome: Outcome) -> BrokerAction:
-    problem = outcome.problem
-    if problem is None:
-        raise RuntimeError("a start that stops has a problem")
-    sentence = problem.sentence.removesuffix(".")
+def _stopped(outcome: Outcome, problem: LoadProblem) -> BrokerAction:
     where = ""
     if not outcome.is_at_place:
         byte = "" if problem.position is None else f"byte {problem.position:,} of "
         where = f" because of {byte}{os.path.basename(problem.path)}"
-    if outcome.fate == "unknown":
-        return BrokerAction(f"What it does here is unknown{where}: {sentence}.", cure=_SAVE)
-    severity: Severity = "error"
-    return BrokerAction(
-        f"Does not start{where}: {sentence}.", severity=severity, cure=_SAVE, next_step=AT_DAMAGE, may_stop=True
-    )
+    return BrokerAction.of(outcome.fate, where=where, problem=problem.sentence.removesuffix("."))
 
 
 def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
     position = outcome.position or 0
     if place.is_tail and position >= place.position:
-        is_plain = place.is_plain_tail
-        return BrokerAction(
-            f"Truncates the log here: {_bytes(place.rest_bytes)} that hold no whole batch.",
-            outcome.lost_bytes,
-            "info" if is_plain else None,
-            _TAIL_CUT if is_plain else _SAVE,
-            AS_BROKER,
-        )
-    here = "here" if position >= place.position else f"at byte {position:,}, before this place"
-    rest = place.log_bytes - position
-    later = ""
-    if outcome.later:
-        later = f", and deletes the {count_of(outcome.later, 'segment')} after it"
-    text = f"Truncates the log {here}, as {outcome.why}: {_bytes(rest)} of this segment{later}."
-    if outcome.later:
-        text += f" {_bytes(outcome.lost_bytes)} are lost, whole batches among them."
-    return BrokerAction(text, outcome.lost_bytes, cure=_SAVE)
+        name = "tail-truncated" if place.is_plain_tail else "end-truncated"
+        return BrokerAction.of(name, outcome.lost_bytes, rest=_bytes(place.rest_bytes))
+    return BrokerAction.of(
+        "truncated-and-later-deleted" if outcome.later else "truncated",
+        outcome.lost_bytes,
+        here="here" if position >= place.position else f"at byte {position:,}, before this place",
+        why=outcome.why,
+        rest=_bytes(place.log_bytes - position),
+        later=count_of(outcome.later, "segment"),
+        lost=_bytes(outcome.lost_bytes),
+    )
 
 
 def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
-    why = "the last shutdown was clean" if start.is_clean else "the segment is below the recovery point"
-    if place.reason == "offset-order":
-        return BrokerAction(_UNNOTICED)
-    if place.reason in _BY_CHECKSUM:
-        text = f"Computes no checksum at its start, as {why}, and serves the batch to consumers, which fail here."
-        return BrokerAction(text, cure=_REPLICA)
-    rest = _bytes(place.rest_bytes)
+    """Return the action for a place that a start does not read."""
     found_end = start.result.end_offset
-    if place.is_tail:
-        text = f"Takes this place for the end of the log, as {why}, and appends after these {rest}: nothing that is "
-        text += "appended can be read then."
-        cure = _UNMARK if place.reason in _TAIL_REASONS else _SAVE
-        return BrokerAction(text, severity="error", cure=cure, next_step=AT_DAMAGE)
-    if place.is_active and end_offset is not None and found_end < end_offset:
-        text = f"Takes offset {found_end:,} for the end of the log, as {why}, though there are records up to offset "
-        text += f"{end_offset - 1:,}: it assigns their offsets again."
-        return BrokerAction(text, severity="error", cure=_SAVE, next_step=AT_DAMAGE)
-    text = (
-        f"Does not read this place at its start, as {why}. Reads that come here fail, so consumers do not get to the "
+    name = "unread"
+    if place.reason == "offset-order":
+        name = "unread-order"
+    elif place.reason in _BY_CHECKSUM:
+        name = "unread-checksum"
+    elif place.is_tail:
+        name = "unread-tail" if place.reason in _TAIL_REASONS else "unread-end"
+    elif place.is_active and end_offset is not None and found_end < end_offset:
+        name = "unread-hidden"
+    return BrokerAction.of(
+        name,
+        why="the last shutdown was clean" if start.is_clean else "the segment is below the recovery point",
+        rest=_bytes(place.rest_bytes),
+        found_end=f"{found_end:,}",
+        last="" if end_offset is None else f"{end_offset - 1:,}",
     )
-    return BrokerAction(f"{text}{rest} after it.", cure=_REPLICA)
-
-
-_V07_ACTION: Final = (
-    "Truncates the log here: after an unclean shutdown 0.7 reads its last file up to the first message that is not "
-    "whole."
-)
-_V07_CURE: Final = "Nothing needs to be done: the next start truncates the log here, and no whole message is lost."
 
 
 def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePlace | None]]:
-    """All findings of a partition; where one is of damage in a log of 0.8 or later, with its place among the logs."""
+    """Yield all findings of a partition; with one of damage in a log of 0.8 or later, its place among the logs."""
     segments = {each.path: each for each in verdict.segments if not each.path.endswith(V07_SUFFIX)}
     last = verdict.segments[-1].path if verdict.segments else None
     for finding in verdict.findings:
@@ -348,12 +299,13 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
             yield replace(
                 finding,
                 broker_action=action.text,
-                severity=action.severity or finding.severity,
-                cure=action.cure or finding.cure,
-                next_step=action.next_step or finding.next_step,
+                severity=action.kind.severity or finding.severity,
+                cure=action.kind.cure or finding.cure,
+                next_step=action.kind.next_step or finding.next_step,
             )
         elif finding.code == "log.torn-tail" and finding.path == last_v07 and context.is_clean is not True:
-            yield replace(finding, severity="info", broker_action=_V07_ACTION, cure=_V07_CURE)
+            kind = START_ACTIONS["v07-tail"]
+            yield replace(finding, severity="info", broker_action=kind.text, cure=kind.cure)
         else:
             yield snapshot_damage(finding) if finding.path.endswith(".checkpoint") else finding
 
@@ -363,21 +315,21 @@ _NOT_READ: Final = frozenset({DENIED, "file.not-readable", "dir.unreadable", "lo
 _FAILS: Final = frozenset(
     {"record.control-key", "record.control-value", "record.control-type", "txn.plain-inside", "txn.marker-unreadable"}
 )
-"""At these the replay of a recovered segment fails, and of some it cuts what is behind them before."""
-_SAFE: Final = "Verified: without the mark the next start would cut nothing else in this log directory."
+"""Findings at which the replay of a recovered segment fails, or truncates what follows."""
+_SAFE: Final = "Verified: without that file the next start would truncate nothing else in this log directory."
 
-_ALONE: Final = "What is here can be cut by itself: kafkalog truncate --at-damage shows the plan for this partition."
+_ALONE: Final = "This partition can be truncated alone: kafkalog truncate --at-damage shows the plan."
 
 
 class _Cut(NamedTuple):
-    """Where recovery would cut first in a partition, and what there is the reason."""
+    """The first place in a partition at which recovery would truncate its log."""
 
     partition: str
     place: str
 
 
 class Unmarking:
-    """One log directory that has the mark of a clean stop: what recovery would cut in it.
+    """What recovery would truncate in a log directory that has a clean shutdown file.
 
     Args:
         has_checksums: whether batches were read, so that one whose checksum is wrong has been found.
@@ -389,7 +341,7 @@ class Unmarking:
         self._cuts: list[_Cut] = []
 
     def add(self, verdict: PartitionVerdict | PlaceVerdict, name: DirectoryName, starts: Starts) -> None:
-        """One of its partitions has been checked."""
+        """Add a partition that has been checked."""
         if name.state not in _RECOVERED or name.topic == METADATA_TOPIC:  # the metadata log is recovered in any case
             return
         self._count += 1
@@ -400,16 +352,21 @@ class Unmarking:
             if cut is not None:
                 self._cuts.append(_Cut(os.path.basename(verdict.path), cut))
 
-    def settled(self, findings: Sequence[Finding], *, is_whole: bool) -> tuple[Finding, ...]:
-        """Findings whose cure is to delete the mark say what that would do; `is_whole`: all partitions were added."""
+    def with_warnings(self, findings: Sequence[Finding], *, is_whole: bool) -> tuple[Finding, ...]:
+        """Return findings; a cure that deletes the file describes what that would do.
+
+        Args:
+            findings: of a partition or of the log directory.
+            is_whole: whether all partitions of the log directory were added.
+        """
         if not any(map(is_unmarking, findings)):
             return tuple(findings)
         is_known = is_whole and self._is_known
         return tuple(
-            self._settled(finding, is_known=is_known) if is_unmarking(finding) else finding for finding in findings
+            self._with_warning(finding, is_known=is_known) if is_unmarking(finding) else finding for finding in findings
         )
 
-    def _settled(self, finding: Finding, *, is_known: bool) -> Finding:
+    def _with_warning(self, finding: Finding, *, is_known: bool) -> Finding:
         if not self._cuts:
             return replace(finding, cure=(finding.cure or "").replace(MARK_OF_ALL, _SAFE)) if is_known else finding
         cure = self._warning(is_known=is_known)
@@ -420,15 +377,15 @@ class Unmarking:
         of_all = f"{count:,} of {self._count:,}" if is_known else f"at least {count:,}"
         partitions = "partition" if (self._count if is_known else count) == 1 else "partitions"
         return (
-            f"Start no broker on it yet, and do not delete {CLEAN_MARK}, though that might mend this: the mark is that "
-            "of the whole log directory, and without it the next start would cut damaged batches, and all that is "
-            f"behind them, off {of_all} {partitions}, the first {first.partition} at {first.place}. Copy the log "
-            "directory away, mend what is damaged there, and verify it again."
+            f"Start no broker on it yet, and do not delete {CLEAN_MARK}, although that might repair this: the file "
+            "applies to the whole log directory, and without it the next start would truncate damaged batches, and "
+            f"all records after them, in {of_all} {partitions}, the first {first.partition} at {first.place}. Copy the "
+            "log directory away, repair the damage there, and verify it again."
         )
 
 
 def is_unmarking(finding: Finding) -> bool:
-    """Whether its cure is to delete the mark of the clean stop."""
+    """Whether its cure is to delete the clean shutdown file."""
     return finding.cure is not None and CLEAN_MARK in finding.cure
 
 
@@ -442,7 +399,7 @@ def _first_cut(verdict: PartitionVerdict, starts: Starts) -> str | None:
     places: list[tuple[int, int, str]] = []
     for _, place in damage_places(verdict):
         action = None if place is None else starts.after_crash(place, verdict.log_end_offset)
-        if place is not None and action is not None and action.lost_bytes and action.severity != "info":
+        if place is not None and action is not None and action.lost_bytes and action.kind.severity != "info":
             places.append(
                 (place.base_offset, place.position, f"byte {place.position:,} of {os.path.basename(place.path)}")
             )

@@ -154,7 +154,7 @@ class LogDirs:
         if unmarking is None:
             return verdict
         is_whole = isinstance(target, LogDirTarget) and target.is_whole
-        return replace(verdict, findings=unmarking.settled(verdict.findings, is_whole=is_whole))
+        return replace(verdict, findings=unmarking.with_warnings(verdict.findings, is_whole=is_whole))
 
     def _new_unmarking(self) -> Unmarking:
         return Unmarking(has_checksums=self._depth is None or self._depth.level != "headers")

@@ -129,8 +129,8 @@ def test_findings_of_dump_are_those_of_the_release(tmp_path: Path, kafka: str, o
 @pytest.mark.parametrize(
     ("base", "recovery", "lost_bytes", "text"),
     [
-        (0, 0, 2, "Truncates the log here, as the last shutdown was not clean"),
-        (10, 12, 1, "Truncates the log here, as the last shutdown was not clean"),
+        (0, 0, 2, "Truncates the log here, as the last shutdown was not clean, and the segment"),
+        (10, 12, 1, "Truncates the log here, as the last shutdown was not clean, and the segment"),
         (0, 12, 0, "Computes no checksum at its start, as the segment is below the recovery point"),
     ],
 )

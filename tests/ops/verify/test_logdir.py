@@ -109,7 +109,7 @@ def test_a_checkpoint_that_names_what_is_not_there(tmp_path: Path) -> None:
         checkpoint(directory, name, ("t", 0, 100), ("gone", 3, 7))
     (item,) = find(directory)
     assert brief([item]) == [Found("warning", "checkpoint.no-partition", RECOVERY, 12)]
-    assert item.message == "There is no directory here of gone-3, which line 4 names."
+    assert item.message == "The log directory has no directory of gone-3, which line 4 names."
     assert (item.topic, item.partition, item.offset) == ("gone", 3, 7)
 
 

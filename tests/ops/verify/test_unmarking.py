@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.findings import FINDING_TYPES
+from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify import broker_action
 from kafkalog_core.ops.verify.engine import VerifyRequest, verify
 from tests import build
 from tests.ops.verify.injected_files import build as build_log_dir
@@ -188,8 +188,8 @@ def test_every_text_that_deletes_the_mark_says_whose_it_is() -> None:
 
 def test_the_cure_names_the_command_that_comes_next_before_the_mark() -> None:
     """A cure does not send the reader to delete a file by hand while the next command is a cut."""
-    cures = [each for each in vars(broker_action).values() if isinstance(each, str) and CLEAN_MARK in each]
-    both = [cure for cure in cures if "delete" in cure and "kafkalog truncate --at-damage" in cure]
+    cures = {each.cure for each in (*START_ACTIONS.values(), *AFTER_EITHER.values()) if each.cure is not None}
+    both = [cure for cure in cures if CLEAN_MARK in cure and "kafkalog truncate --at-damage" in cure]
     assert len(both) == 2
     assert all(cure.index("kafkalog truncate --at-damage") < cure.index("elete") for cure in both)
 
