@@ -55,7 +55,7 @@ def test_a_line_of_a_broker() -> None:
     result = explain(LINE)
     assert result.exit_code == 0
     assert result.stdout.startswith("ERROR  broker.truncated-at-corruption\n")
-    assert "cut the log there: it ends at offset 606" in " ".join(result.stdout.split())
+    assert "truncated the log there: it ends at offset 606" in " ".join(result.stdout.split())
     assert "\n  run     kafkalog verify LOG_DIR/torn-0\n" in result.stdout
 
 

@@ -123,7 +123,7 @@ def test_an_offset_beyond_the_end_is_refused(root: Path, offset: int, tail: byte
         file.write(tail)
     draft = plan(root / "t-0", to_offset=offset)
     assert (draft.plan.changes, codes(draft), draft.plan.is_alarming) == ((), ["truncate.beyond-end"], True)
-    assert f"ends at offset {END} and cannot be cut at offset {offset}" in draft.plan.report.refusals[0].message
+    assert f"ends at offset {END} and cannot be truncated at offset {offset}" in draft.plan.report.refusals[0].message
 
 
 def test_an_offset_below_the_log_start_is_refused(root: Path) -> None:

@@ -125,7 +125,7 @@ def test_a_checkpoint_of_a_broker_of_which_one_partition_was_copied(tmp_path: Pa
         Found("warning", "checkpoint.no-partition", WATERMARK, 15 + sum(len(f"gone {n} 7\n") for n in range(4000))),
     ]
     assert first.message == (
-        "There is no directory here of gone-0, gone-1, gone-2, gone-3, gone-4 and 3,995 more partitions, which 4,000 "
+        "The log directory has no directory of gone-0, gone-1, gone-2, gone-3, gone-4 and 3,995 more partitions, which 4,000 "
         "lines from line 4 on name."
     )
     assert (first.topic, first.partition, first.offset) == (None, None, None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
 
 NOW_MS = 1_800_000_000_000
-SAFE = "would cut nothing else"
+SAFE = "would truncate nothing else"
 UNSAFE = f"do not delete {CLEAN_MARK}"
 
 
@@ -82,7 +82,7 @@ def test_damage_in_any_partition_forbids_it(home: Path, damaged: str) -> None:
     cure = torn_cure(home)
     assert cure.startswith("Start no broker")
     assert UNSAFE in cure
-    assert f"off 1 of 2 partitions, the first {damaged} at byte 0 of {path.name}." in cure
+    assert f"in 1 of 2 partitions, the first {damaged} at byte 0 of {path.name}." in cure
     assert "kafkalog truncate --at-damage" in cure
 
 
@@ -139,7 +139,7 @@ def test_of_some_partitions_it_is_known_at_least(home: Path) -> None:
     tear(home)
     flip(logs(home, "orders-0")[-1])
     cure = torn_cure(home, selection=Selection(topics=("orders",)))
-    assert "off at least 1 partition, the first orders-0 at byte 0" in cure
+    assert "in at least 1 partition, the first orders-0 at byte 0" in cure
 
 
 def test_other_verdicts_do_not_wait(home: Path) -> None:
