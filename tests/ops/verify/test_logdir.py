@@ -125,8 +125,8 @@ def test_a_checkpoint_of_a_broker_of_which_one_partition_was_copied(tmp_path: Pa
         Found("warning", "checkpoint.no-partition", WATERMARK, 15 + sum(len(f"gone {n} 7\n") for n in range(4000))),
     ]
     assert first.message == (
-        "The log directory has no directory of gone-0, gone-1, gone-2, gone-3, gone-4 and 3,995 more partitions, which 4,000 "
-        "lines from line 4 on name."
+        "The log directory has no directory of gone-0, gone-1, gone-2, gone-3, gone-4 and 3,995 more partitions, which "
+        "4,000 lines from line 4 on name."
     )
     assert (first.topic, first.partition, first.offset) == (None, None, None)
     assert "of late-1, late-2, which 2 lines from line 4004 on name." in second.message
