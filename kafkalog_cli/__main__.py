@@ -1,7 +1,7 @@
-"""The process `kafkalog`: what happens before the first command is known and after the last one has ended.
+"""The process `kafkalog`: before its command is known, and after its command has ended.
 
-This module imports next to nothing, so that an interrupt while click is imported ends as an interrupt later does: with
-one sentence and the exit status of an abort, and without a traceback.
+This module imports almost nothing, so that Ctrl-C while click is imported has the same effect as later: one sentence,
+the exit status of an abort, and no traceback.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ _ABORTED = 1
 
 def main() -> NoReturn:
     """Run the command line: the entry point of the `kafkalog` script and of `python -m kafkalog_cli`."""
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a job in the background ignores it
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background job ignores SIGINT
     if is_ours:
         signal.signal(signal.SIGINT, _abort)
-    from kafkalog_cli.main import run  # noqa: PLC0415 - only now is an interrupt handled
+    from kafkalog_cli.main import run  # noqa: PLC0415 - the handler must be set before the import
 
     if is_ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         status = run()
-    except KeyboardInterrupt:  # between two commands of click
+    except KeyboardInterrupt:  # outside click's own handling
         _abort()
     if is_ours:
-        signal.signal(signal.SIGINT, _abort)  # for the time that the interpreter takes to end
+        signal.signal(signal.SIGINT, _abort)  # until the interpreter has ended
     sys.exit(status)
 
 
 def _abort(*_: object) -> NoReturn:
-    """End at once: nothing has begun, or all output is written."""
+    """Exit at once: no command has begun, or all output is written."""
     os.write(2, b"kafkalog: interrupted\n")
     os._exit(_ABORTED)
 

@@ -1,7 +1,7 @@
 """The `kafkalog` command: a lazy command table, and the one place where errors become exit statuses.
 
-Rules of this file: a command's module is imported when the command runs, not before, so that `kafkalog --help` costs
-little more than click; every error of ours ends as one sentence on stderr; a traceback is shown only on request
+Rules of this file: the module of a command is imported when the command runs, so that `kafkalog --help` costs little
+more than click; every error of kafkalog ends as one sentence on stderr; a traceback is shown only on request
 (KAFKALOG_DEBUG=1).
 """
 
@@ -22,8 +22,8 @@ __all__ = ["COMMANDS", "cli", "run"]
 
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
-Works on the files of a dead broker: any file, a partition directory or a whole log directory. Nothing is written
-without --apply.
+kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It writes
+nothing without --apply.
 
 \b
 Example:
@@ -32,42 +32,45 @@ Example:
 COMMANDS: Final = {
     "dump": (
         "kafkalog_cli.commands.dump:dump_command",
-        "Show every batch, record or index entry, damaged places included.",
+        "Show batches, records, index entries and damage.",
     ),
     "explain": (
         "kafkalog_cli.commands.explain:explain_command",
-        "Explain a code, or what a broker wrote into its log.",
+        "Explain the code of a finding, or a line of a broker's log.",
     ),
-    "seek": ("kafkalog_cli.commands.seek:seek_command", "Find a record by its offset, time or byte."),
-    "verify": ("kafkalog_cli.commands.verify:verify_command", "Say what is wrong with a disk, and what is not."),
-    "roll": ("kafkalog_cli.commands.roll:roll_command", "Tell where logs would begin new segments."),
-    "reindex": ("kafkalog_cli.commands.reindex:reindex_command", "Build indexes anew from the logs."),
-    "truncate": ("kafkalog_cli.commands.truncate:truncate_command", "Cut the end of logs off."),
+    "seek": ("kafkalog_cli.commands.seek:seek_command", "Find a record by its offset, its time or its position."),
+    "verify": ("kafkalog_cli.commands.verify:verify_command", "Check logs, indexes, snapshots, checkpoints and names."),
+    "roll": ("kafkalog_cli.commands.roll:roll_command", "Show where logs would roll under other settings."),
+    "reindex": (
+        "kafkalog_cli.commands.reindex:reindex_command",
+        "Rebuild indexes and producer snapshots from the logs.",
+    ),
+    "truncate": ("kafkalog_cli.commands.truncate:truncate_command", "Truncate logs."),
     "checkpoint": (
         "kafkalog_cli.commands.checkpoint:checkpoint_command",
-        "Show and mend checkpoints, leader epochs and ids.",
+        "Show and repair checkpoints, leader epochs and ids.",
     ),
     "retain": (
         "kafkalog_cli.commands.retain:retain_command",
-        "Say what retention deletes, when, and why not.",
+        "Forecast what retention deletes, when, and why not.",
     ),
     "compact": (
         "kafkalog_cli.commands.compact:compact_command",
-        "Forecast what the cleaner does to compacted topics, or do it.",
+        "Forecast what the log cleaner does, or clean logs.",
     ),
-    "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster, through Apache Spark."),
-    "apply": ("kafkalog_cli.commands.apply:apply_command", "Carry out a plan, or finish what was interrupted."),
-    "undo": ("kafkalog_cli.commands.undo:undo_command", "Take back what kafkalog has changed."),
+    "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
+    "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),
+    "undo": ("kafkalog_cli.commands.undo:undo_command", "Undo changes that kafkalog has made."),
     "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),
-    "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script of a shell."),
+    "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script for a shell."),
 }
 
 
 class MainGroup(LazyGroup):
-    """The group that every command is reached by: its end is the end of the process."""
+    """The group of all commands; it turns the end of a command into an exit status."""
 
     def invoke(self, ctx: click.Context) -> NoReturn:
-        """Run the command; end with its status, or with the one that its error stands for."""
+        """Run the command; exit with its status, or with the status of its error."""
         try:
             status = ExitStatus(super().invoke(ctx) or ExitStatus.CLEAN)
             sys.stdout.flush()
@@ -82,14 +85,18 @@ class MainGroup(LazyGroup):
 
 
 def _explain(error: BaseException) -> ExitStatus:
-    """One sentence on stderr, and the exit status."""
+    """Write one sentence about the error to stderr; return the exit status."""
     if isinstance(error, KafkalogError):
         sentence, status = str(error), status_of(error)
     elif isinstance(error, KeyboardInterrupt):
         sentence, status = "interrupted", ExitStatus.CRASH
-    elif isinstance(error, OSError) and isinstance(error.filename, str):  # of a file that is read: output has no name
+    elif isinstance(error, OSError) and isinstance(
+        error.filename, str
+    ):  # a file that is read: standard output has no name
         reason = (error.strerror or str(error)).lower()
-        sentence = f"{error.filename}: {reason}. If something else works on these files, stop it, and run this again"
+        sentence = (
+            f"{error.filename}: {reason}. If another process uses these files, stop it and run this command again"
+        )
         status = ExitStatus.REFUSED
     elif isinstance(error, OSError):
         sentence, status = f"the result could not be written: {error}", ExitStatus.CRASH
@@ -104,20 +111,20 @@ def _explain(error: BaseException) -> ExitStatus:
 
 
 def _one_line(sentence: str) -> str:
-    """A file name in the sentence must neither break the line nor steer the terminal."""
+    """Return the sentence with everything escaped that does not print: a file name must not steer the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
 
 
 def _forget_stdout() -> None:
-    """The reader of our output is gone: let the interpreter's last flush go nowhere instead of failing."""
+    """Redirect standard output to /dev/null: its reader is gone, and the interpreter flushes it once more at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # no file behind stdout, so nothing can fail
+    except (OSError, ValueError):  # stdout has no file, so nothing can fail
         return
 
 
 def _buffer_stdout() -> None:
-    """Under PYTHONUNBUFFERED standard output is a bare file, and a signal may end a write to it in the middle."""
+    """Buffer standard output: under PYTHONUNBUFFERED a signal may interrupt a write in the middle of a line."""
     raw = getattr(sys.stdout, "buffer", None)
     if isinstance(raw, io.RawIOBase):
         encoding, errors = sys.stdout.encoding, sys.stdout.errors
@@ -132,7 +139,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     version = import_module("kafkalog_cli.command").version()
     try:
         compiled = import_module("kafkalog_core.format.kernels").COMPILED
-    except ImportError as error:  # one that was compiled from another text
+    except ImportError as error:  # a compiled kernel does not match its source
         raise click.ClickException(str(error)) from error
     click.echo(f"kafkalog {version} ({'compiled' if compiled else 'interpreted'} kernels)")
     ctx.exit()
@@ -144,7 +151,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     table=COMMANDS,
     help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="Exit status: 0 clean, 1 crash, 2 usage, 3 could not operate, 4 damage found.",
+    epilog="Exit status: 0 no errors, 1 crash, 2 usage, 3 could not operate, 4 damage found.",
 )
 @click.option(
     "--version",
@@ -155,7 +162,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     help="Print the version, and which kernels run: compiled or interpreted.",
 )
 def cli() -> None:
-    """All commands; what it says of itself is HELP."""
+    """Run a command; its help is HELP."""
 
 
 def run() -> int:

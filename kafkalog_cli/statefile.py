@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Final, Self
 
 import click
 
-from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.output_file import OutputFile
 from kafkalog_core.errors import AccessError, KafkalogError
 from kafkalog_core.ops.verify.resume import StateError, head_line, head_problem, place_of
 
@@ -49,7 +49,7 @@ class StateFile:
     def __init__(self, path: str, request: VerifyRequest, report: Report, version: str) -> None:
         self._report = report
         self._path = path
-        self._out = OutFile(path, request.targets)
+        self._out = OutputFile(path, request.targets)
         self._head = head_line(request, version)
         self._entries: dict[str, list[_Entry]] = {}
         self._file: IO[bytes] | None = None

@@ -20,7 +20,7 @@ WRITERS = {
     "kafkalog_core/ops/compact/simulation.py": "temporary files of its own, from one simulated clean to the next",
     "kafkalog_core/storage/changing/writer.py": "the one door through which a broker's files are changed",
     "kafkalog_core/spark/session/parquet.py": "writes the Parquet file of a job, and removes it where that fails",
-    "kafkalog_cli/outfile.py": "writes the file that a user asked for, never among those of a broker",
+    "kafkalog_cli/output_file.py": "writes the file that a user asked for, never among those of a broker",
 }
 
 

@@ -1,4 +1,4 @@
-"""`kafkalog apply`: carry out a plan that was made before, or finish a run that was interrupted."""
+"""`kafkalog apply`: apply a plan that was made before, or finish a run that was interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
-from kafkalog_cli.repair import Showing, apply_all, locked, places_of_journal
+from kafkalog_cli.repair import PlanOutput, apply_all, locked, places_of_journal
 from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
@@ -35,8 +35,8 @@ __all__ = ["apply_command"]
 _SUPERUSER = 0
 
 EXAMPLES = (
-    Example("kafkalog apply plan.json", "Do what kafkalog reindex --plan-out plan.json has planned"),
-    Example("kafkalog apply --resume /var/lib/kafka", "Finish what was interrupted"),
+    Example("kafkalog apply plan.json", "Apply the plan that kafkalog reindex --plan-out plan.json has written"),
+    Example("kafkalog apply --resume /var/lib/kafka", "Finish a run that was interrupted"),
 )
 
 
@@ -53,36 +53,36 @@ EXAMPLES = (
     "is_resume",
     is_flag=True,
     help=(
-        "Finish a run that was interrupted, from its journal. FILE may then also be the log directory or the "
-        "partition, and more directories after it as for kafkalog undo; with a plan whose run had not begun, it is "
-        "carried out."
+        "Finish a run that was interrupted, from its journal. FILE may then be a plan, the log directory or the "
+        "partition directory, followed by more directories as for kafkalog undo. A plan whose run had not begun is "
+        "applied."
     ),
 )
 @common.jobs_option
 @common.output_option
 def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str | None) -> int:
-    """Carry out a plan.
+    """Apply a plan.
 
-    FILE is what --plan-out of a repairing command wrote. The disk is read and planned anew, and nothing is changed
-    unless the very same changes come out, to the hash. The broker must be stopped. What was done can be taken back with
-    kafkalog undo.
+    FILE is a plan that a repair command wrote with --plan-out. kafkalog reads the disk and makes the plan again; it
+    changes nothing unless the new plan has the same changes, to the hash of each file. The broker must be stopped.
+    kafkalog undo takes the changes back.
     """
     if also and not is_resume:
-        raise click.UsageError("name one FILE; directories are named with --resume")
-    showing = Showing(common.chosen_output(output))
+        raise click.UsageError("give one FILE; several directories are only for --resume")
+    plan_output = PlanOutput(common.chosen_output(output))
     if os.path.isdir(path):
         if not is_resume:
-            raise click.UsageError(f"{path} is a directory; name a plan, or say --resume to finish an interrupted run")
-        _resume_directory(path, also, showing)
-        return showing.finish()
+            raise click.UsageError(f"{path} is a directory; name a plan, or add --resume to finish an interrupted run")
+        _resume_directory(path, also, plan_output)
+        return plan_output.finish()
     plans = _read(path)
     with ExitStack() as stack:
         stack.enter_context(locked(place for plan in plans for place in (plan.root, *plan.paths)))
         progress = stack.enter_context(watched())
         if is_resume:
-            plans = [plan for plan in plans if not _resume_plan(plan, also, showing)]
-        _carry_out(plans, showing, progress, jobs or cores())
-    return showing.finish()
+            plans = [plan for plan in plans if not _resume_plan(plan, also, plan_output)]
+        _carry_out(plans, plan_output, progress, jobs or cores())
+    return plan_output.finish()
 
 
 def _read(path: str) -> list[StoredPlan]:
@@ -97,19 +97,19 @@ def _read(path: str) -> list[StoredPlan]:
 
 
 def _check_owner(path: str, owner: int) -> None:
-    """Raises RefusedError where root would carry out what another user has written, who is not the one at work here."""
+    """Raise RefusedError if root would apply a plan that another user wrote, unless that user ran sudo."""
     trusted = {str(_SUPERUSER), os.environ.get("SUDO_UID")}
     if os.geteuid() == _SUPERUSER and str(owner) not in trusted:
         name = shell_path(path)
         raise RefusedError(
-            f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read the plan, "
-            f"and if it is right: chown root {name} && kafkalog apply {name}",
+            f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read the plan; "
+            f"if it is right: chown root {name} && kafkalog apply {name}",
             path=path,
         )
 
 
 def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> StagedPlan:
-    """The plan made again; options that no command line gives are those of a file that somebody has changed."""
+    """Return the plan, made again. Options that no command line gives mean that the file was edited."""
     try:
         return make_plan(
             stored.command,
@@ -120,22 +120,22 @@ def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> StagedPlan:
         )
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
         raise RefusedError(
-            f"the options of the plan are not those of kafkalog {stored.command}; nothing has been changed. "
+            f"the plan has options that kafkalog {stored.command} does not have; nothing has been changed. "
             f"{replan_advice(stored.command_line)}",
             path=stored.root,
         ) from error
 
 
-def _carry_out(plans: Sequence[StoredPlan], showing: Showing, progress: Progress, jobs: int) -> None:
+def _carry_out(plans: Sequence[StoredPlan], plan_output: PlanOutput, progress: Progress, jobs: int) -> None:
     drafts = []
     for stored in plans:
         draft = _planned(stored, jobs, progress)
         check_drift(stored.changes, draft.plan.changes, stored.command_line)
         drafts.append(draft)
-    apply_all(drafts, showing, clock_ms(), progress)
+    apply_all(drafts, plan_output, clock_ms(), progress)
 
 
-def _resume_directory(path: str, also: Sequence[str], showing: Showing) -> None:
+def _resume_directory(path: str, also: Sequence[str], plan_output: PlanOutput) -> None:
     with ExitStack() as stack:
         scope = scope_of(path, also)
         runs = {journal.run for journal in scope.interrupted()}
@@ -144,30 +144,30 @@ def _resume_directory(path: str, also: Sequence[str], showing: Showing) -> None:
         stack.enter_context(watched())
         journals = [journal for journal in scope_of(path, also).interrupted() if journal.run in runs]
         for journal in journals:
-            _finish(journal, showing)
+            _finish(journal, plan_output)
         if not journals:
             scope.check_readable()
-            showing.show(rows_of_resumed(scope.root, None))
+            plan_output.show(rows_of_resumed(scope.root, None))
 
 
-def _resume_plan(plan: StoredPlan, also: Sequence[str], showing: Showing) -> bool:
-    """Whether a run of the plan was there: finished by now, or finished here."""
+def _resume_plan(plan: StoredPlan, also: Sequence[str], plan_output: PlanOutput) -> bool:
+    """Finish the run of a plan if it was interrupted; return whether there was a run of it."""
     for journal in reversed(scope_of(plan.root, also).found.journals):
         if is_of_plan(journal, plan):
             if journal.state == "complete":
-                showing.show(rows_of_resumed(plan.root, journal))
+                plan_output.show(rows_of_resumed(plan.root, journal))
                 return True
             if journal.is_interrupted:
-                _finish(journal, showing)
+                _finish(journal, plan_output)
                 return True
     return False
 
 
-def _finish(journal: Journal, showing: Showing) -> None:
+def _finish(journal: Journal, plan_output: PlanOutput) -> None:
     if journal.state == "undoing":
         raise RefusedError(
             f"the undo of {journal.run} was interrupted. To finish it: "
             f"{undo_command(leading_directory(journal), journal)}",
             path=journal.layout.root,
         )
-    showing.show(rows_of_resumed(journal.layout.root, resume(journal, Disk())))
+    plan_output.show(rows_of_resumed(journal.layout.root, resume(journal, Disk())))

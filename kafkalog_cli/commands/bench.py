@@ -1,4 +1,4 @@
-"""`kafkalog bench`: how fast kafkalog reads on this machine, step by step."""
+"""`kafkalog bench`: how fast this machine reads logs, step by step."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["bench_command"]
 
 EXAMPLES = (
-    Example("kafkalog bench", "Seeded logs of each format and codec"),
+    Example("kafkalog bench", "Generated logs of each format and codec"),
     Example("kafkalog bench --output json /var/lib/kafka/orders-0/00000000000000000000.log", "One log of your own"),
 )
 TURNS: Final = 5
@@ -78,11 +78,11 @@ class Figure(NamedTuple):
 def bench_command(file: str | None, output: str) -> int:
     """Measure how fast this machine reads logs.
 
-    Without FILE, on seeded logs that are written to a temporary directory; with FILE, a log file, on its first 64 MB.
-    checksum: a bare CRC-32C over the bytes in memory, the floor. walk: batch headers. verify: with checksums. decode:
-    records to columns, decompressed. objects: and a Python object for each key and value. dump: JSON lines, thrown
-    away. The kernels' twins, compiled and interpreted, are measured alone, on the first records. Takes less than 30
-    seconds; nothing else should run meanwhile.
+    Without FILE, kafkalog generates logs in a temporary directory; with FILE, a log file, it reads the first 64 MB.
+    Measures: checksum, a CRC-32C of the bytes in memory, which is the lower limit; walk, batch headers; verify, with
+    checksums; decode, records to columns, decompressed; objects, also a Python object for each key and value; dump,
+    JSON lines, discarded. The compiled and the interpreted kernels are also measured alone, on the first records. Takes
+    less than 30 seconds; nothing else should run at the same time.
     """
     figures = _of_file(file) if file else _of_seeded_logs()
     if output == "json":
@@ -104,7 +104,7 @@ def _of_seeded_logs() -> Iterator[Figure]:
                     for piece in seeded_log(recipe, min(size_bytes, LIMIT_BYTES)):
                         log.write(piece.data)
             except OSError as error:
-                raise AccessError(f"the seeded log cannot be written: {error.strerror}", path=scratch) from error
+                raise AccessError(f"the generated log cannot be written: {error.strerror}", path=scratch) from error
             yield from _figures(str(path), recipe.name, with_twins=recipe in {Recipe(format="v2"), SEEDED[1][0]})
             path.unlink()
 
@@ -112,7 +112,7 @@ def _of_seeded_logs() -> Iterator[Figure]:
 def _of_file(file: str) -> Iterator[Figure]:
     targets = resolve([file])
     if not all(isinstance(target, FileTarget) and target.kind in LOG_KINDS for target in targets):
-        raise UnknownFileError("one log file can be measured, .log or .kafka", path=file)
+        raise UnknownFileError("not a log file; name one .log or .kafka file", path=file)
     return _figures(file, Path(file).name, with_twins=True)
 
 

@@ -1,4 +1,4 @@
-"""`kafkalog checkpoint`: the text files of a log directory, checked and mended."""
+"""`kafkalog checkpoint`: check and repair the text files of a log directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
-from kafkalog_cli.repair import Manner, repair_options, run_repair
+from kafkalog_cli.options.repair import RepairOptions, repair_options
+from kafkalog_cli.repair import run_repair
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["checkpoint_command"]
 
 EXAMPLES = (
-    Example("kafkalog checkpoint /var/lib/kafka", "Show the checkpoints, epochs and ids, and what is wrong in them"),
-    Example("kafkalog checkpoint /var/lib/kafka --apply", "Mend the lines that are bad, and no others"),
-    Example("kafkalog checkpoint /disk1 --beside /disk2", "Take what is lost from the broker's other log directory"),
-    Example("kafkalog checkpoint /var/lib/kafka --mark-clean", "See whether the broker may skip its recovery"),
+    Example(
+        "kafkalog checkpoint /var/lib/kafka", "Show the checkpoints, leader epochs and ids, and the errors in them"
+    ),
+    Example("kafkalog checkpoint /var/lib/kafka --apply", "Repair the wrong lines, and no others"),
+    Example("kafkalog checkpoint /disk1 --beside /disk2", "Restore lost ids from the broker's other log directory"),
+    Example("kafkalog checkpoint /var/lib/kafka --mark-clean", "Check whether the broker may skip its recovery"),
 )
 
 
@@ -40,8 +43,8 @@ EXAMPLES = (
     "--mark-clean",
     is_flag=True,
     help=(
-        "Also mark the log directory as stopped cleanly, so that the broker recovers nothing: only where every "
-        "partition in it verifies and is as a clean stop leaves it. Reads all of it."
+        "Also write the clean shutdown file, so that the broker skips recovery. Only if every partition in the log "
+        "directory verifies and is as a clean shutdown leaves it. Reads the whole log directory."
     ),
 )
 @click.option(
@@ -49,7 +52,7 @@ EXAMPLES = (
     metavar="DIR",
     multiple=True,
     type=click.Path(readable=False),
-    help=("Another log directory of the same broker, to take ids from. Repeatable. Those named as PATH are taken too."),
+    help="Another log directory of the same broker, as a source of ids, like each log directory in PATH. Repeatable.",
 )
 @kafka_options
 @repair_options
@@ -59,16 +62,17 @@ def checkpoint_command(
     mark_clean: bool,
     beside: tuple[str, ...],
     request: SettingsRequest,
-    manner: Manner,
+    repair: RepairOptions,
 ) -> int:
-    """Show, check and mend the text files: checkpoints of offsets, leader epochs, partition.metadata, meta.properties.
+    """Show, check and repair the text files: offset checkpoints, leader epochs, partition.metadata, meta.properties.
 
-    PATH is a log directory, a partition directory, or one of these files. Shown is each file, how many entries a broker
-    finds in it and what it makes of it. What is malformed, or cannot be true beside the log, is mended: with --apply,
-    and no other line changes. A recovery point that was lost becomes the base of the last segment, one behind the end
-    of the log its end; other offsets that were lost or cannot be true go, as brokers find them anew. Leader epochs are
-    taken from the batches, topic ids from other partitions of the topic or the cluster's metadata log. What is nowhere
-    on the disk is not made up. Of the logs only the last segments are read, but for --mark-clean.
+    PATH is a log directory, a partition directory, or one of these files. The output shows each file, the number of
+    entries that a broker reads from it, and what the broker does with it. With --apply, lines that are malformed or
+    contradict the log are repaired; no other line changes. A lost recovery point becomes the base offset of the last
+    segment; a recovery point after the log end offset becomes the log end offset. Other offsets that are lost or
+    impossible are removed, because brokers compute them again. Leader epochs come from the batches, topic ids from
+    other partitions of the topic or from the cluster metadata log. kafkalog never invents a value that is nowhere on
+    the disk. It reads only the last segments of logs, except with --mark-clean.
     """
     others = (*beside, *(path for path in paths if is_broker_dir(path)))
     return run_repair(
@@ -80,5 +84,5 @@ def checkpoint_command(
             "beside": sorted({os.path.abspath(path) for path in others}),
             "mark_clean": mark_clean,
         },
-        manner,
+        repair,
     )

@@ -1,4 +1,4 @@
-"""`kafkalog compact`: what the cleaner would do to compacted topics, and doing it offline."""
+"""`kafkalog compact`: what the log cleaner would do to compacted topics; with --apply it cleans them offline."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.cleaning import check_memory, cleaning_options
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.repair import repair_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
-from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_cli.repair import run_repair
 from kafkalog_cli.running import warn_of_interpreted, watched
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.task import CompactRequest
@@ -25,7 +26,7 @@ from kafkalog_core.ops.reading.report import Report
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog_cli.repair import Manner
+    from kafkalog_cli.options.repair import RepairOptions
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.reading.selection import Selection
@@ -37,19 +38,19 @@ EXAMPLES = (
     Example("kafkalog compact /var/lib/kafka", "Why is compaction stuck, and what would it save?"),
     Example(
         "kafkalog compact --topic __consumer_offsets --biggest 20 /var/lib/kafka",
-        "What fills the offsets topic: its partitions, segments and biggest keys",
+        "What fills the offsets topic: its partitions, segments and largest keys",
     ),
     Example(
         "kafkalog compact --min-cleanable-dirty-ratio 0.1 --delete-retention-ms 0 /var/lib/kafka/customers-0",
-        "What if it were cleaned earlier, and forgot its tombstones at once?",
+        "What if it were cleaned earlier, and tombstones were removed at once?",
     ),
     Example(
         "kafkalog compact --config server.properties --force --apply /var/lib/kafka/customers-0",
-        "Clean it now, with undo",
+        "Clean it now; kafkalog undo can take it back",
     ),
     Example(
         "kafkalog compact --config server.properties --apply --to /mnt/spare/cleaned /var/lib/kafka/customers-0",
-        "Write the cleaned log elsewhere, and leave the patient as it is",
+        "Write the cleaned log elsewhere, and leave the log itself unchanged",
     ),
 )
 
@@ -61,7 +62,7 @@ EXAMPLES = (
     "--to",
     metavar="DIR",
     type=click.Path(readable=False),
-    help="With --apply: write the cleaned log as a new log directory here, and change nothing else.",
+    help="With --apply: write the cleaned logs into this new log directory, and change nothing else.",
 )
 @now_option
 @common.selection_options
@@ -72,29 +73,27 @@ def compact_command(
     paths: tuple[str, ...],
     selection: Selection,
     request: SettingsRequest,
-    manner: Manner,
+    repair: RepairOptions,
     now_ms: int,
     **given: Any,
 ) -> int:
-    """Forecast what a broker's cleaner does to compacted topics, record by record.
+    """Forecast what a broker's log cleaner does to compacted topics, record by record.
 
-    Per partition: whether it would be cleaned now and why, what holds the cleaner back, what a clean would save, what
-    stays and goes for which reason, the biggest keys. The rules are those of the release. Nothing is changed without
-    --apply, which cleans in place, with undo, or, with --to, into a new directory. Cleaned in place, the old segments
-    take their room in the undo journal until kafkalog undo --prune. A forecast of what goes is not a loss: the exit
-    status is 0.
+    For each partition: whether it would be cleaned now and why, what holds the cleaner back, how much a clean would
+    save, which records are kept or removed and why, and the largest keys. The rules are those of the release. Nothing
+    is changed without --apply, which cleans in place, with undo, or with --to into a new directory. After a clean in
+    place the undo journal holds the old segments until kafkalog undo --prune. Records that a clean removes are not a
+    loss: the exit status is 0.
     """
     check_memory(given["memory_bytes"])
-    if given["to"] is not None and not manner.apply:
-        raise click.UsageError("--to says where --apply writes; give --apply too, or neither")
+    if given["to"] is not None and not repair.apply:
+        raise click.UsageError("--to is the directory that --apply writes; give both or neither")
     warn_of_interpreted()
-    changes = given["to"] is None and (manner.apply or manner.plan_out is not None)
+    changes = given["to"] is None and (repair.apply or repair.plan_out is not None)
     if changes:
-        return run_repair("compact", paths, selection, _plan_options(request, given), manner, now_ms=now_ms)
-    if manner.plan_out is not None or manner.undo_to is not None or not manner.keeps_undo:
-        raise click.UsageError(
-            "--plan-out, --undo-to and --no-undo belong to changes in place, which --apply without --to makes"
-        )
+        return run_repair("compact", paths, selection, _plan_options(request, given), repair, now_ms=now_ms)
+    if repair.plan_out is not None or repair.undo_to is not None or not repair.keeps_undo:
+        raise click.UsageError("--plan-out, --undo-to and --no-undo are for a clean in place, by --apply without --to")
     report = Report()
     asked = CompactRequest(
         targets=resolve_readable(paths, selection, report),
@@ -104,19 +103,19 @@ def compact_command(
         max_passes=given["max_passes"],
         force=given["force"],
         biggest=given["biggest"],
-        jobs=manner.jobs,
+        jobs=repair.jobs,
         max_batch_bytes=given["max_batch_bytes"],
         command_line=command_line(),
     )
     to = None if given["to"] is None else os.path.abspath(given["to"])
     with watched() as progress:
         return write_compactions(
-            open_results(COMPACTIONS, manner.output), _forecasts(asked, to, report, progress), to, report
+            open_results(COMPACTIONS, repair.output), _forecasts(asked, to, report, progress), to, report
         )
 
 
 def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, Any]:
-    """What the planner is asked for, in values that JSON has."""
+    """Return the options of the planner, as values that JSON has."""
     return {
         "kafka": asdict(request),
         "memory_bytes": given["memory_bytes"],

@@ -1,4 +1,4 @@
-"""`kafkalog completion`: the completion script of a shell, on stdout."""
+"""`kafkalog completion`: print the completion script for a shell."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["completion"]
 @click.command(
     cls=Command,
     examples=(
-        Example("source <(kafkalog completion bash)", "In the running shell alone"),
-        Example("kafkalog completion fish > ~/.config/fish/completions/kafkalog.fish", "In every new shell"),
+        Example("source <(kafkalog completion bash)", "For the running shell only"),
+        Example("kafkalog completion fish > ~/.config/fish/completions/kafkalog.fish", "For every new shell"),
     ),
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE),
 )

@@ -1,4 +1,4 @@
-"""`kafkalog dump`: every batch, record or index entry, damaged places included."""
+"""`kafkalog dump`: batches, records, index entries and damage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
-from kafkalog_cli.render.writers import Settings, open_writer
+from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import Interruption, StoppableProgress, early_end, warn_of_interpreted
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.releases import parse_release
@@ -44,29 +44,29 @@ EXAMPLES = (
     ),
     Example(
         "kafkalog dump --records --committed --topic 'pay*' --output ndjson /var/lib/kafka > payments.ndjson",
-        "What a read_committed consumer would get of some topics, for other programs",
+        "What a read_committed consumer would get from some topics, as JSON",
     ),
     Example("kafkalog dump --segments --files --output json /var/lib/kafka", "A census of a whole log directory"),
-    Example("kafkalog dump --records --resync broken.log", "What lies behind the damage too"),
+    Example("kafkalog dump --records --resync broken.log", "Records after damage too"),
 )
 
 
 @click.command(name="dump", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
-@click.option("--segments", "level", flag_value="segments", help="One row a segment.")
-@click.option("--batches", "level", flag_value="batches", help="One row a batch. This is the default for logs.")
+@click.option("--segments", "level", flag_value="segments", help="One row for each segment.")
+@click.option("--batches", "level", flag_value="batches", help="One row for each batch. This is the default for logs.")
 @click.option(
     "--records",
     "level",
     flag_value="records",
-    help="One row a record. This is the default with --key, --key-regex, --value-regex or --header.",
+    help="One row for each record. This is the default with --key, --key-regex, --value-regex or --header.",
 )
 @click.option(
     "--files",
     is_flag=True,
     help=(
-        "Also the entries of indexes, producer snapshots, checkpoints and property files. --limit counts them too; "
-        "filters do not reach them."
+        "Also show the entries of indexes, producer snapshots, checkpoints and property files. --limit counts them "
+        "too; filters do not apply to them."
     ),
 )
 @common.selection_options
@@ -77,30 +77,32 @@ EXAMPLES = (
     bare_value="log-end",
     type=click.Choice(("log-end", "high-watermark")),
     help=(
-        "Only what a read_committed consumer gets: no aborted and no open transactions. Up to the end of the log, or "
-        "up to the high watermark that the broker has checkpointed."
+        "Only what a read_committed consumer gets: no aborted and no open transactions. Up to the log end offset, or "
+        "up to the high watermark in the broker's checkpoint."
     ),
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Stop after N rows, entries of --files included; damage and findings are not counted.",
+    help="Stop after N rows, including entries of --files; damage and findings are not counted.",
 )
 @click.option("--newest-first", is_flag=True, help="Highest offsets first.")
-@click.option("--stats", is_flag=True, help="Figures instead of rows: counts, bytes, codecs, sizes, times, producers.")
+@click.option(
+    "--stats", is_flag=True, help="Statistics instead of rows: counts, bytes, codecs, sizes, times, producers."
+)
 @click.option(
     "--resync",
     is_flag=True,
-    help="Search behind damage for the next place where length, magic and CRC agree, and mark what is found.",
+    help="After damage, search for the next batch whose length, magic and CRC are valid; rows after it are marked.",
 )
 @click.option(
     "--follow",
     is_flag=True,
     help=(
-        "Keep reading as the log grows and rolls, until interrupted; partitions that are made later too. A last batch "
-        "that is not whole is held back, and said to be damage only at the end. Where a follower cuts its log and "
-        "writes it anew, all that is new is shown, perhaps with some rows before it again (file.shrank)."
+        "Keep reading as the log grows and rolls, until interrupted, also in partitions that are created later. An "
+        "incomplete last batch is reported as damage only at the end. If a follower truncates its log and fetches "
+        "again, all new rows are shown, and some rows before them may be shown again (file.shrank)."
     ),
 )
 @click.option(
@@ -109,22 +111,22 @@ EXAMPLES = (
     default=500,
     show_default=True,
     metavar="MS",
-    help="With --follow: milliseconds between two looks.",
+    help="With --follow: milliseconds between two checks for new data.",
 )
 @kafka_option
 @common.limit_options
 @click.option(
     "--path",
     is_flag=True,
-    help="A further column: the path of the file that a row comes from. Two directories of one partition need it.",
+    help="Add a column with the path of the file. It distinguishes two directories of one partition.",
 )
 @common.output_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
-    """Show what Kafka's files hold: batches, records, index entries, damage.
+    """Show the contents of Kafka's files: batches, records, index entries, damage.
 
-    PATH is a file of any kind, a partition directory, a log directory or a glob of them. A damaged place never ends the
-    dump: a row stands for it, and the exit status is 4. It is 3 where one of several PATHs could not be read; the
-    others are shown all the same.
+    PATH is a file of any kind, a partition directory, a log directory or a glob of them. Damage never ends the dump: it
+    is reported as a row, and the exit status is 4. The exit status is 3 if one of several PATHs cannot be read; the
+    others are shown nevertheless.
     """
     output = common.chosen_output(given.pop("output"))
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
@@ -141,7 +143,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
     ):
-        writer = open_writer(output, Settings(tables=row_types(request), **settings_of))
+        writer = open_writer(output, RowSettings(tables=row_types(request), **settings_of))
         chunks = (
             follow(
                 request,
@@ -161,37 +163,39 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
 
 
 def _check_together(given: dict[str, Any], filters: Filters) -> None:
-    """Refuse options that do not go together."""
+    """Raise UsageError for options that exclude each other."""
     counts = given["stats"] or given["level"] == "segments"
     if given["follow"] and (counts or given["newest_first"] or given["committed"]):
-        raise click.UsageError("--follow goes with none of --stats, --segments, --newest-first and --committed")
+        raise click.UsageError("--follow cannot be combined with --stats, --segments, --newest-first or --committed")
     if counts and (given["committed"] or filters != Filters()):
-        raise click.UsageError("--stats and --segments count whole logs: they go with neither --committed nor filters")
+        raise click.UsageError(
+            "--stats and --segments count whole logs; they cannot be combined with --committed or filters"
+        )
 
 
 def _until(interruption: Interruption, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """The chunks, up to Ctrl-C. Raises Stopped."""
+    """Yield the chunks until Ctrl-C. Raises Stopped."""
     for chunk in chunks:
         yield chunk
         interruption.check()
 
 
 def _needs_path(asked: bool, output: str, alike: list[str]) -> bool:
-    """Whether rows name their file: where asked, and in a table where nothing else tells two directories apart."""
+    """Return whether rows have a path: on request, and in a table with several directories of one partition."""
     if alike and not asked and output != "table":
         shown = ", ".join(alike[:ALIKE_SHOWN]) + (f" and {more} more" if (more := len(alike) - ALIKE_SHOWN) > 0 else "")
-        message = f"there are several directories of {shown}; --path adds a column that tells their rows apart"
+        message = f"there are several directories of {shown}; --path adds a column that distinguishes their rows"
         click.echo(f"kafkalog: {safe_text(message)}", err=True)
     return asked or (bool(alike) and output == "table")
 
 
 def row_types(request: DumpRequest) -> tuple[Table, ...]:
-    """The row types that a dump may yield."""
+    """Return the row types that a dump may yield."""
     return tuple(tables.with_path(table) if request.path else table for table in _row_types(request))
 
 
 def _row_types(request: DumpRequest) -> tuple[Table, ...]:
-    """Without paths; a KRaft snapshot among the files gives records where no level is its own."""
+    """Return the row types without paths. The KRaft snapshots among the files are shown as records."""
     level = {"segments": tables.SEGMENT, "batches": tables.BATCH, "records": tables.RECORD_V07}[request.level]
     first = tables.STATS if request.stats else level
     entries = (tables.INDEX_ENTRY, tables.PRODUCER, tables.CHECKPOINT, tables.PROPERTY)
@@ -204,7 +208,7 @@ def _row_types(request: DumpRequest) -> tuple[Table, ...]:
 
 
 def _level(level: str | None, filters: Filters) -> str:
-    """The level asked for; records where a filter needs them."""
+    """Return the requested level; by default records if a filter needs them, else batches."""
     needs_records = bool(filters.headers or filters.key is not None or filters.patterns)
     if needs_records and level not in {None, "records"}:
         raise click.UsageError(f"filters on keys, values and headers need --records, not --{level}")

@@ -1,4 +1,4 @@
-"""`kafkalog explain`: what a code means, and what a line of a broker's log means."""
+"""`kafkalog explain`: the meaning of a code, and of a line of a broker's log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.render.explanations import code_lines, digest_lines, entry_lines, heading_lines
-from kafkalog_cli.render.writers import Settings, open_writer
+from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_core.errors import AccessError
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, entries, explained, near
@@ -30,22 +30,25 @@ __all__ = ["explain_command"]
 
 EXAMPLES = (
     Example("kafkalog explain crc-mismatch", "What a code means"),
-    Example('kafkalog explain "Corruption found in segment 0, truncating to offset 606"', "What a broker's line means"),
-    Example("kafkalog explain --log /var/log/kafka/server.log", "What a whole log says about the disks"),
+    Example(
+        'kafkalog explain "Corruption found in segment 0, truncating to offset 606"',
+        "What a line of a broker's log means",
+    ),
+    Example("kafkalog explain --log /var/log/kafka/server.log", "What a whole log reports about the disks"),
     Example("journalctl -u kafka | kafkalog explain --log -", "The same, from another program"),
 )
 NOT_KNOWN: Final = (
-    "kafkalog: no message about a log directory that kafkalog knows. If the broker does not start all the same, "
-    "kafkalog verify LOG_DIR says what is wrong with the disk."
+    "kafkalog: no message about a log directory that kafkalog knows. If the broker does not start, "
+    "kafkalog verify LOG_DIR shows what is wrong with the disk."
 )
-_HELP: Final = f"""Explain a code of kafkalog, or what a broker wrote into its log.
+_HELP: Final = f"""Explain a code of kafkalog, or a line of a broker's log.
 
-CODE is a code of a finding (segment.gap), a reason of damage (crc-mismatch), a message (broker.stray) or what comes
-before a code's dot: then all of that subject are shown. Without it all codes are listed, a line each.
+CODE is the code of a finding (segment.gap), a reason of damage (crc-mismatch), a message (broker.stray), or the part
+before the dot of a code, which shows all codes of that subject. Without CODE all codes are listed, one on each line.
 
-LINE is one line or several of a broker's log, as any release from 0.8 to {LATEST} words it: what happened, why, what
-the broker did, and what to run next. The exit status is 3 where none of it is recognised. --log shows each message of a
-log once, the most severe first, with its line numbers.
+LINE is one or more lines of a broker's log, as any release from 0.8 to {LATEST} writes them. The output shows what
+happened, why, what the broker did, and what to run next. The exit status is 3 if no line is recognised. --log shows
+each message of a log once, the most severe first, with its line numbers.
 """
 _CODE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _GZIP: Final = b"\x1f\x8b"
@@ -73,11 +76,11 @@ _GZIP: Final = b"\x1f\x8b"
     help="Form of the result.",
 )
 def explain_command(words: tuple[str, ...], log: str | None, output: str) -> int:
-    """Run `kafkalog explain`; the exit status. Its help is `_HELP`."""
+    """Run `kafkalog explain`; return the exit status. Its help is `_HELP`."""
     text = " ".join(words)
     if log is not None:
         if words:
-            raise click.UsageError("--log FILE stands alone, without CODE or LINE")
+            raise click.UsageError("--log FILE cannot be combined with CODE or LINE")
         return _explain_log(log, output)
     if not text:
         return _show(tables.EXPLANATION, entries().values(), output, code_lines(entries().values()))
@@ -113,14 +116,14 @@ def _explain_log(path: str, output: str) -> int:
                 stream = cast("BinaryIO", gzip.GzipFile(fileobj=plain)) if is_gzip else plain
                 digest = Digest().take(_lines(stream))
     except (EOFError, gzip.BadGzipFile) as error:
-        raise AccessError(f"it is no whole gzip file: {error}", path=path) from error
+        raise AccessError(f"not a complete gzip file: {error}", path=path) from error
     except OSError as error:
         raise open_error(path, error) from error
     return _show_digest(digest, "standard input" if path == "-" else path, output)
 
 
 def _lines(stream: BinaryIO) -> Iterator[str]:
-    """Lines of a log; of one that is longer than any message the rest is passed over."""
+    """Yield the lines of a log, cut at the length of the longest message."""
     while line := stream.readline(LINE_CHARACTERS):
         yield line.decode("utf-8", "replace")
         while line and not line.endswith(b"\n"):
@@ -143,13 +146,13 @@ def _show(
     lines: Iterable[str],
     status: ExitStatus = ExitStatus.CLEAN,
 ) -> int:
-    """Lines for a person, or rows and the summary."""
+    """Print lines for a person, or rows and the summary; return the exit status."""
     if output == "table":
         for line in lines:
             click.echo(line)
         return status
     rows = [item.row() for item in items]
-    writer = open_writer(output, Settings(tables=(table,)))
+    writer = open_writer(output, RowSettings(tables=(table,)))
     writer.write(RowChunk(table, rows))
     report = Report()
     report.rows = len(rows)

@@ -1,4 +1,4 @@
-"""`kafkalog reindex`: build indexes, producer snapshots and leader epochs anew from the logs."""
+"""`kafkalog reindex`: rebuild indexes, producer snapshots and leader epochs from the logs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
-from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_cli.options.repair import repair_options
+from kafkalog_cli.repair import run_repair
 
 if TYPE_CHECKING:
-    from kafkalog_cli.repair import Manner
+    from kafkalog_cli.options.repair import RepairOptions
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
 
@@ -21,8 +22,10 @@ __all__ = ["reindex_command"]
 
 EXAMPLES = (
     Example("kafkalog reindex /var/lib/kafka", "Which indexes are missing or wrong?"),
-    Example("kafkalog reindex --apply /var/lib/kafka/orders-0", "Build those of one partition anew"),
-    Example("kafkalog reindex --all --kafka 2.8.2 --topic orders /var/lib/kafka", "All of them, as 2.8.2 would"),
+    Example("kafkalog reindex --apply /var/lib/kafka/orders-0", "Rebuild those of one partition"),
+    Example(
+        "kafkalog reindex --all --kafka 2.8.2 --topic orders /var/lib/kafka", "Rebuild all of them, as Kafka 2.8.2 does"
+    ),
 )
 
 
@@ -33,16 +36,15 @@ EXAMPLES = (
     "writes_all",
     is_flag=True,
     help=(
-        "Write every index, snapshot and epoch file that is not byte for byte what a recovery writes, also those that "
-        "are right."
+        "Rebuild every index, snapshot and epoch file that differs from what a recovery writes, even if it is valid."
     ),
 )
 @click.option(
     "--as-broker",
     is_flag=True,
     help=(
-        "Where a log is damaged, do what a broker does that finds its index missing: cut the segment there and keep "
-        "those behind it."
+        "If a log is damaged, do what a broker does when the index is missing: truncate the segment at the damage "
+        "and keep the segments after it."
     ),
 )
 @common.limit_options
@@ -56,15 +58,15 @@ def reindex_command(
     as_broker: bool,
     max_batch_bytes: int,
     request: SettingsRequest,
-    manner: Manner,
+    repair: RepairOptions,
 ) -> int:
-    """Build .index, .timeindex, .txnindex, producer snapshots and leader epochs anew from the logs.
+    """Rebuild .index, .timeindex, .txnindex, producer snapshots and leader epochs from the logs.
 
-    Written is what is missing or wrong, byte for byte as the recovery of that release writes it, and after a crash what
-    the next start would build anew anyway; the active segment's indexes are trimmed as after a clean stop. Any other
-    index that a running broker wrote may differ and be right: it stays, and is counted. A segment that is damaged
-    before its tail is left alone, with the reason and the next command; the others are done. One whose offsets pass the
-    reach of its indexes is split.
+    kafkalog writes files that are missing or wrong, byte for byte as the recovery of the release writes them, and after
+    a crash also those that the next start would rebuild. The indexes of the active segment are trimmed as in a clean
+    shutdown. An index that a running broker wrote may differ and still be valid: it is kept, and counted. A segment
+    that is damaged before its tail is left as it is, with the reason and the next command; the other segments are
+    reindexed. A segment is split if its offsets exceed the range of its indexes.
     """
     wanted = {"all": writes_all, "as_broker": as_broker, "max_batch_bytes": max_batch_bytes}
-    return run_repair("reindex", paths, selection, {"kafka": asdict(request), **wanted}, manner)
+    return run_repair("reindex", paths, selection, {"kafka": asdict(request), **wanted}, repair)

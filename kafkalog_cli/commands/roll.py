@@ -1,4 +1,4 @@
-"""`kafkalog roll`: where logs would have rolled under other settings, and the same logs in such segments."""
+"""`kafkalog roll`: where logs would have rolled under other settings, and copies of the logs in those segments."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["roll_command"]
 
 EXAMPLES = (
-    Example("kafkalog roll /var/lib/kafka/orders-0", "Do the settings explain the segments that there are?"),
+    Example("kafkalog roll /var/lib/kafka/orders-0", "Do the settings explain the segments?"),
     Example(
         "kafkalog roll --segment-bytes 134217728 --segment-ms 86400000 /var/lib/kafka",
-        "How many segments smaller and younger ones would be",
+        "How many segments would there be with smaller limits?",
     ),
     Example(
         "kafkalog roll --segment-bytes 268435456 --apply --to /mnt/spare/kafka /var/lib/kafka",
-        "Write the same logs in such segments, as a log directory that a broker starts on",
+        "Write the same logs in such segments, into a log directory on which a broker starts",
     ),
 )
 
@@ -38,27 +38,28 @@ EXAMPLES = (
 @click.command(name="roll", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @setting_options(
-    segment_bytes="A segment's log may have so many bytes. Kafka 4 takes nothing below 1 MiB; its own tests set "
+    segment_bytes="Maximum size of a segment's log, in bytes. Kafka 4 accepts nothing below 1 MiB; for less, set "
     "internal.segment.bytes with --set.",
-    segment_ms="A new segment begins where a batch is so much later than the first one, in milliseconds.",
-    segment_jitter_ms="At most so much is taken off --segment-ms for each segment, in milliseconds.",
-    segment_index_bytes="An index file may have so many bytes; where one is full a new segment begins.",
-    index_interval_bytes="So many bytes of log lie between two entries of an index.",
+    segment_ms="Roll at a batch that is this much later than the first batch of the segment, in milliseconds.",
+    segment_jitter_ms="Subtract up to this much from --segment-ms for each segment, in milliseconds.",
+    segment_index_bytes="Maximum size of an index file, in bytes; the log rolls when an index is full.",
+    index_interval_bytes="Bytes of log between two entries of an index.",
 )
 @click.option(
     "--jitter-seed",
     type=click.IntRange(min=0),
     metavar="N",
     help=(
-        "Draw the jitter, the same numbers for the same N.  [default: take nothing off, and say what comes of the most]"
+        "Seed of the random jitter: the same N gives the same result.  [default: no jitter, and the result with the "
+        "largest jitter]"
     ),
 )
-@click.option("--apply", is_flag=True, help="Write the logs in these segments; only with --to.")
+@click.option("--apply", is_flag=True, help="Write the logs in these segments; only together with --to.")
 @click.option(
     "--to",
     metavar="DIR",
     type=click.Path(readable=False),
-    help="With --apply: the new log directory to write. What is there stays as it is.",
+    help="With --apply: the new log directory. The logs themselves are not changed.",
 )
 @common.selection_options
 @kafka_options
@@ -66,19 +67,20 @@ EXAMPLES = (
 @common.jobs_option
 @common.output_option
 def roll_command(paths: tuple[str, ...], selection: Selection, request: SettingsRequest, **given: Any) -> int:
-    """Tell where logs would have begun new segments, by the append rules of the release.
+    """Show where logs would have rolled, by the append rules of the release.
 
-    Each batch counts as one append by the leader (a follower's fetch, and a produce request of magic 0 or 1, hold
-    several); the settings are the command line's, else the broker's. Where the answer is the segments that there are,
-    the settings explain them. A forecast reads the headers of batches; checksums are looked at with --apply alone.
+    Each batch counts as one append by the leader (in reality a follower's fetch, and a produce request of magic 0 or 1,
+    append several at once). Settings come from the command line, else from the broker. If the result equals the
+    segments on the disk, the settings explain them. A forecast reads the headers of batches; only --apply computes
+    checksums.
 
-    With --apply --to DIR the same batches are written into such segments: with indexes, producer snapshots, leader
-    epochs and checkpoints, as a log directory that a broker starts on without recovery. It appears when it is whole.
-    A log that is damaged is not written, nor is one that a broker is using.
+    With --apply --to DIR the same batches are written into such segments, with indexes, producer snapshots, leader
+    epochs and checkpoints, as a log directory on which a broker starts without recovery. DIR appears when it is
+    complete. A damaged log, and a log that a broker is using, is not written.
     """
     if given["apply"] != (given["to"] is not None):
         raise click.UsageError(
-            "--apply and --to DIR go together: segments are never rolled anew in place, a new directory takes them"
+            "--apply and --to DIR need each other: kafkalog never rolls a log in place, only into a new directory"
         )
     report = Report()
     asked = RollRequest(

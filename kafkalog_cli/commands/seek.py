@@ -1,4 +1,4 @@
-"""`kafkalog seek`: where a record is, by offset, time or byte."""
+"""`kafkalog seek`: where a record is, by its offset, its time or its position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.kafka import kafka_option
-from kafkalog_cli.render.writers import Settings, open_writer
+from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import Interruption, clock_ms, early_end
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.seek.seek import SeekQuestion, SeekRequest, seek
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["seek_command"]
 
 EXAMPLES = (
-    Example("kafkalog seek --offset 4200 /var/lib/kafka/orders-0", "The segment, batch and byte of an offset"),
+    Example("kafkalog seek --offset 4200 /var/lib/kafka/orders-0", "The segment, batch and position of an offset"),
     Example(
         "kafkalog seek --timestamp 2026-11-21T02:15 --topic 'pay*' /var/lib/kafka",
-        "Where to start reading each partition of some topics for what happened since",
+        "The first offset since a point in time, for each partition of some topics",
     ),
     Example(
         "kafkalog seek --offset 4200 --explain /var/lib/kafka/orders-0",
@@ -35,11 +35,14 @@ EXAMPLES = (
     ),
     Example(
         "kafkalog seek --offset 4200 --read 1MiB /var/lib/kafka/orders-0",
-        "What a consumer gets that fetches 1 MiB from there",
+        "What a fetch of 1 MiB from this offset returns",
     ),
-    Example("kafkalog seek --position 17230 /var/lib/kafka/orders-0/00000000000000004096.log", "What is at a byte"),
     Example(
-        "kafkalog seek --before -1 --max 5 /var/lib/kafka/orders-0", "The last segments, as the oldest clients ask"
+        "kafkalog seek --position 17230 /var/lib/kafka/orders-0/00000000000000004096.log", "The batch at a position"
+    ),
+    Example(
+        "kafkalog seek --before -1 --max 5 /var/lib/kafka/orders-0",
+        "The last segments, as the oldest clients request them",
     ),
 )
 DEFAULT_MAX_READ_BYTES: Final = "50MiB"  # fetch.max.bytes of Kafka's brokers and consumers
@@ -48,7 +51,7 @@ _ANSWERS: Final = frozenset({"found", "end"})
 
 
 def parse_before(text: str) -> int:
-    """`-1` (latest), `-2` (earliest), or a time."""
+    """Return -1 (latest), -2 (earliest), or a time in milliseconds since 1970."""
     return int(text) if _BEFORE.fullmatch(text.strip()) else common.parse_time_ms(text)
 
 
@@ -58,29 +61,32 @@ def parse_before(text: str) -> int:
     "--offset",
     type=click.IntRange(min=0),
     metavar="N",
-    help="The first record at offset N or behind it (0.7: at byte address N).",
+    help="The first record at or after offset N (Kafka 0.7: at byte address N).",
 )
 @click.option(
     "--timestamp",
     type=common.parse_time_ms,
     metavar="T",
     help=(
-        "The first record, in the order of offsets, that is not earlier than T: ISO 8601, UTC unless a zone is given, "
+        "The first record, in offset order, with a timestamp of T or later: ISO 8601, UTC unless a zone is given, "
         "or milliseconds since 1970 (12 digits and more)."
     ),
 )
 @click.option(
-    "--position", type=click.IntRange(min=0), metavar="P", help="The batch that holds byte P of a log file, from 0."
+    "--position",
+    type=click.IntRange(min=0),
+    metavar="P",
+    help="The batch that contains byte P of a log file; the first byte is 0.",
 )
 @click.option("--earliest", is_flag=True, help="The first record that a broker serves: at the log start offset.")
-@click.option("--latest", is_flag=True, help="The end of the log: the offset that the next record would get.")
+@click.option("--latest", is_flag=True, help="The log end offset: the offset that the next record would get.")
 @click.option(
     "--before",
     type=parse_before,
     metavar="T|-1|-2",
     help=(
-        "As the oldest clients ask: base offsets of segments whose files were last modified at T or before, the "
-        "largest first. -1: from the end of the log on down; -2: the first segment alone."
+        "As the oldest clients request offsets: base offsets of segments that were last modified at or before T, the "
+        "largest first. -1: all, with the log end offset first; -2: only the first segment."
     ),
 )
 @click.option(
@@ -90,7 +96,7 @@ def parse_before(text: str) -> int:
     default=1,
     show_default=True,
     metavar="N",
-    help="With --before: offsets to give at most.",
+    help="With --before: maximum number of offsets.",
 )
 @click.option(
     "--read",
@@ -98,8 +104,8 @@ def parse_before(text: str) -> int:
     type=common.parse_size,
     metavar="SIZE",
     help=(
-        "Also what a fetch of this size from there on returns: its whole batches, and the slice with the cut batch at "
-        "its end. Since 0.10.1 the first batch comes whole, however large it is. Bytes, or 64KiB, 1m (powers of 1024)."
+        "Also show what a fetch of this size from the record on returns: whole batches, and the cut batch at the end. "
+        "Since 0.10.1 the first batch is returned whole, however large it is. Bytes, or 64KiB, 1m (powers of 1024)."
     ),
 )
 @click.option(
@@ -108,7 +114,7 @@ def parse_before(text: str) -> int:
     default=DEFAULT_MAX_READ_BYTES,
     show_default=True,
     metavar="SIZE",
-    help="With --read, 0.7 to 0.10.0: a client doubles the size up to this for a message that is larger.",
+    help="With --read, 0.7 to 0.10.0: a client doubles the fetch size up to this limit for a larger message.",
 )
 @click.option("--explain", is_flag=True, help="Show each step: segments, index slots and 4 KiB pages, bytes read.")
 @kafka_option
@@ -116,14 +122,14 @@ def parse_before(text: str) -> int:
 @common.limit_options
 @common.output_option
 def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
-    """Find a record: by its offset, its time or a byte, through the indexes.
+    """Find a record by its offset, its time or its position, with the help of the indexes.
 
     PATH is a partition directory, a log directory, a log file or a glob of them; each log gives an answer. The answer
-    is what is in the log, whatever the indexes say: an entry is used only where the log agrees with it. A finding says
-    where a broker, which trusts its indexes and looks for a time in one segment alone, would answer otherwise.
+    comes from the log: kafkalog uses an index entry only if the log agrees with it. A broker trusts its indexes and
+    searches one segment for a time; a finding reports where it would answer differently.
 
-    The exit status is 3 where no log has what was asked for: the offset is out of range, or no record is so late. It is
-    4 where damage was met on the way.
+    The exit status is 3 if no log has an answer: the offset is out of range, or no record is that late. It is 4 if
+    kafkalog found damage on the way.
     """
     question = _question(given)
     request = SeekRequest(
@@ -138,13 +144,13 @@ def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> 
     )
     shown = (tables.SEEK, tables.FETCH, tables.BATCH) if request.read_bytes is not None else (tables.SEEK,)
     writer = open_writer(
-        common.chosen_output(given["output"]), Settings(tables=(*shown, tables.DAMAGE, tables.FINDING))
+        common.chosen_output(given["output"]), RowSettings(tables=(*shown, tables.DAMAGE, tables.FINDING))
     )
     return _write_all(writer, request)
 
 
 def _write_all(writer: Writer, request: SeekRequest) -> int:
-    """Write every chunk and the summary; where the next one cannot be had, that is said after what is known."""
+    """Write every chunk and the summary; return the exit status. An error is raised after what is known by then."""
     report = Report()
     has_answer = False
     with early_end(writer, report), Interruption() as interruption:
@@ -158,13 +164,13 @@ def _write_all(writer: Writer, request: SeekRequest) -> int:
 
 
 def _question(given: dict[str, Any]) -> SeekQuestion:
-    """The one question that was asked."""
+    """Return the question. Raises UsageError unless there is exactly one."""
     asked = [kind for kind in ("offset", "timestamp", "position", "before") if given[kind] is not None]
     asked += [kind for kind in ("earliest", "latest") if given[kind]]
     if len(asked) != 1:
         raise click.UsageError("give one of --offset, --timestamp, --position, --earliest, --latest and --before")
     kind = asked[0]
     if kind == "before" and given["read_bytes"] is not None:
-        raise click.UsageError("--before gives offsets of segments; --read goes with the other questions")
+        raise click.UsageError("--before gives offsets of segments; --read cannot be combined with it")
     value = 0 if kind in {"earliest", "latest"} else given[kind]
     return SeekQuestion(cast("Any", kind), value, given["count"])

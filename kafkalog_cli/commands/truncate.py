@@ -1,4 +1,4 @@
-"""`kafkalog truncate`: cut the end of logs off, and bring all that belongs to them into line."""
+"""`kafkalog truncate`: truncate logs, and update the files that belong to them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
-from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_cli.options.repair import repair_options
+from kafkalog_cli.repair import run_repair
 
 if TYPE_CHECKING:
-    from kafkalog_cli.repair import Manner
+    from kafkalog_cli.options.repair import RepairOptions
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["truncate_command"]
 
 EXAMPLES = (
-    Example("kafkalog truncate --as-broker /var/lib/kafka", "What would a broker cut off at its next start?"),
-    Example("kafkalog truncate --at-damage /var/lib/kafka/orders-0", "What would go if the log ended at its damage"),
+    Example("kafkalog truncate --as-broker /var/lib/kafka", "What would a broker truncate at its next start?"),
+    Example(
+        "kafkalog truncate --at-damage /var/lib/kafka/orders-0", "What would be lost if the log ended at its damage?"
+    ),
     Example("kafkalog truncate --to-offset 4711 --apply /var/lib/kafka/orders-0", "End the log before offset 4711"),
 )
 
@@ -32,15 +35,15 @@ EXAMPLES = (
     "--to-offset",
     type=click.IntRange(min=0),
     metavar="N",
-    help="The batch that holds offset N, and all behind it. Of one partition.",
+    help="Remove the batch that contains offset N, and everything after it. For one partition.",
 )
-@click.option("--at-damage", is_flag=True, help="Everything from the first bad batch of each log on.")
+@click.option("--at-damage", is_flag=True, help="Remove everything from the first damaged batch of each log on.")
 @click.option(
     "--as-broker",
     is_flag=True,
     help=(
-        "What the next start of a broker would cut or delete, by its release, the recovery points and the clean "
-        "shutdown file; .swap files that it puts in place, and what it deletes with the segments that they replace."
+        "Do what a broker would do at its next start, by its release, the recovery points and the clean shutdown "
+        "file: truncate logs, delete segments, and complete .swap files."
     ),
 )
 @common.selection_options
@@ -53,15 +56,16 @@ def truncate_command(
     at_damage: bool,
     as_broker: bool,
     request: SettingsRequest,
-    manner: Manner,
+    repair: RepairOptions,
 ) -> int:
-    """Cut the end of logs off: segments behind the cut go, the one that holds it is shortened at a batch.
+    """Truncate logs: delete the segments after an offset, and cut the segment that contains it at a batch.
 
-    Indexes, producer snapshots, leader epochs and the checkpoints of the log directory follow. The plan says what is
-    lost: records, bytes, times, transactions and producers, and how much of it was committed, as it lies below the high
-    watermark. Where a replica is healthy it is the better cure. The exit status of a plan that loses records is 4.
+    Indexes, producer snapshots, leader epochs and the checkpoints of the log directory are updated too. The plan shows
+    what is lost: records, bytes, times, transactions and producers, and how many of the records were committed (below
+    the high watermark). If another replica is healthy, copy it instead. The exit status of a plan that loses records is
+    4.
     """
     if sum((to_offset is not None, at_damage, as_broker)) != 1:
-        raise click.UsageError("say where: --to-offset N, --at-damage or --as-broker")
+        raise click.UsageError("give one of --to-offset N, --at-damage and --as-broker")
     wanted = {"to_offset": to_offset, "at_damage": at_damage, "as_broker": as_broker}
-    return run_repair("truncate", paths, selection, {"kafka": asdict(request), **wanted}, manner)
+    return run_repair("truncate", paths, selection, {"kafka": asdict(request), **wanted}, repair)

@@ -1,4 +1,4 @@
-"""`kafkalog verify`: what is wrong with a disk, and what is not."""
+"""`kafkalog verify`: check everything on a disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
-from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.report.data import RunFacts
 from kafkalog_cli.render.writers import VERDICTS, open_results
@@ -43,9 +43,14 @@ __all__ = ["verify_command"]
 EXAMPLES = (
     Example("kafkalog verify /var/lib/kafka", "Check a whole log directory"),
     Example("kafkalog verify --quiet --fail-on warning /data/*/kafka && echo fine", "Check all disks in a script"),
-    Example("kafkalog verify --report verify.html /var/lib/kafka", "And a page for those who ask how bad it is"),
-    Example("kafkalog verify --resume verify.state /var/lib/kafka", "A large disk: once more to go on with it"),
-    Example("kafkalog verify --level checksums --topic 'pay*' /var/lib/kafka", "Some topics, without their records"),
+    Example("kafkalog verify --report verify.html /var/lib/kafka", "Also write an HTML report"),
+    Example(
+        "kafkalog verify --resume verify.state /var/lib/kafka",
+        "A large disk: run it again to continue an interrupted check",
+    ),
+    Example(
+        "kafkalog verify --level checksums --topic 'pay*' /var/lib/kafka", "Check some topics without decoding records"
+    ),
 )
 
 
@@ -55,16 +60,16 @@ EXAMPLES = (
 @click.option(
     "--report",
     metavar="FILE.html",
-    help="Also write a page for a browser: verdict, damage maps, timelines, cures. Not among the files of a broker.",
+    help="Also write an HTML report: verdict, damage maps, timelines, cures. FILE must be outside log directories.",
 )
 @common.jobs_option
 @click.option(
     "--resume",
     metavar="STATE",
     help=(
-        "Keep in this file what has been checked, and do not read again what it says was checked before and has not "
-        "changed: size, time of change, inode, and 64 KiB at both ends. Saved every 10 seconds and at the end, Ctrl-C "
-        "included. Not among the files of a broker."
+        "Save in this file which segments were checked, and skip segments that were checked before and have not "
+        "changed: same size, modification time, inode, and 64 KiB at both ends. Saved every 10 seconds and at the end, "
+        "also after Ctrl-C. STATE must be outside log directories."
     ),
 )
 @kafka_option
@@ -74,10 +79,10 @@ EXAMPLES = (
 def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Check everything on a disk: logs, indexes, snapshots, checkpoints, names, owners.
 
-    PATH is a log directory, a partition directory, a file or a glob of them; give all log directories of a broker
-    together, so that they are compared. Nothing is changed. The exit status is 4 where something is damaged: what
-    brokers leave behind in the course of their life is not. It is 3 where one of several PATHs could not be read; the
-    others are checked all the same.
+    PATH is a log directory, a partition directory, a file or a glob of them. Name all log directories of a broker
+    together, so that kafkalog compares them. Nothing is changed. The exit status is 4 if there is damage; files that
+    brokers leave in normal operation are not damage. It is 3 if one of several PATHs cannot be read; the others are
+    checked nevertheless.
     """
     if given["report"] is not None and given["resume"] is not None:
         _check_apart(given["report"], given["resume"])
@@ -106,7 +111,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -
 def _verdicts(
     request: VerifyRequest, output: str, state: StateFile | None, report: Report
 ) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
-    """The verdicts as they come, up to Ctrl-C. Raises Stopped."""
+    """Yield the verdicts until Ctrl-C. Raises Stopped."""
     is_shared = output == "quiet" or (sys.stdout.isatty() and output != "table")
     with Interruption() as interruption, open_progress(shares_terminal=is_shared) as progress:
         if sys.stderr.isatty() and not is_shared:
@@ -117,11 +122,11 @@ def _verdicts(
 
 def _check_apart(report: str, state: str) -> None:
     if os.path.realpath(report) == os.path.realpath(state):
-        raise click.UsageError("--report and --resume name the same file; each needs one of its own.")
+        raise click.UsageError("--report and --resume name the same file; name two files")
 
 
 def _open_state(path: str | None, request: VerifyRequest, report: Report, stack: ExitStack) -> StateFile | None:
-    """What an earlier run has left, and this one leaves, if that was asked for."""
+    """Open the state file of --resume; return `None` without --resume."""
     return None if path is None else stack.enter_context(StateFile(path, request, report, version()))
 
 
@@ -131,11 +136,11 @@ def _open_page(
     """Return the writer of the HTML report; `None` without --report."""
     if path is None:
         return None
-    return open_results(VERDICTS, "html", OutFile(path, request.targets, is_ours=_is_page), facts)
+    return open_results(VERDICTS, "html", OutputFile(path, request.targets, is_ours=_is_page), facts)
 
 
 def _is_page(start: bytes) -> bool:
-    """Whether a file begins as the reports of this command do."""
+    """Return whether a file begins like a report of this command."""
     return start.startswith(b"<!DOCTYPE html>") and b"<title>kafkalog verify</title>" in start
 
 

@@ -1,1 +1,1 @@
-"""options."""
+"""Option groups that several commands share."""

@@ -24,17 +24,21 @@ _LEAST_MAP_BYTES: Final = 64
 
 
 def cleaning_options(function: Decorated) -> Decorated:
-    """--force, --memory, --max-passes, --biggest and the cleaner's settings: to stand above `kafka_options`."""
+    """Add --force, --memory, --max-passes, --biggest and the cleaner's settings; above `kafka_options`."""
     with_settings = _SETTINGS(function)
     return reduce(lambda inner, decorator: decorator(inner), reversed(_OPTIONS), with_settings)
 
 
 def check_memory(memory_bytes: int | None) -> None:
-    """Raises click.UsageError for what no offset map has."""
+    """Raise click.UsageError for a size that no offset map has."""
     if memory_bytes is not None and memory_bytes < _LEAST_MAP_BYTES:
-        raise click.UsageError(f"--memory {memory_bytes}: not even two keys of 24 bytes fit into that")
+        raise click.UsageError(
+            f"--memory {memory_bytes}: too small for an offset map; give at least {_LEAST_MAP_BYTES} bytes"
+        )
     if memory_bytes is not None and memory_bytes > MAX_INT32:
-        raise click.UsageError(f"--memory {memory_bytes}: an offset map of Kafka's has {MAX_INT32} bytes at most")
+        raise click.UsageError(
+            f"--memory {memory_bytes}: too large; an offset map of Kafka has at most {MAX_INT32} bytes"
+        )
 
 
 _OPTIONS: Final = (
@@ -42,8 +46,8 @@ _OPTIONS: Final = (
         "--force",
         is_flag=True,
         help=(
-            "Clean whatever the dirty ratio is. Lags, the high watermark, open transactions and the active segment "
-            "count."
+            "Clean whatever the dirty ratio is. Compaction lag, high watermark, open transactions and the active "
+            "segment still limit the cleaner."
         ),
     ),
     click.option(
@@ -52,16 +56,15 @@ _OPTIONS: Final = (
         type=common.parse_size,
         metavar="SIZE",
         help=(
-            "Memory of the offset map, 24 bytes a key; each process has one. Where it is full a clean ends early, and "
-            "another one goes on.  "
-            "[default: what a broker gives it, log.cleaner.dedupe.buffer.size: 128 MiB]"
+            "Memory of the offset map of each process, 24 bytes for each key. When the map is full, the clean ends "
+            "early and another one continues.  [default: log.cleaner.dedupe.buffer.size of the broker: 128 MiB]"
         ),
     ),
     click.option(
         "--max-passes",
         type=click.IntRange(min=1),
         metavar="N",
-        help="At most so many cleans of a partition.  [default: until nothing more is cleanable]",
+        help="Maximum number of cleans of a partition.  [default: until nothing more is cleanable]",
     ),
     click.option(
         "--biggest",
@@ -69,12 +72,12 @@ _OPTIONS: Final = (
         default=_DEFAULT_BIGGEST,
         show_default=True,
         metavar="N",
-        help="Show so many of the keys with most bytes in what is cleaned.",
+        help="Show the N largest keys in the cleaned part.",
     ),
 )
 _SETTINGS: Final = setting_options(
-    min_cleanable_dirty_ratio="Clean a log whose dirty ratio is above this, from 0 to 1.",
-    delete_retention_ms="How long a clean keeps tombstones and transaction markers, in milliseconds.",
-    min_compaction_lag_ms="Leave records alone that are younger than this, in milliseconds.",
-    max_compaction_lag_ms="Clean, whatever the dirty ratio is, a log with uncleaned records older than this.",
+    min_cleanable_dirty_ratio="Clean a log if its dirty ratio is above this, from 0 to 1.",
+    delete_retention_ms="Time for which a clean keeps tombstones and transaction markers, in milliseconds.",
+    min_compaction_lag_ms="Never clean records younger than this, in milliseconds.",
+    max_compaction_lag_ms="Clean a log with uncleaned records older than this, whatever its dirty ratio.",
 )

@@ -1,7 +1,6 @@
-"""Types of the options: functions from the command line's text to sizes, ranges, times, patterns.
+"""Options of most commands: paths, selection, filters, forms of output, and the types of their values.
 
-Each is given to click as an option's `type`. Nothing here reads a file or a clock. What cannot be understood is a usage
-error that says what is expected.
+A type is a function from the text on the command line to a value, or a usage error that says what is expected.
 """
 
 from __future__ import annotations
@@ -53,43 +52,43 @@ __all__ = [
 
 
 Range = tuple[int | None, int | None]
-"""First and last value, both inclusive; None is open."""
+"""First and last value, both inclusive; None: no limit."""
 
 OPEN: Final[Range] = (None, None)
 
 
 def command_line_bytes(text: str) -> bytes:
-    """The very bytes that the shell passed on, UTF-8 or not."""
+    """Return the bytes that the shell passed, even if they are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def parse_size(text: str) -> int:
-    """`4096`, `64k`, `64KiB`, `64kB`: letters alone and with iB are powers of 1024, with B powers of 1000."""
+    """Return a size in bytes: `4096`, `64k` and `64KiB` (powers of 1024), `64kB` (powers of 1000)."""
     with _usage():
         return selection.parse_size(text)
 
 
 def parse_range(text: str) -> Range:
-    """`A..B`, `A..`, `..B` or `A` alone; both ends belong to it."""
+    """Return the range `A..B`, `A..`, `..B` or `A`; both ends are included."""
     with _usage():
         return selection.parse_range(text)
 
 
 def parse_times(text: str) -> Range:
-    """Like `parse_range`, of epoch milliseconds or ISO 8601 times; a last day without a time of day is meant whole."""
+    """Return a range of times, epoch milliseconds or ISO 8601; a last day without a time of day is included whole."""
     with _usage():
         return selection.parse_times(text)
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970, 1973-03-03 or later, or ISO 8601."""
+    """Return milliseconds since 1970, given as such (from 1973-03-03 on) or as ISO 8601."""
     with _usage():
         return selection.parse_time_ms(text)
 
 
 @contextmanager
 def _usage() -> Iterator[None]:
-    """What cannot be understood is said as click says it."""
+    """Turn a SelectionError into a usage error."""
     try:
         yield
     except SelectionError as error:
@@ -97,7 +96,7 @@ def _usage() -> Iterator[None]:
 
 
 def parse_pattern(text: str) -> str:
-    """A regular expression over bytes, checked here so that a bad one is a usage error."""
+    """Return a regular expression over bytes. Raises BadParameter for an invalid one."""
     try:
         re.compile(command_line_bytes(text))
     except (re.error, OverflowError, RecursionError) as error:
@@ -106,7 +105,7 @@ def parse_pattern(text: str) -> str:
 
 
 def parse_hex(text: str) -> bytes:
-    """Bytes in hexadecimal, blanks allowed between them."""
+    """Return the bytes of a hexadecimal text, which may have spaces between bytes."""
     try:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
@@ -114,7 +113,7 @@ def parse_hex(text: str) -> bytes:
 
 
 def parse_header(text: str) -> tuple[bytes, bytes | None]:
-    """`KEY=VALUE`, or `KEY` alone for any value."""
+    """Return the key and the value of `KEY=VALUE`; the value is None for `KEY` alone: any value."""
     key, equals, value = text.partition("=")
     return command_line_bytes(key), command_line_bytes(value) if equals else None
 
@@ -127,19 +126,19 @@ DEFAULT_MAX_BATCH_BYTES = "256MiB"
 
 
 def _stacked(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
-    """One decorator out of several; --help lists them in the order given here."""
+    """Return one decorator for several; --help lists their options in this order."""
     return lambda function: reduce(lambda inner, decorator: decorator(inner), reversed(decorators), function)
 
 
 def targets_argument(function: Decorated) -> Decorated:
-    """PATH...: what to work on, as the shell passed it on."""
+    """Add the argument PATH..., as the shell passed it."""
     return click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(readable=False))(
         function
     )
 
 
 def selection_options(function: Decorated) -> Decorated:
-    """--topic, --topic-regex, --exclude, --partition: the command gets them as `selection`."""
+    """Add --topic, --topic-regex, --exclude and --partition: the command gets a `Selection`, `selection`."""
 
     def with_selection(*arguments: object, **options: Any) -> object:
         names = ("topics", "topic_regex", "excludes", "partitions")
@@ -150,12 +149,12 @@ def selection_options(function: Decorated) -> Decorated:
 
 
 def filter_options(function: Decorated) -> Decorated:
-    """Filters on batches and records, all of which must hold: the command gets them as `filters`."""
+    """Add filters on batches and records, all of which must hold: the command gets `Filters`, `filters`."""
 
     def with_filters(*arguments: object, **options: Any) -> object:
         key, key_hex = options.pop("key"), options.pop("key_hex")
         if key is not None and key_hex is not None:
-            raise click.UsageError("--key and --key-hex are two ways to say the same; give one of them")
+            raise click.UsageError("--key and --key-hex are two forms of the same filter; give one of them")
         ranges: dict[str, Any] = {name: options.pop(option) or OPEN for name, option in _RANGES.items()}
         others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS}
         filters = Filters(key=key if key_hex is None else key_hex, **ranges, **others)
@@ -184,7 +183,7 @@ _SELECTION = (
         "excludes",
         metavar="GLOB",
         multiple=True,
-        help="Not the topics whose name matches GLOB, whatever else selects them. Repeatable.",
+        help="Leave out topics whose name matches GLOB, even if another option selects them. Repeatable.",
     ),
     click.option(
         "--partition",
@@ -192,7 +191,7 @@ _SELECTION = (
         metavar="N",
         multiple=True,
         type=click.IntRange(min=0),
-        help="Only partitions of this number. Repeatable: any of them.",
+        help="Only partitions with this number. Repeatable: any of them.",
     ),
 )
 _RANGES = {"offsets": "offsets", "positions": "positions", "times_ms": "times"}
@@ -202,7 +201,7 @@ _RANGE_FILTERS = (
         "--offsets",
         type=parse_range,
         metavar="A..B",
-        help="Only Kafka offsets from A to B, both included; A.. and ..B are open, A alone is one offset.",
+        help="Only Kafka offsets from A to B, both included; A.. and ..B have one limit, A is one offset.",
     ),
     click.option(
         "--positions",
@@ -216,25 +215,27 @@ _RANGE_FILTERS = (
         metavar="A..B",
         help=(
             "Only timestamps from A to B, both included: ISO 8601, UTC unless a zone is given, or milliseconds since "
-            "1970 (12 digits and more). A last day without a time of day is meant whole. A batch is shown where one of "
-            "its records would be; where its header does not tell, it is opened."
+            "1970 (12 digits and more). A last day without a time of day is included whole. A batch is shown if one of "
+            "its records is in the range; if its header is not enough to know, its records are read."
         ),
     ),
 )
 _RECORD_FILTERS = (
     click.option("--key", type=command_line_bytes, metavar="TEXT", help="Only records with exactly this key."),
-    click.option("--key-hex", type=parse_hex, metavar="HEX", help="The same, the key's bytes in hexadecimal."),
+    click.option(
+        "--key-hex", type=parse_hex, metavar="HEX", help="Only records with exactly this key, in hexadecimal."
+    ),
     click.option(
         "--key-regex",
         type=parse_pattern,
         metavar="REGEX",
-        help="Only records in whose key this regular expression (over bytes) is found; never a null key.",
+        help="Only records with a key in which this regular expression (over bytes) matches; never a null key.",
     ),
     click.option(
         "--value-regex",
         type=parse_pattern,
         metavar="REGEX",
-        help="Only records in whose value this regular expression (over bytes) is found; never a tombstone.",
+        help="Only records with a value in which this regular expression (over bytes) matches; never a tombstone.",
     ),
     click.option(
         "--header",
@@ -242,44 +243,49 @@ _RECORD_FILTERS = (
         type=parse_header,
         metavar="KEY[=VALUE]",
         multiple=True,
-        help="Only records with this header, of any value or of exactly VALUE. Repeatable: all of them.",
+        help="Only records with this header, with any value or with exactly VALUE. Repeatable: all of them.",
     ),
 )
 _BATCH_FILTERS = (
-    click.option("--producer-id", type=int, metavar="ID", help="Only batches of this producer id; -1: of none."),
+    click.option(
+        "--producer-id",
+        type=int,
+        metavar="ID",
+        help="Only batches with this producer id; -1: only batches without a producer id.",
+    ),
     click.option(
         "--transactional/--no-transactional",
         default=None,
-        help="Only batches that belong to a transaction, or only others.",
+        help="Only batches of transactions, or only other batches.",
     ),
     click.option(
         "--control/--no-control",
         default=None,
-        help="Only control batches (commit, abort, leader change, ...), or only data.",
+        help="Only control batches (commit, abort, leader change, ...), or only data batches.",
     ),
-    click.option("--codec", type=click.Choice(CODECS), help="Only batches of this compression codec."),
+    click.option("--codec", type=click.Choice(CODECS), help="Only batches with this compression codec."),
 )
 
 
 def limit_options(function: Decorated) -> Decorated:
-    """--max-batch-bytes: the guard against one batch that eats the memory."""
+    """Add --max-batch-bytes, the limit for the memory that one batch takes."""
     return click.option(
         "--max-batch-bytes",
         type=parse_size,
         default=DEFAULT_MAX_BATCH_BYTES,
         show_default=True,
         metavar="SIZE",
-        help="Step over batches larger than this, also once decompressed: bytes, or 64KiB, 64MiB, 1g (powers of 1024).",
+        help="Skip batches larger than this, compressed or decompressed: bytes, or 64KiB, 64MiB, 1g (powers of 1024).",
     )(function)
 
 
 def output_options(function: Decorated) -> Decorated:
-    """--output and --bytes: the form of the result."""
+    """Add --output and --bytes."""
     return _stacked(
         click.option(
             "--output",
             type=click.Choice(OUTPUTS),
-            help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object a line]",
+            help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object per line]",
         ),
         click.option(
             "--bytes",
@@ -288,20 +294,20 @@ def output_options(function: Decorated) -> Decorated:
             default="auto",
             show_default=True,
             help=(
-                "How keys and values stand in json, ndjson and csv: auto is text where they are exact UTF-8 and "
-                "base64 (key_b64) where not, in csv also where they hold control characters; base64 and hex (key_hex) "
-                "always."
+                "Form of keys and values in json, ndjson and csv: auto is text for exact UTF-8 and base64 (key_b64) "
+                "for other bytes, in csv also for control characters; base64 and hex (key_hex) are used for all keys "
+                "and values."
             ),
         ),
     )(function)
 
 
 def output_option(function: Decorated) -> Decorated:
-    """--output, for a command whose result is for people first."""
+    """Add --output alone, for a command whose rows have no keys and values."""
     return click.option(
         "--output",
         type=click.Choice(OUTPUTS),
-        help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object a line]",
+        help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object per line]",
     )(function)
 
 
@@ -311,8 +317,8 @@ level_option = click.option(
     default="records",
     show_default=True,
     help=(
-        "How deep to look: headers reads batch headers, indexes and small files; checksums every byte; records also "
-        "decodes every record."
+        "Depth of the check: headers reads batch headers, indexes and small files; checksums reads every byte; records "
+        "also decodes every record."
     ),
 )
 _FAIL_ON = click.option(
@@ -320,13 +326,13 @@ _FAIL_ON = click.option(
     type=click.Choice(("error", "warning")),
     default="error",
     show_default=True,
-    help="The least severity of a finding that makes the exit status 4.",
+    help="The lowest severity of a finding that makes the exit status 4.",
 )
-_QUIET = click.option("--quiet", is_flag=True, help="Only the summary line, on stderr, and the exit status.")
+_QUIET = click.option("--quiet", is_flag=True, help="Print only the summary line, to stderr.")
 
 
 def verdict_options(function: Decorated) -> Decorated:
-    """--level, --fail-on, --quiet."""
+    """Add --level, --fail-on and --quiet."""
     return level_option(_FAIL_ON(_QUIET(function)))
 
 
@@ -339,19 +345,19 @@ jobs_option = click.option(
 
 
 def chosen_output(output: str | None) -> str:
-    """The form asked for, else what suits where stdout goes."""
+    """Return the form of --output; by default table on a terminal, else ndjson."""
     return output or ("table" if sys.stdout.isatty() else "ndjson")
 
 
 def resolve_all(paths: Sequence[str], selection: Selection) -> tuple[Target, ...]:
-    """Return what the paths name; raises the error of the first one that names nothing."""
+    """Return the targets of the paths. Raises the error of the first path that names nothing."""
     return _with_empty_ones(tuple(resolve(paths, selection)))
 
 
 def resolve_readable(paths: Sequence[str], selection: Selection, report: Report) -> tuple[Target, ...]:
-    """The targets that can be read; each of the others is said on stderr, and counts as refused in the report.
+    """Return the targets that can be read; report each of the others on stderr, and as refused in `report`.
 
-    Raises the error of the last one where there is none that can be read.
+    Raises the error of the last path if none can be read.
     """
 
     def refuse(error: KafkalogError) -> None:
@@ -363,7 +369,7 @@ def resolve_readable(paths: Sequence[str], selection: Selection, report: Report)
 
 
 def _with_empty_ones(targets: tuple[Target, ...]) -> tuple[Target, ...]:
-    """Return the targets; report each log directory that holds no partition, which rows alone do not show."""
+    """Return the targets; report on stderr each log directory without partitions, which has no rows."""
     for target in targets:
         if isinstance(target, LogDirTarget) and not target.log_dir.partitions:
             sentence = f"{target.path}: a log directory without partitions; {where_to_look(target.path)}"

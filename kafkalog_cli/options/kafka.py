@@ -1,4 +1,4 @@
-"""The options that say which Kafka is meant, its release and its settings: the same on every command with them."""
+"""Options for the release and the settings of Kafka, the same on all commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 
 def kafka_options(function: Decorated) -> Decorated:
-    """--kafka, --config, --set, --topic-config, --assume-defaults: the command gets a `SettingsRequest`, `request`."""
+    """Add --kafka, --config, --set, --topic-config and --assume-defaults: `request`, a `SettingsRequest`."""
 
     def with_request(*arguments: object, **options: Any) -> object:
         request = SettingsRequest(
@@ -44,7 +44,7 @@ def kafka_options(function: Decorated) -> Decorated:
 
 
 def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
-    """An option's type: the text itself, refused with the sentence of the error that `check` raises."""
+    """Return an option's type: the text itself, or a usage error with the message that `check` raises."""
 
     def convert(text: str) -> str:
         try:
@@ -62,15 +62,15 @@ _OPTIONS = (
         type=_checked(parse_release),
         metavar="VERSION",
         help=(
-            f"The release whose rules count, like 2.8.2: one of {describe_known()}, each with its bug fixes.  "
-            "[default: inferred from the files, and shown with the evidence]"
+            f"The release of Kafka whose rules apply, like 2.8.2: one of {describe_known()}, or a bug fix release.  "
+            "[default: inferred from the files; the evidence is shown]"
         ),
     ),
     click.option(
         "--config",
         type=click.Path(readable=False),
         metavar="FILE",
-        help="The broker's server.properties. Settings that are of no use here are passed over.",
+        help="The broker's server.properties. Settings that do not matter for the command are ignored.",
     ),
     click.option(
         "--set",
@@ -79,8 +79,8 @@ _OPTIONS = (
         metavar="KEY=VALUE",
         multiple=True,
         help=(
-            "A setting for the whole broker, by the name that it has in server.properties, or for all topics by the "
-            "name that topics have for it; beats --config. Repeatable."
+            "A setting of the broker, by its name in server.properties, or a setting of all topics, by its name in "
+            "topic configurations; overrides --config. Repeatable."
         ),
     ),
     click.option(
@@ -90,9 +90,9 @@ _OPTIONS = (
         metavar="TOPIC:KEY=VALUE",
         multiple=True,
         help=(
-            "A setting of one topic; beats all others. Repeatable. What topics are configured with is read from the "
-            "cluster metadata log where a log directory of the same cluster that is named, or listed in --config, has "
-            "it; else give what differs from the broker's settings. A TOPIC that is not among PATH is an error."
+            "A setting of one topic; overrides all others. Repeatable. kafkalog reads the topics' configurations from "
+            "the cluster metadata log, if a log directory in PATH or in --config has it; otherwise give the settings "
+            "that differ from the broker's. A TOPIC that is not in PATH is an error."
         ),
     ),
     click.option(
@@ -108,7 +108,7 @@ _OPTIONS = (
 
 
 def kafka_option(function: Decorated) -> Decorated:
-    """--kafka alone, for a command to which no setting matters: the command gets the text, or null, as `kafka`."""
+    """Add --kafka alone, for a command without settings: the command gets `kafka`, the text or None."""
     return _OPTIONS[0](function)
 
 
@@ -116,9 +116,9 @@ _METAVARS: Final = {"ms": "MS", "bytes": "BYTES", "ratio": "RATIO"}
 
 
 def setting_options(**helps: str) -> Callable[[Decorated], Decorated]:
-    """An option for each setting, named with `_` for its dots and given with its help; to stand above `kafka_options`.
+    """Return a decorator that adds an option for each setting, by its name with `_` for dots; above `kafka_options`.
 
-    Raises click.UsageError where `--set` says another value of the same setting.
+    The values are added to the assignments of --set. Raises click.UsageError if --set has another value.
     """
     names = {name: BY_NAME[name.replace("_", ".")] for name in helps}
 
@@ -141,7 +141,7 @@ def setting_options(**helps: str) -> Callable[[Decorated], Decorated]:
 
 
 def now_option(function: Decorated) -> Decorated:
-    """--now: the command gets it as `now_ms`, by default what the clock says."""
+    """Add --now: the command gets `now_ms`, by default the time of the clock."""
 
     def with_now(*arguments: object, **given: Any) -> object:
         asked = given.pop("now")
@@ -152,14 +152,14 @@ def now_option(function: Decorated) -> Decorated:
         type=common.parse_time_ms,
         metavar="T",
         help=(
-            "The time that counts as now: ISO 8601, UTC unless a zone is given, or milliseconds since 1970 (12 digits "
-            "and more).  [default: what the clock says]"
+            "The time that is used as now: ISO 8601, UTC unless a zone is given, or milliseconds since 1970 (12 digits "
+            "and more).  [default: the time of the clock]"
         ),
     )(cast("Decorated", update_wrapper(with_now, function)))
 
 
 def with_shorthands(assignments: tuple[str, ...], said: Mapping[str, str]) -> tuple[str, ...]:
-    """What `--set` says and what shorthands say, by the names of the settings. Raises click.UsageError."""
+    """Return the assignments of --set and of shorthand options. Raises click.UsageError if they contradict."""
     kept = []
     for text in assignments:
         name, _, value = text.partition("=")
@@ -173,7 +173,7 @@ def with_shorthands(assignments: tuple[str, ...], said: Mapping[str, str]) -> tu
 
 
 def _setting_options_checked(definition: Definition) -> Callable[[str], str]:
-    """An option's type: the text itself, refused where no release takes it."""
+    """Return an option's type: the text itself, or a usage error if no release accepts it."""
 
     def convert(text: str) -> str:
         given = text.strip()
@@ -194,7 +194,7 @@ def _check_number(text: str, definition: Definition) -> None:
         raise click.BadParameter(f"{text!r} is not a whole number from {least} to 2^63-1")
     if least is not None and int(text) < least:
         unlimited = " (-1: unlimited)" if least == -1 else ""
-        raise click.BadParameter(f"{text} is out of range: nothing below {least}{unlimited} has a meaning")
+        raise click.BadParameter(f"{text} is out of range: the minimum is {least}{unlimited}")
 
 
 def _check_ratio(text: str) -> None:
@@ -203,7 +203,7 @@ def _check_ratio(text: str) -> None:
     except ValueError:
         is_in_range = False
     if not is_in_range:
-        raise click.BadParameter(f"{text!r} is no number from 0 to 1")
+        raise click.BadParameter(f"{text!r} is not a number from 0 to 1")
 
 
 def _metavar(name: str) -> str:

@@ -27,11 +27,11 @@ _MAX_HOURS: Final = 2**63 // 3_600_000 - 1
 
 
 def retention_options(function: Decorated) -> Decorated:
-    """--retention-ms, -minutes, -hours, -bytes, --cleanup-policy, ...: to stand above `kafka_options`."""
+    """Add --retention-ms, -minutes, -hours, -bytes, --cleanup-policy and others; above `kafka_options`."""
     inner = setting_options(
-        retention_ms="Delete what is older than so many milliseconds; -1: no limit.",
-        retention_bytes="Delete the oldest segments as long as so many bytes of log are left; -1: no limit.",
-        file_delete_delay_ms="How long deleted files stay, renamed to .deleted.",
+        retention_ms="Delete segments older than this, in milliseconds; -1: no limit.",
+        retention_bytes="Delete the oldest segments while at least this many bytes of log remain; -1: no limit.",
+        file_delete_delay_ms="Time for which deleted files are kept as .deleted, in milliseconds.",
     )(function)
 
     def with_units(*arguments: object, **given: Any) -> object:
@@ -56,47 +56,47 @@ _RETENTION_OPTIONS: Final = (
         "--retention-minutes",
         type=click.IntRange(min=-1, max=_MAX_HOURS),
         metavar="N",
-        help="The same in minutes; --retention-ms counts before it.",
+        help="Like --retention-ms, in minutes; --retention-ms overrides it.",
     ),
     click.option(
         "--retention-hours",
         type=click.IntRange(min=-1, max=_MAX_HOURS),
         metavar="N",
-        help="The same in hours; --retention-minutes counts before it.",
+        help="Like --retention-ms, in hours; --retention-minutes overrides it.",
     ),
     click.option(
         "--cleanup-policy",
         type=click.Choice(tuple(_POLICIES)),
-        help="Which rules run: those that delete, those of compacted topics, both, or the least that there is.",
+        help="cleanup.policy of the topics: delete, compact, both, or none.",
     ),
     click.option(
         "--check-interval-ms",
         type=click.IntRange(min=1),
         metavar="MS",
-        help="How often the broker looks for what to delete (log.retention.check.interval.ms).",
+        help="Time between two retention checks of the broker (log.retention.check.interval.ms).",
     ),
 )
 
 
 def forecast_options(function: Decorated) -> Decorated:
-    """--log-start-offset, --what-if (`scenarios`), --until, --policy (`policies`)."""
+    """Add --log-start-offset, --what-if (`scenarios`), --until and --policy (`policies`)."""
     return reduce(lambda inner, decorator: decorator(inner), reversed(_FORECAST_OPTIONS), function)
 
 
 def find_policies(policies: tuple[str, ...]) -> None:
-    """Let policies be imported from the current directory too."""
+    """Allow policies to be imported from the current directory."""
     if policies and os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
 
 
 def check_until(until_ms: int | None, now_ms: int) -> None:
-    """Raises click.UsageError where checks cannot be played forward to there."""
+    """Raise click.UsageError if --until is before now."""
     if until_ms is not None and until_ms < now_ms:
-        raise click.UsageError("--until lies before now; checks are played forward")
+        raise click.UsageError("--until is before now; name a later time")
 
 
 def _parse_scenario(text: str) -> Scenario:
-    """An option's type."""
+    """Return the scenario of a --what-if text."""
     try:
         return Scenario.parse(text)
     except SettingError as error:
@@ -108,7 +108,7 @@ _FORECAST_OPTIONS: Final = (
         "--log-start-offset",
         type=click.IntRange(min=0),
         metavar="N",
-        help="As if records below offset N had been deleted by request (kafka-delete-records). Of one partition.",
+        help="Assume that kafka-delete-records deleted the records below offset N. For one partition.",
     ),
     click.option(
         "--what-if",
@@ -116,13 +116,13 @@ _FORECAST_OPTIONS: Final = (
         type=_parse_scenario,
         multiple=True,
         metavar="KEY=VALUE[,...]",
-        help="Also what would stay under other settings, by the names of --set. Repeatable: a matrix of all.",
+        help="Also forecast what would be kept under other settings, named as in --set. Repeatable, as one table.",
     ),
     click.option(
         "--until",
         type=common.parse_time_ms,
         metavar="T",
-        help="Also play a broker's checks forward to T, from a start now on, with nothing appended meanwhile.",
+        help="Also forecast every retention check up to T, for a broker that starts now and gets no more records.",
     ),
     click.option(
         "--policy",
@@ -130,10 +130,10 @@ _FORECAST_OPTIONS: Final = (
         multiple=True,
         metavar="MODULE:FUNCTION",
         help=(
-            "A policy of one's own behind Kafka's: a Python function of the segments, the oldest first, and of now in "
-            "ms, that gives true for each one that may go. Of a segment it knows base_offset, next_offset, size_bytes, "
-            "largest_timestamp_ms, max_timestamp_ms (-1: none), mtime_ms and is_active. Imported from the current "
-            "directory too. Repeatable."
+            "A policy of your own, applied after Kafka's: a Python function that takes the segments, the oldest first, "
+            "and now in ms, and returns true for each segment that may be deleted. A segment has base_offset, "
+            "next_offset, size_bytes, largest_timestamp_ms, max_timestamp_ms (-1: none), mtime_ms and is_active. The "
+            "module may be in the current directory. Repeatable."
         ),
     ),
 )

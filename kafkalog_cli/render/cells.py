@@ -1,7 +1,7 @@
-r"""One value as text for a person: sizes, times, offsets, keys and values.
+r"""Values as text for people: sizes, times, offsets, keys and values.
 
-Rule of this file: whatever came out of a log or a file name is escaped here, so that no record can steer the terminal
-or forge a line. Characters that do not print become `\n`, `\x1b`, `\u202e`; a backslash becomes `\\`.
+Rule of this file: everything that comes from a log or a file name is escaped here, so that no record can steer the
+terminal or forge a line. Characters that do not print become `\n`, `\x1b`, `\u202e`; a backslash becomes `\\`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _AMBIGUOUS: Final = (" ", '"', "x'")
 
 
 def plain(value: object) -> str:
-    """A number, a word or null."""
+    """Return a number or a word as text; `-` for None."""
     return NONE if value is None else safe_text(str(value))
 
 
 def safe_text(text: str) -> str:
-    """The text with everything escaped that does not print."""
+    """Return the text with everything escaped that does not print."""
     if text.isprintable() and "\\" not in text:
         return text
     return "".join(
@@ -55,29 +55,29 @@ def number(row: Mapping[str, object], name: str) -> int:
 
 
 def human_bytes(size_bytes: object) -> str:
-    """`512 B`, `1.5 KiB`, `3.0 GiB`: exact below 1 KiB, powers of 1024."""
+    """Return a size as `512 B`, `1.5 KiB` or `3.0 GiB`: exact below 1 KiB, in powers of 1024."""
     return size(size_bytes) if isinstance(size_bytes, int) else NONE
 
 
 def time_cell(time_ms: object) -> str:
-    """ISO 8601 in UTC with milliseconds; -1 as it is stored; a number beyond the year 9999 with its unit."""
+    """Return a time as ISO 8601 in UTC with milliseconds; -1 as stored; after the year 9999 as a number of ms."""
     if not isinstance(time_ms, int):
         return NONE
     return "-1" if time_ms == -1 else moment(time_ms)
 
 
 def span(first: object, last: object) -> str:
-    """`A..B` as the filters take it; an end that is not known is a question mark."""
+    """Return a range as `A..B`, as filters take it; an unknown end is a question mark."""
     if first is None and last is None:
         return NONE
     return f"{'?' if first is None else first}..{'?' if last is None else last}"
 
 
 def bytes_cell(value: object) -> str:
-    """A key or value: text where it is UTF-8, else `x'00ff'`; quoted where it could be taken for something else."""
+    """Return a key or value: text if it is UTF-8, else `x'00ff'`; quoted if it could be mistaken for another form."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         return "null"
-    if len(value) <= SHOWN_BYTES:  # nearly all keys and values need no care: the shorter way
+    if len(value) <= SHOWN_BYTES:  # nearly all keys and values are plain text: a fast path
         text = str(value, "utf-8", "replace")
         is_plain = text.isprintable() and "\\" not in text and "\ufffd" not in text
         if is_plain and text not in {"", "null"} and not text.startswith(_AMBIGUOUS) and text[-1] != " ":
@@ -96,7 +96,7 @@ def bytes_cell(value: object) -> str:
 
 
 def headers_cell(headers: object) -> str:
-    """`key=value, key=value`; nothing where there are none."""
+    """Return headers as `key=value, key=value`; `-` if there are none."""
     if not isinstance(headers, (list, tuple)) or not headers:
         return NONE
     shown = [f"{bytes_cell(key)}={bytes_cell(value)}" for key, value in headers[:SHOWN_HEADERS]]
@@ -104,14 +104,14 @@ def headers_cell(headers: object) -> str:
 
 
 def counts_cell(counts: object) -> str:
-    """`crc-mismatch 2, torn-tail 1`."""
+    """Return counts as `crc-mismatch 2, torn-tail 1`."""
     if not isinstance(counts, dict):
         return NONE
     return ", ".join(f"{safe_text(str(name))} {count}" for name, count in counts.items())
 
 
 def place_of(row: Mapping[str, object]) -> str:
-    """`orders-0/00000000000000000000.log`, or the path where rows have one; what is unknown of it is left out."""
+    """Return the place of a row: its path, or `orders-0/00000000000000000000.log` without unknown parts."""
     if row.get("path") is not None:
         return safe_text(str(row["path"]))
     topic, partition, segment = row.get("topic"), row.get("partition"), row.get("segment")

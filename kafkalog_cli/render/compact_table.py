@@ -45,7 +45,7 @@ STATES: Final = {
 
 
 def headline(rows: Sequence[Row]) -> tuple[str, str]:
-    """The first line, about all partitions together, and its style."""
+    """Return the first line, about all partitions together, and its style."""
     compacted = [row for row in rows if row["state"] != "not-compacted"]
     failing = [row for row in rows if row["state"] == "fails"]
     if not compacted:
@@ -58,9 +58,9 @@ def headline(rows: Sequence[Row]) -> tuple[str, str]:
     parts = [total + (f", which {_effect(running)}" if running else "")]
     waiting = [row for row in compacted if not row.get("would_run") and saved_bytes(row) > 0]
     if waiting:
-        parts.append(f"{len(waiting)} would not yet, and {_effect(waiting)} when they are")
+        parts.append(f"{len(waiting)} would not be cleaned yet; a clean {_effect(waiting)}")
     if failing:
-        parts.insert(0, f"in {count_of(len(failing), 'partition')} a clean fails")
+        parts.insert(0, f"a clean fails in {count_of(len(failing), 'partition')}")
     parts += _stuck(compacted)
     others = len(rows) - len(compacted)
     if others:
@@ -69,16 +69,16 @@ def headline(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 def _stuck(rows: Iterable[Row]) -> list[str]:
-    """How many have nothing that may be cleaned, and what holds them back."""
+    """Return how many partitions have nothing to clean, and what holds them back."""
     kinds = Counter(plain(row.get("held_back_by")) for row in rows if row["state"] == "nothing-cleanable")
     if not kinds:
         return []
     held = ", ".join(f"{kind} {count}" for kind, count in kinds.most_common())
-    return [f"{kinds.total()} with nothing that may be cleaned (held back by {held})"]
+    return [f"{kinds.total()} with nothing to clean (held back by {held})"]
 
 
 def partition_sentence(row: Row) -> str:
-    """`orders-0: its dirty ratio ...; saves 1.2 GiB of 2.0 GiB (60 %)`."""
+    """Return `orders-0: its dirty ratio ...; saves 1.2 GiB of 2.0 GiB (60 %)`."""
     text = f"{partition_name(row)}: {plain(row.get('reason'))}"
     if row["state"] == "fails" or row.get("bytes_after") is None or not row.get("passes"):
         return text
@@ -90,19 +90,19 @@ def partition_sentence(row: Row) -> str:
 
 
 def partition_name(row: Row) -> str:
-    """`orders-0`, as the directory is called."""
+    """Return the name of the partition's directory."""
     return safe_text(str(row["path"]).rstrip("/").rpartition("/")[2])
 
 
 def saved_bytes(row: Mapping[str, object]) -> int:
-    """Bytes that a clean frees; below zero where the log grows."""
+    """Return the number of bytes that a clean frees; negative if the log grows."""
     if row.get("bytes_after") is None:
         return 0
     return number(row, "bytes_before") - number(row, "bytes_after")
 
 
 def share(part: int, whole: int) -> str:
-    """`12.5 %`; a part that is there never looks like none, nor one that lacks something like all."""
+    """Return a share as `12.5 %`; a small part is `< 0.1 %`, never 0 %, and almost all is `> 99.9 %`, never 100 %."""
     if not whole:
         return "0 %"
     percent = 100 * part / whole
@@ -135,16 +135,16 @@ SHOWN_SEGMENTS: Final = 40
 _DEFAULT: Final = "default"
 _KEPT: Final = {
     "latest-of-key": "latest of their key",
-    "past-map": "behind what the map holds",
+    "past-map": "after the last offset in the map",
     "tombstone": "tombstones, within delete.retention.ms",
     "control": "transaction markers",
 }
 _DROPPED: Final = {
     "superseded": "superseded by a later record of their key",
-    "tombstone-expired": "tombstones past their time",
+    "tombstone-expired": "tombstones older than delete.retention.ms",
     "null-key": "without a key",
     "aborted": "of aborted transactions",
-    "marker-expired": "transaction markers past their time",
+    "marker-expired": "transaction markers older than delete.retention.ms",
 }
 
 
@@ -162,7 +162,7 @@ _SEGMENTS: Final = (
     count_column("records", "records_before"),
     count_column("records after", "records_after"),
     count_column("tombstones", "tombstones_after", 1),
-    time_column("next may go from", "next_horizon_ms", 3),
+    time_column("next removable from", "next_horizon_ms", 3),
 )
 _PASSES: Final = (
     count_column("clean", "pass"),
@@ -180,7 +180,7 @@ _PASSES: Final = (
 )
 _KEYS: Final = (
     count_column("#", "rank"),
-    TableColumn("biggest keys in what is cleaned", lambda row: bytes_cell(row.get("key")), flexible=True),
+    TableColumn("largest keys in the cleaned part", lambda row: bytes_cell(row.get("key")), flexible=True),
     TableColumn("records", lambda row: _at_least(row, f"{number(row, 'records'):,}"), right=True),
     TableColumn("keys and values", lambda row: _at_least(row, human_bytes(row.get("bytes"))), right=True),
 )
@@ -193,7 +193,7 @@ _REASONS: Final = (
 
 
 def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool) -> list[Text]:
-    """The lines of one partition; `has_title`: the sentence that says it all stands first."""
+    """Return the lines of one partition. `has_title`: they begin with the sentence about the partition."""
     row = forecast.partition
     lines: list[Text] = []
     if has_title:
@@ -210,7 +210,7 @@ def detail_lines(forecast: CompactForecast, width: int, *, has_title: bool) -> l
 
 
 def _facts(row: Row) -> list[tuple[str, str]]:
-    """What stands above the tables: labels, and texts in plain words."""
+    """Return the facts above the tables: labels and texts."""
     facts = [
         ("held back", plain(row["held_back_detail"]) if row.get("held_back_detail") else ""),
         ("offsets", _offsets(row)),
@@ -232,7 +232,11 @@ def _offsets(row: Row) -> str:
     text = f"dirty from {row['first_dirty_offset']} ({plain(row.get('first_dirty_origin'))})"
     text += f", a clean ends before {plain(row.get('first_uncleanable_offset'))}; log start {row['log_start_offset']}"
     mark = row.get("high_watermark")
-    text += f", high watermark {mark}" if mark is not None else ", no high watermark on disk: the log end counts"
+    text += (
+        f", high watermark {mark}"
+        if mark is not None
+        else ", no high watermark on disk: the log end offset is used instead"
+    )
     stable = row.get("last_stable_offset")
     if stable is not None and stable != mark:
         text += f", last stable offset {stable}"
@@ -245,7 +249,7 @@ def _ratio_sentence(row: Row) -> str:
     cleanable, total = number(row, "cleanable_bytes"), number(row, "cleanable_bytes") + number(row, "clean_bytes")
     return (
         f"{human_bytes(cleanable)} of the {human_bytes(total)} that may be cleaned ({share(cleanable, total)}); "
-        f"{human_bytes(row.get('uncleanable_bytes'))} lie behind the bound"
+        f"{human_bytes(row.get('uncleanable_bytes'))} are after the bound"
     )
 
 
@@ -254,7 +258,7 @@ def _cleans(row: Row) -> str:
     if passes < 2:
         return ""
     return (
-        f"{passes}, one after the other: {number(row, 'map_keys'):,} keys fit into the offset map of "
+        f"{passes}, one after the other: the offset map holds {number(row, 'map_keys'):,} keys in "
         f"{human_bytes(row.get('memory_bytes'))}; afterwards the cleaner's checkpoint is "
         f"{plain(row.get('checkpoint_offset'))}"
     )
@@ -267,7 +271,7 @@ def _savings(row: Row) -> str:
     size = f"{human_bytes(before)} -> {human_bytes(row['bytes_after'])} ({share(saved, before)} less)"
     if saved < 0:
         size = f"{human_bytes(before)} -> {human_bytes(row['bytes_after'])} (it grows)"
-    records = f"{number(row, 'records_before'):,} -> {number(row, 'records_after'):,} records in what is cleaned"
+    records = f"{number(row, 'records_before'):,} -> {number(row, 'records_after'):,} records in the cleaned part"
     segments = f"{number(row, 'segments_before'):,} -> {count_of(number(row, 'segments_after'), 'segment')}"
     whether = "" if row.get("would_run") else " (if it were cleaned now)"
     return f"{size}, {records}, {segments}{whether}"
@@ -277,28 +281,28 @@ def _keys(row: Row) -> str:
     if not row.get("keys"):
         return ""
     keys, lone = number(row, "keys"), number(row, "lone_tombstone_keys")
-    where = "in the dirty part" if number(row, "passes") == 1 else "in the offset map of each clean, added up"
+    where = "in the dirty part" if number(row, "passes") == 1 else "in the offset maps of all cleans together"
     text = f"{keys:,} distinct {where}"
-    return f"{text}; {lone:,} of them ({share(lone, keys)}) have but a tombstone there" if lone else text
+    return f"{text}; {lone:,} of them ({share(lone, keys)}) have only a tombstone there" if lone else text
 
 
 def _tombstones(row: Row) -> str:
     left = number(row, "tombstones_after")
     if not left and row.get("next_horizon_ms") is None:
         return ""
-    text = f"{left:,} {'stays' if left == 1 else 'stay'}"
+    text = f"{left:,} {'is kept' if left == 1 else 'are kept'}"
     if row.get("next_horizon_ms") is not None:
-        text += f"; the first, or a marker, may go from {time_cell(row['next_horizon_ms'])} on, in the next clean"
+        text += f"; a clean may remove the first tombstone or marker from {time_cell(row['next_horizon_ms'])} on"
     return text
 
 
 def _retention(row: Row) -> str:
-    """What a clean is not: the other half of a policy."""
+    """Return the note about the other half of cleanup.policy=compact,delete."""
     settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
     policy = str(settings.get("cleanup.policy", {}).get("value"))
     if "delete" not in policy.split(","):
         return ""
-    return "cleanup.policy has delete too: the cleaner's thread deletes whole segments, as kafkalog retain says"
+    return "cleanup.policy includes delete: the cleaner thread also deletes whole segments, see kafkalog retain"
 
 
 def _rules(row: Row) -> str:
@@ -307,7 +311,7 @@ def _rules(row: Row) -> str:
 
 
 def _settings(row: Row) -> list[tuple[str, str]]:
-    """A line for each place that settings come from, Kafka's defaults last."""
+    """Return a line for each origin of settings, Kafka's defaults last."""
     settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
     places: dict[str, list[str]] = {}
     for name, each in settings.items():
@@ -315,20 +319,20 @@ def _settings(row: Row) -> list[tuple[str, str]]:
         places.setdefault(_inside(each.get("origin"), row), []).append(f"{name}={value}")
     ordered = sorted(places.items(), key=lambda place: place[0].startswith(_DEFAULT))
     return [
-        ("settings" if number == 0 else "", f"{', '.join(told)} ({origin})")
-        for number, (origin, told) in enumerate(ordered)
+        ("settings" if number == 0 else "", f"{', '.join(values)} ({origin})")
+        for number, (origin, values) in enumerate(ordered)
     ]
 
 
 def _inside(origin: object, row: Row) -> str:
-    """Where a value comes from; a place in the same log directory by its name there."""
+    """Return the origin of a value; a file in the same log directory by its name there."""
     return plain(origin).replace(f"{safe_text(os.path.dirname(str(row.get('path'))))}/", "")
 
 
 def _reasons(row: Row) -> list[Row]:
     rows = []
     total = number(row, "records_before")
-    for verb, names, column in (("stays", _KEPT, "kept"), ("goes", _DROPPED, "dropped")):
+    for verb, names, column in (("kept", _KEPT, "kept"), ("removed", _DROPPED, "dropped")):
         records = cast("Mapping[str, int]", row.get(f"{column}_records") or {})
         sizes = cast("Mapping[str, int]", row.get(f"{column}_bytes") or {})
         rows += [
@@ -345,7 +349,7 @@ def _reasons(row: Row) -> list[Row]:
 
 
 def _at_least(row: Mapping[str, object], shown: str) -> str:
-    """A figure of one of the biggest keys, which is a lower bound where keys are many."""
+    """Return a figure of one of the largest keys; with many keys it is a lower bound."""
     return shown if row.get("bytes") == row.get("most_bytes") else f">= {shown}"
 
 
@@ -422,6 +426,6 @@ class CompactTable(SummaryTable[CompactForecast]):
 
 
 def _weight(forecast: CompactForecast) -> tuple[bool, bool, int]:
-    """What is shown in full first: what fails, then what is compacted, then what saves most."""
+    """Return the order of details: failing cleans first, then compacted topics, then those that save most."""
     row = forecast.partition
     return row["state"] == "fails", row["state"] != "not-compacted", saved_bytes(row)

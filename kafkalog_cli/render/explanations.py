@@ -1,4 +1,4 @@
-"""Explanations for people: plain lines, wrapped to the terminal; what came out of a log is escaped."""
+"""Explanations for people: plain lines, wrapped to the terminal; texts from a log are escaped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FIELDS: Final = (("what", "happened"), ("why", "why"), ("broker", "broker_actio
 
 
 def entry_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    """Each entry in full."""
+    """Yield the lines of each entry in full."""
     for entry in entries:
         yield f"{entry.code}  ({entry.kind}, {entry.severity})"
         if entry.message != entry.meaning:
@@ -35,7 +35,7 @@ def entry_lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def code_lines(entries: Iterable[Entry]) -> Iterator[str]:
-    """A line an entry: code, severity, meaning cut to the line."""
+    """Yield a line for each entry: code, severity, and the beginning of its meaning."""
     listed = list(entries)
     longest = max(len(entry.code) for entry in listed)
     for entry in listed:
@@ -44,10 +44,10 @@ def code_lines(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def heading_lines(heading: Heading) -> Iterator[str]:
-    """One message, with what it means and what to do next."""
+    """Yield the lines of one message: what it means and what to do next."""
     row = heading.row()
     if heading.message.is_elsewhere:
-        yield f"Not about the log dir: {heading.message.name}"
+        yield f"Not about the log directory: {heading.message.name}"
     else:
         yield f"{heading.message.severity.upper()}  {heading.message.name}"
     for label, name in _FIELDS:
@@ -56,13 +56,13 @@ def heading_lines(heading: Heading) -> Iterator[str]:
 
 
 def digest_lines(digest: Digest, source: str) -> Iterator[str]:
-    """All messages of a log, the most severe first, then what was not recognised."""
+    """Yield the lines of all messages of a log, the most severe first, then the lines that were not recognised."""
     headings = digest.headings()
-    told = [heading for heading in headings if heading.message.severity != "info"]
+    severe = [heading for heading in headings if heading.message.severity != "info"]
     quiet = [heading for heading in headings if heading.message.severity == "info" and not heading.message.is_elsewhere]
     elsewhere = [heading for heading in headings if heading.message.is_elsewhere]
     yield f"{safe_text(source)}: {count_of(digest.lines, 'line')}, {digest.recognised} of them recognised"
-    for heading in told:
+    for heading in severe:
         yield ""
         yield f"{heading.message.severity.upper():7}  {heading.message.name}: {_lines_of(heading)}"
         row = heading.row()
@@ -72,8 +72,8 @@ def digest_lines(digest: Digest, source: str) -> Iterator[str]:
         if heading.count > 1 and heading.places:
             yield from _labelled("where", ", ".join(map(safe_text, heading.places)) + " ..." * heading.has_more_places)
         yield from _commands(row)
-    yield from _quiet_lines("Normal life:", quiet)
-    yield from _quiet_lines("Not about the log dir:", elsewhere)
+    yield from _quiet_lines("Normal operation:", quiet)
+    yield from _quiet_lines("Not about the log directory:", elsewhere)
     if digest.unknown:
         yield ""
         yield f"Not recognised: {count_of(digest.unknown, 'line')} of level WARN, ERROR or FATAL"
@@ -94,11 +94,11 @@ def _lines_of(heading: Heading) -> str:
 
 
 def _commands(row: dict[str, object]) -> Iterator[str]:
-    """Command lines, which are never broken, and where to read on."""
+    """Yield command lines, which are never broken, and the codes to look up."""
     for command in str(row["commands"]).splitlines():
         yield f"{'  run':{_LABEL}}{command_text(command)}"
     if row["codes"]:
-        yield from _labelled("see", f"kafkalog explain CODE, of {row['codes']}")
+        yield from _labelled("see", f"kafkalog explain CODE, for {row['codes']}")
 
 
 def _labelled(label: str, text: str) -> list[str]:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
-    "Layout",
     "TableColumn",
+    "TableLayout",
     "choose_layout",
     "count_column",
     "fitted",
@@ -99,7 +99,7 @@ def word_column(title: str, name: str, rank: int = 0, *, flexible: bool = False)
 
 # --- widths -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TableLayout:
     """The columns that fit on a line, and their widths.
 
     shown: all columns of the table.
@@ -145,7 +145,7 @@ class Layout:
         return _GAP.join(parts).rstrip()
 
 
-def choose_layout(shown: Sequence[TableColumn], sample: Sequence[Sequence[str]], line_width: int) -> Layout:
+def choose_layout(shown: Sequence[TableColumn], sample: Sequence[Sequence[str]], line_width: int) -> TableLayout:
     """Return the layout for a sample of rows, each with a text for every column of `shown`."""
     indexes = range(len(shown))
     empty = [index for index in indexes if all(cells[index] == NONE for cells in sample)]
@@ -162,7 +162,7 @@ def choose_layout(shown: Sequence[TableColumn], sample: Sequence[Sequence[str]],
         del wanted[candidate]
         narrow.append(candidate)
     widths = _shared_out(shown, wanted, line_width)
-    return Layout(
+    return TableLayout(
         shown=shown,
         columns=tuple(wanted),
         widths=tuple(widths[index] for index in wanted),

@@ -26,7 +26,7 @@ from kafkalog_core.text import count_of, json_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog_cli.render.grid import Layout
+    from kafkalog_cli.render.grid import TableLayout
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.rows.schema import Column, Table
@@ -90,14 +90,14 @@ class ExportTable(SummaryTable["Chunk"]):
         return lines
 
     def _headline(self, *, is_cut_short: bool) -> str:
-        """`2,345 records of 21 partitions exported to DIR (commit 1); 2 partitions with errors`."""
+        """Return `2,345 records of 21 partitions exported to DIR (commit 1); 2 partitions with errors`."""
         commit, place = self._commit_of(), safe_text(self._place)
         exported = [row for row in self._rows if row["state"] == "exported"]
         records = sum(number(row, "records") for row in exported)
         removed = sum(number(row, "removed_records") for row in exported)
         if exported:
             text = f"{records:,} records of {_partitions(len(exported))} exported to {place} (commit {commit})"
-            text += f", in the place of {removed:,} that were there" if removed else ""
+            text += f", which replace {removed:,} records that were exported before" if removed else ""
         elif is_cut_short:
             text = f"Interrupted before anything was added to {place}"
         else:
@@ -106,7 +106,7 @@ class ExportTable(SummaryTable["Chunk"]):
         stopped = sum(row["state"] == "stopped" for row in self._rows)
         damaged = sum(number(row, "errors") > 0 for row in self._rows) - stopped
         parts = [
-            f"{_partitions(stopped)} stopped: the log is not the one that was exported" if stopped else "",
+            f"{_partitions(stopped)} stopped: the log differs from the exported one" if stopped else "",
             f"{_partitions(damaged)} with errors" if damaged else "",
             f"{self._holes:,} {'hole' if self._holes == 1 else 'holes'} in the offsets" if self._holes else "",
         ]
@@ -118,7 +118,7 @@ def _is_news(row: Row) -> bool:
 
 
 def _rank(row: Row) -> tuple[int, int, int, str, int]:
-    """The worst first, then the largest."""
+    """Return the order of a partition: the worst first, then the largest."""
     return (
         -number(row, "errors"),
         -number(row, "warnings"),
@@ -207,17 +207,17 @@ class ReplicaTable(SummaryTable["Comparison | Finding"]):
         return lines + more_line(differ - len(self._worst), "partition")
 
     def _headline(self) -> tuple[str, str]:
-        """`12 partitions: 1 divergent, 11 identical; 50 records are lost if ...`, and its style."""
+        """Return `12 partitions: 1 divergent, 11 identical; 50 records are lost if ...`, and its style."""
         parts = [f"{self._states[state]} {state}" for state in _ORDER if self._states[state]]
         text = f"{count_of(sum(self._states.values()), 'partition')}: {', '.join(parts) or 'none'}"
         if self._at_risk:
             records = count_of(self._at_risk, "record")
-            text += f"; {records} are gone when only the copies to keep are kept: save them first"
+            text += f"; {records} are lost if only the copies marked keep are kept: save them first"
         return text, "bold red" if any(self._states[state] for state in _BAD) else "bold green"
 
 
 def _severity(item: Comparison) -> tuple[int, int, str, int]:
-    """The worst first: by state, then by records at risk."""
+    """Return the order of a comparison: by state, the worst first, then by records at risk."""
     row = item.replica
     return (
         _ORDER.index(str(row["state"])),
@@ -243,7 +243,7 @@ def _lines(item: Comparison, width: int) -> list[Text]:
 
 
 def _names(copies: Sequence[Row]) -> dict[object, str]:
-    """What copies are called in sentences, by their paths: `broker 1` where that is one of them."""
+    """Return the names of copies in sentences, by their paths: `broker 1` if only one copy is of that broker."""
     nodes = Counter(copy.get("node_id") for copy in copies)
     return {
         copy["path"]: f"broker {plain(copy['node_id'])}"
@@ -274,7 +274,7 @@ class QueryTable:
     def __init__(self, table: Table) -> None:
         self._console = open_console()
         self._shown = tuple(_column_of(column) for column in table.columns[1:])
-        self._layout: Layout | None = None
+        self._layout: TableLayout | None = None
         self._pending: list[list[str]] = []
 
     def write(self, chunk: Chunk) -> None:

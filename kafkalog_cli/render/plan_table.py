@@ -176,4 +176,4 @@ def _split(text: object) -> list[str]:
 
 def _room(path: str, needed_bytes: int, free_bytes: int) -> str:
     needed, free = sizes(needed_bytes, free_bytes)
-    return f"needs {needed} of the {free} that are free at {safe_text(path)}"
+    return f"needs {needed} of {free} free space at {safe_text(path)}"

@@ -28,34 +28,34 @@ __all__ = ["RetentionTable", "timeline"]
 MAX_CELLS: Final = 100
 MIN_CELLS: Final = 24
 _AHEAD: Final = 4
-"""Of what lies ahead of now a part is shown as long as this part of what lies behind."""
+"""The part of the axis after now is at most this fraction (1/4) of the part before now."""
 _NEAR: Final = 3
-"""So many times as far from the log as it is long a mark may lie."""
+"""A mark is shown if its distance from the log is at most this many times the length of the log."""
 _STYLES: Final = {"delete": "red", "keep": "green", "unknown": "yellow", "active": "cyan"}
 _ORDER: Final = ("delete", "unknown", "active", "keep")
-_WORDS: Final = {"delete": "goes", "keep": "stays", "active": "active segment", "unknown": "remote storage decides"}
+_WORDS: Final = {"delete": "deleted", "keep": "kept", "active": "active segment", "unknown": "remote storage decides"}
 
 
 class _Axis(NamedTuple):
-    """From where to where, in how many cells."""
+    """A time axis: first and last time, in ms since 1970, and its length in terminal cells."""
 
     first_ms: int
     last_ms: int
     cells: int
 
     def cell(self, time_ms: int) -> int:
-        """Where a time is."""
+        """Return the cell of a time."""
         span = max(1, self.last_ms - self.first_ms)
         return min(self.cells - 1, max(0, (time_ms - self.first_ms) * self.cells // (span + 1)))
 
 
 def timeline(forecast: Forecast, width: int, *, is_solid: bool) -> list[Text]:
-    """The picture and its legend; nothing for a log without records.
+    """Return the picture of a log over time and its legend; nothing for a log without records.
 
     Args:
-        forecast: what is shown.
-        width: of the terminal.
-        is_solid: whether it shows blocks; else letters.
+        forecast: the forecast of the log.
+        width: width of the terminal, in cells.
+        is_solid: whether the terminal shows block characters; otherwise ASCII is used.
     """
     fates = [fate for fate in forecast.fates if fate.segment.size_bytes]
     if not fates:
@@ -70,12 +70,12 @@ def timeline(forecast: Forecast, width: int, *, is_solid: bool) -> list[Text]:
     line.append("▏" if is_solid else "]")
     last_ms = max(fate.segment.largest_timestamp_ms for fate in fates)
     if last_ms > axis.last_ms:
-        line.append(f" and on to {time_cell(last_ms)}", "yellow")
+        line.append(f" continues to {time_cell(last_ms)}", "yellow")
     return [line, *_scale(axis, marks, now_ms), _legend(kinds, signs)]
 
 
 def _axis(fates: Sequence[Fate], limit_ms: int | None, now_ms: int, cells: int) -> tuple[_Axis, dict[str, int]]:
-    """From where to where, and which marks lie there: those that are not so far off that the log would be a dot."""
+    """Return the axis and the marks on it; a mark so far away that the log would shrink to a dot is left out."""
     times = [fate.segment.largest_timestamp_ms for fate in fates]
     first_ms, last_ms = min(times), max(times)
     span = max(1, min(last_ms, max(now_ms, first_ms)) - first_ms)
@@ -88,7 +88,7 @@ def _axis(fates: Sequence[Fate], limit_ms: int | None, now_ms: int, cells: int) 
 
 
 def _limit(forecast: Forecast) -> int | None:
-    """Up to where time deletes; null: it does not."""
+    """Return the time before which retention.ms deletes; `None` if it does not apply."""
     rules = forecast.question.rules
     if "time" not in rules.passes or rules.retention_ms < 0:
         return None
@@ -96,7 +96,7 @@ def _limit(forecast: Forecast) -> int | None:
 
 
 def _kinds(fates: Sequence[Fate], axis: _Axis) -> list[str]:
-    """What stands in each cell, of the segments whose times are there."""
+    """Return the kind of each cell, from the segments whose times are in it."""
     kinds = [""] * axis.cells
     before_ms = fates[0].segment.largest_timestamp_ms
     for fate in fates:
@@ -110,23 +110,23 @@ def _kinds(fates: Sequence[Fate], axis: _Axis) -> list[str]:
 
 
 def _first_of(there: str, kind: str) -> str:
-    """What is shown of two in one cell: what goes, before what stays."""
+    """Return which of two kinds is shown in one cell: `delete` hides `keep`."""
     return there if there and _ORDER.index(there) < _ORDER.index(kind) else kind
 
 
 def _scale(axis: _Axis, marks: dict[str, int], now_ms: int) -> list[Text]:
-    """Marks below the line, and what they are."""
+    """Return the marks below the line, and their times."""
     row = [" "] * axis.cells
     for mark in marks.values():
         row[axis.cell(mark)] = "^"
     limit = f", limit {time_cell(marks['limit'])}" if "limit" in marks else ""
-    far = "" if "now" in marks else f", {duration(now_ms - axis.last_ms)} further on"
-    told = [
+    far = "" if "now" in marks else f", {duration(now_ms - axis.last_ms)} later"
+    times = [
         f"from {time_cell(axis.first_ms)} to {time_cell(axis.last_ms)}",
         f"now {time_cell(now_ms)}{far}{limit}",
     ]
     lines = [Text(f"{INDENT} {''.join(row).rstrip()}")] if marks else []
-    return [*lines, *(Text(f"{INDENT}{text}", "dim") for text in told)]
+    return [*lines, *(Text(f"{INDENT}{text}", "dim") for text in times)]
 
 
 def _signs(is_solid: bool) -> dict[str, str]:
@@ -156,7 +156,7 @@ _IN_TIME: Final = frozenset({"retention.ms", "local.retention.ms", "file.delete.
 
 
 def _directory_of(row: Mapping[str, object]) -> str:
-    """`orders-0`, or `orders-0.<uuid>-future`: the directory's own name, as it is."""
+    """Return the name of the partition's directory: `orders-0`, or `orders-0.<uuid>-future`."""
     return os.path.basename(str(row["path"]))
 
 
@@ -182,9 +182,9 @@ _PARTITIONS: Final = (
     TableColumn("partition", lambda row: safe_text(_directory_of(row))),
     word_column("state", "state"),
     count_column("segments", "segments", 2),
-    count_column("go", "deleted_segments"),
+    count_column("deleted", "deleted_segments"),
     size_column("log", "bytes", 1),
-    size_column("goes", "deleted_bytes"),
+    size_column("freed", "deleted_bytes"),
     time_column("next due", "next_due_ms", 3),
     word_column("what", "message", flexible=True),
 )
@@ -209,10 +209,9 @@ _EVENTS: Final = (
 
 
 class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
-    """Keeps all that is said, as the first line tells of all of it.
+    """The forecasts of all partitions; a few partitions are shown in full, with a picture.
 
-    Args:
-        until_ms: how far checks are played forward; null: not at all.
+    `until_ms`: the time up to which retention checks are simulated; `None`: no simulation.
     """
 
     def __init__(self, until_ms: int | None) -> None:
@@ -247,20 +246,20 @@ class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
         return Text(f"exit status {summary.get('exit_status')}", "dim")
 
     def _assumptions(self) -> list[Text]:
-        """What the forecast rests on, before all else."""
+        """Return the note about assumed values."""
         assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
         return self._wrapped(forecast_note(assumed), "bold yellow", "") if assumed else []
 
-    # --- what counts --------------------------------------------------------------------------------------------------
+    # --- rules ------------------------------------------------------------------------------------------------------
     def _release(self, forecaster: RetentionForecaster) -> list[Text]:
-        certain = "" if forecaster.context.guess.is_certain else ", as far as can be told"
+        certain = "" if forecaster.context.guess.is_certain else " (the most likely release)"
         evidence = "; ".join(forecaster.context.guess.evidence)
         where = f" in {forecaster.context.target.root}" if len(self._forecasters) > 1 else ""
         text = f"by the rules of Kafka {forecaster.context.guess.release}{where}{certain}: {evidence}"
         return self._wrapped(text, "dim", INDENT)
 
     def _settings(self) -> list[Text]:
-        """Each setting once, with its topics where they differ in it."""
+        """Return each setting once, with its topics if they have different values."""
         topics: dict[tuple[str, str, str], dict[str, None]] = {}
         for row in self._rows():
             settings = cast("dict[str, dict[str, str]]", row["settings"])
@@ -285,7 +284,7 @@ class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
         return [line for each in self._retained for line in self._in_full(each)]
 
     def _in_full(self, each: Retained) -> list[Text]:
-        """One partition: what becomes of it, its picture, its segments."""
+        """Return the lines of one partition: the forecast, the picture, the segments."""
         (row,) = partition_rows(each).rows()
         head = f"{_directory_of(row)}: {row['message']}"
         lines = [Text(), *self._wrapped(head, "bold cyan", "")]
@@ -297,7 +296,7 @@ class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
         lines += self._table(_SEGMENTS, shown, "segment", SHOWN_SEGMENTS)
         if len(shown) < len(rows):
             rest = count_of(len(rows) - len(shown), "segment")
-            lines.append(Text(f"... {rest} further from the border left out: --output ndjson has all of them"))
+            lines.append(Text(f"... and {rest} further from the first kept one: --output ndjson has them all"))
         return lines
 
     def _what_if(self) -> list[Text]:
@@ -309,10 +308,10 @@ class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
         for outcome in (*outcomes, *totals(outcomes)):
             name = "all" if outcome.topic is None else f"{outcome.topic}-{outcome.partition}"
             cells.setdefault(name, {"name": name})[_scenario(outcome.scenario)] = _cell(outcome)
-        columns = [TableColumn("what would stay", lambda row: plain(row["name"]))]
+        columns = [TableColumn("what would be kept", lambda row: plain(row["name"]))]
         columns += [word_column(_scenario(scenario), _scenario(scenario)) for scenario in scenarios]
         lines = self._table(columns, list(cells.values()), "partition", SHOWN_PARTITIONS)
-        note = "bytes, segments and offsets that stay; of a log that was compacted records are fewer than offsets"
+        note = "bytes, segments and offsets that are kept; a compacted log has fewer records than offsets"
         return [*lines, Text(f"{INDENT}{note}", "dim")]
 
     def _events(self) -> list[Text]:
@@ -334,7 +333,7 @@ def _style_of(row: Mapping[str, object]) -> str:
 
 
 def _around_the_border(rows: list[Row]) -> list[Row]:
-    """Of many segments those around the first one that stays, and the last one."""
+    """Return the rows of segments around the first one that is kept, and of the last one, if there are many."""
     if len(rows) <= SHOWN_SEGMENTS:
         return rows
     border = next((number for number, row in enumerate(rows) if row["verdict"] != "delete"), len(rows))
@@ -343,7 +342,7 @@ def _around_the_border(rows: list[Row]) -> list[Row]:
 
 
 def _bounds(row: Mapping[str, object]) -> str:
-    runner = "nobody" if row["runner"] == "nobody" else f"the {row['runner']} thread"
+    runner = "no thread" if row["runner"] == "nobody" else f"the {row['runner']} thread"
     return (
         f"log start {row['log_start_offset']} ({row['log_start_origin']}), high watermark {row['high_watermark']} "
         f"({row['high_watermark_origin']}), log end {row['log_end_offset']}; rules in their order: "
@@ -352,7 +351,7 @@ def _bounds(row: Mapping[str, object]) -> str:
 
 
 def _shown(name: str, value: str) -> str:
-    """A value with what it comes to: `604800000, 7 d`."""
+    """Return a value with its meaning: `604800000, 7 d`."""
     if name in _IN_TIME and value.isdigit():
         return f"{value}, {duration(int(value))}"
     if name.endswith(".bytes") and value.isdigit():

@@ -14,11 +14,11 @@ __all__ = ["VERDICT_STYLES", "sound_partitions", "summary_sentence", "verdict", 
 
 VERDICT_STYLES: Final = {"DAMAGE": "bold red", "ERRORS": "bold red", "warnings": "yellow", "clean": "green"}
 _REFUSED: Final = 3
-_NOT_ALL: Final = "not all of it could be read"
+_NOT_ALL: Final = "not everything could be read"
 
 
 def verdict(summary: Mapping[str, object]) -> str:
-    """`DAMAGE`, `ERRORS`, `warnings` or `clean`: the word that the sentence starts with."""
+    """Return the first word of the sentence: `DAMAGE`, `ERRORS`, `warnings` or `clean`."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
     if severities.get("error"):
         return "DAMAGE" if summary.get("damage_count") else "ERRORS"
@@ -26,18 +26,18 @@ def verdict(summary: Mapping[str, object]) -> str:
 
 
 def summary_sentence(summary: Mapping[str, object]) -> str:
-    """One line, without a line end."""
+    """Return the last line of a result, without a line end."""
     parts = ["nothing is finished" if _is_nothing_finished(summary) else verdict(summary)]
     if summary.get("damage_count"):
         size_bytes = summary.get("damage_bytes")
-        size = human_bytes(size_bytes) if size_bytes else "inside of whole batches"
+        size = human_bytes(size_bytes) if size_bytes else "inside whole batches"
         place = f"{count_of(summary['damage_count'], 'place')}, {size}"
-        parts[0] += f" in {place}" if parts[0] == "DAMAGE" else f", but bytes that hold no batch in {place}"
+        parts[0] += f" in {place}" if parts[0] == "DAMAGE" else f", but bytes without a batch in {place}"
     elif any(_is_part(summary, name) for name in ("files", "partitions", "bytes")):
         parts[0] += " in what was read"
     if summary.get("interrupted"):
         parts.insert(0, "interrupted")
-    elif summary.get("no_answer"):  # no column: a search says it of itself
+    elif summary.get("no_answer"):  # not a column: only seek sets it
         parts.insert(0, "not found")
     elif summary.get("exit_status") == _REFUSED:
         parts.insert(0, _NOT_ALL)
@@ -49,19 +49,19 @@ def summary_sentence(summary: Mapping[str, object]) -> str:
 
 
 def _is_nothing_finished(summary: Mapping[str, object]) -> bool:
-    """Return whether a run was interrupted before it had looked at anything to its end."""
+    """Return whether a run was interrupted before it had read a file to its end."""
     known = ("files", "partitions", "severities", "damage_count")
     return bool(summary.get("interrupted")) and not any(summary.get(name) for name in known)
 
 
 def _counted(summary: Mapping[str, object]) -> str:
-    """`90 batches (not opened: damage inside of them is not noticed), 319 records`."""
+    """Return `90 batches (not opened: damage inside them is not detected), 319 records`."""
     parts = []
     if summary.get("batches") is not None:
         parts.append(count_of(summary["batches"], "batch") + _unopened(summary))
     if summary.get("records") is not None:
         uncounted = summary.get("uncounted_batches")
-        more = f" and those in {count_of(uncounted, 'compressed message')} that were not counted" if uncounted else ""
+        more = f" and those in {count_of(uncounted, 'compressed message')}, which were not counted" if uncounted else ""
         parts.append(count_of(summary["records"], "record") + more)
     return ", ".join(parts)
 
@@ -71,11 +71,11 @@ def _unopened(summary: Mapping[str, object]) -> str:
     if not unopened:
         return ""
     which = "not opened" if unopened == summary.get("batches") else f"{unopened} not opened"
-    return f" ({which}: what is damaged inside is not noticed)"
+    return f" ({which}: damage inside them is not detected)"
 
 
 def _read(summary: Mapping[str, object]) -> str:
-    """`12.0 MiB of 400.0 MiB of log read from 3 of 10 files in 1 of 40 partitions`; no files where none is finished."""
+    """Return `12.0 MiB of 400.0 MiB of log read from 3 of 10 files in 1 of 40 partitions`."""
     size_bytes = cast("int", summary.get("bytes") or 0) + cast("int", summary.get("unfinished_bytes") or 0)
     read = f"{human_bytes(size_bytes)} of "
     if _is_part(summary, "bytes"):
@@ -95,17 +95,17 @@ def _of_all(summary: Mapping[str, object], name: str, noun: str) -> str:
 
 
 def _is_part(summary: Mapping[str, object], name: str) -> bool:
-    """Whether there was more of it than was read."""
+    """Return whether only a part of it was read."""
     read, total = summary.get(name), summary.get(f"{name}_total")
     return isinstance(read, int) and isinstance(total, int) and read < total
 
 
 def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -> str:
-    """Return the last line of `verify`: what is wrong in how many partitions, what was found, how much was read.
+    """Return the last line of `verify`: how many partitions are damaged, what was found, how much was read.
 
     Args:
         summary: the `summary` row.
-        states: how many partitions there are of each state of `ops.verify.rows.state_of`.
+        states: number of partitions of each state, as in `state_of` of `ops.verify`.
     """
     parts = [_judgement(summary, states)]
     if summary.get("exit_status") == _REFUSED:
@@ -115,7 +115,7 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
         parts[1] += "" if parts[1].startswith("no ") else " so far"
     if summary.get("damage_count") and not states.get("damaged"):
         size = human_bytes(summary.get("damage_bytes"))
-        parts.append(f"{size} that hold no batch in {count_of(summary['damage_count'], 'place')}")
+        parts.append(f"{size} without a batch in {count_of(summary['damage_count'], 'place')}")
     severities = cast("dict[str, int]", summary.get("severities") or {})
     found = [count_of(severities[name], name) for name in ("error", "warning") if severities.get(name)]
     if found:
@@ -123,16 +123,16 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
     read = f"{human_bytes(summary.get('bytes'))} of log in {count_of(summary.get('files'), 'file')}"
     parts.append(f"{read}, {_counted(summary)}")
     if summary.get("unchanged_bytes"):
-        parts.append(f"{human_bytes(summary['unchanged_bytes'])} of it not read again")
-    unfinished = cast("int", summary.get("unfinished_bytes") or 0)  # no column: only an interrupted run has it
+        parts.append(f"{human_bytes(summary['unchanged_bytes'])} of it unchanged and not read again")
+    unfinished = cast("int", summary.get("unfinished_bytes") or 0)  # not a column: only an interrupted run has it
     if unfinished:
-        parts.append(f"{human_bytes(unfinished)} read of partitions that were not finished")
+        parts.append(f"{human_bytes(unfinished)} read of unfinished partitions")
     parts.append(f"exit status {summary.get('exit_status')}")
     return " | ".join(parts)
 
 
 def _judgement(summary: Mapping[str, object], states: Mapping[str, int]) -> str:
-    """`DAMAGED: 1 of 4 partitions`, `warnings: 3 of 4 partitions without damage, 1 not read`."""
+    """Return `DAMAGED: 1 of 4 partitions` or `warnings: 3 of 4 partitions without damage, 1 not read`."""
     word, damaged, total = verdict(summary), states.get("damaged", 0), sum(states.values())
     if damaged:
         text = f"DAMAGED: {damaged} of {count_of(total, 'partition')}"
@@ -148,8 +148,8 @@ def _judgement(summary: Mapping[str, object], states: Mapping[str, int]) -> str:
 def sound_partitions(summary: Mapping[str, object], states: Mapping[str, int]) -> str:
     """Return how many partitions have no error: `4 partitions without damage`, `3 of 4 partitions ..., 1 not read`.
 
-    Bytes that hold no batch and are no error, such as a preallocated tail, are not called damage, and their partitions
-    are not called partitions without damage.
+    Bytes without a batch that are not an error, such as a preallocated tail, are not damage; their partitions are
+    "without errors", not "without damage".
     """
     total, unread, damaged = sum(states.values()), states.get("unread", 0), states.get("damaged", 0)
     without = "without errors" if summary.get("damage_count") else "without damage"

@@ -17,8 +17,8 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafkalog_cli.render.grid import Layout
-    from kafkalog_cli.render.writers import Settings
+    from kafkalog_cli.render.grid import TableLayout
+    from kafkalog_cli.render.writers import RowSettings
     from kafkalog_core.rows.chunk import Chunk
 
 __all__ = ["TableWriter", "stats_lines"]
@@ -42,11 +42,11 @@ class _Line(NamedTuple):
 class TableWriter:
     """Rows in columns below the file that they come from, then the findings, then the summary line."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RowSettings) -> None:
         self._console = open_console()
         self._settings = settings
         self._kind = ""
-        self._layout: Layout | None = None
+        self._layout: TableLayout | None = None
         self._heading = ""
         self._pending: list[_Line] = []
         self._pending_since = 0.0
@@ -203,7 +203,7 @@ def _texts_below(row: Mapping[str, object]) -> list[str]:
     return texts
 
 
-def _title_lines(layout: Layout) -> list[tuple[str, str]]:
+def _title_lines(layout: TableLayout) -> list[tuple[str, str]]:
     """Return the lines above a table, and their styles."""
     lines = [(layout.line(layout.titles), "bold underline")]
     if layout.narrow:

@@ -1,4 +1,4 @@
-"""Sentences in lines of a given width; a command in a sentence is not broken, so that it can be pasted."""
+"""Sentences and findings in lines of a given width; commands are never broken, so that they can be pasted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 
 _MIN_WIDTH: Final = 40
 _GLUE: Final = "\ue000"
-"""Replaces a space within a command while lines are made; `safe_text` escapes this character in the text itself."""
+"""Replaces a space within a command while lines are broken; `safe_text` escapes this character in the text itself."""
 _PLAIN: Final = r"[^\s'\"$\\;()]"
 _WORD: Final = rf"(?:{_PLAIN}|'[^']*'|\"[^\"]*\"|\$'(?:[^'\\]|\\.)*')+"
 _COMMAND: Final = re.compile(
@@ -35,15 +35,15 @@ _COMMAND: Final = re.compile(
 
 
 def command_text(command: object) -> str:
-    """Return a command as it is: it is quoted already (`command_lines`), and its backslashes must not be doubled."""
+    """Return a command as it is: `command_lines` has quoted it already, and its backslashes must not be doubled."""
     text = str(command)
     return text if text.isprintable() else safe_text(text)
 
 
 def sentence_lines(text: str, width: int, *, first: str = "", indent: str = "    ") -> list[str]:
-    """Return a text, which may name files and commands, in lines as `wrapped_lines` makes them.
+    """Return a text in lines, like `wrapped_lines`; a command is never broken, even between its words.
 
-    Everything that does not print is escaped; a command is not broken between its words.
+    Everything that does not print is escaped.
     """
     pieces: list[str] = []
     end = 0
@@ -55,19 +55,19 @@ def sentence_lines(text: str, width: int, *, first: str = "", indent: str = "   
 
 
 def closed(text: str) -> str:
-    """Return a text with a period at its end; after a command there is none, as it would be pasted with it."""
+    """Return a text with a period at its end; without one after a command, with which it would be pasted."""
     ends = [match.end() for match in _COMMAND.finditer(text)]
     return text if len(text) in ends else f"{text}."
 
 
 def wrapped_lines(text: str, width: int, *, first: str = "", indent: str = "    ") -> list[str]:
-    """Return a text that prints in lines of at most `width` cells; words, and with them paths, are not broken.
+    """Return a printable text in lines of at most `width` cells; words, and so paths, are never broken.
 
     Args:
         text: one sentence or several.
-        width: in terminal cells; at least 40 are used.
-        first: what the first line begins with.
-        indent: what all others begin with.
+        width: in terminal cells; less than 40 counts as 40.
+        first: beginning of the first line.
+        indent: beginning of all other lines.
     """
     return wrap(
         text,
@@ -89,7 +89,10 @@ _COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
 
 
 def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[Text]:
-    """What was found, what a broker will do about it, the cure, and the files, in lines of at most `width` cells."""
+    """Return findings in lines of at most `width` cells: message, broker action, cure, and files.
+
+    Findings with the same texts are one group; the worst group is last, next to the summary line.
+    """
     groups: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
     for row in findings:
         groups.setdefault(tuple(str(row.get(name)) for name in _COMMON), []).append(row)
@@ -100,7 +103,7 @@ def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[
 
 
 def _place(group: tuple[tuple[str, ...], object]) -> tuple[bool, int]:
-    """The worst last, next to the verdict; but first of all what may be the cause of everything else."""
+    """Return the order of a group: the worst last, but an interrupted run first: it may be the cause of the others."""
     common = dict(zip(_COMMON, group[0], strict=True))
     return common["code"] != _CAUSE, _RANK.get(common["severity"], 0)
 
@@ -116,12 +119,12 @@ def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], wi
     lines += [Text(f"{_INDENT}{_where(row)}") for row in rows[:SHOWN_FILES]]
     if len(rows) > SHOWN_FILES:
         rest = count_of(len(rows) - SHOWN_FILES, "more file")
-        lines.append(Text(f"{_INDENT}and {rest}; --output ndjson names them all"))
+        lines.append(Text(f"{_INDENT}and {rest}: --output ndjson has them all"))
     return lines
 
 
 def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
-    """A text in lines, all but the first below the indent."""
+    """Return a text in lines, all but the first one indented."""
     return [Text(line, style) for line in sentence_lines(text, width, indent=_INDENT)]
 
 

@@ -48,7 +48,7 @@ __all__ = [
     "NdjsonWriter",
     "ResultKind",
     "ResultWriter",
-    "Settings",
+    "RowSettings",
     "Writer",
     "open_results",
     "open_writer",
@@ -59,7 +59,7 @@ Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RowSettings:
     """What a writer of rows needs to know.
 
     tables: the row types that may come; CSV makes its header of them.
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
 class NdjsonWriter:
     """JSON lines, written to the binary stream of standard output."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RowSettings) -> None:
         self._settings = settings
         self._stream = sys.stdout.buffer
 
@@ -111,7 +111,7 @@ class NdjsonWriter:
 class JsonWriter:
     """One JSON array of all rows, an element a line, written as the rows come."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RowSettings) -> None:
         self._settings = settings
         self._stream = sys.stdout.buffer
         self._opening = b"[\n"
@@ -139,7 +139,7 @@ class JsonWriter:
 class CsvWriter:
     """CSV of all row types, with the columns of all of them; `type` is the first one."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RowSettings) -> None:
         self._settings = settings
         self._stream = sys.stdout.buffer
         self._header = tuple(csv_columns(settings.tables, settings.bytes_mode))
@@ -212,7 +212,7 @@ class RetentionRows(ItemRows["RetentionForecaster | Retained | Finding"]):
 
 
 # --- registry ---------------------------------------------------------------------------------------------------------
-_ROW_WRITERS: Final[Mapping[str, Callable[[Settings], Writer]]] = {
+_ROW_WRITERS: Final[Mapping[str, Callable[[RowSettings], Writer]]] = {
     "ndjson": NdjsonWriter,
     "json": JsonWriter,
     "csv": CsvWriter,
@@ -303,7 +303,7 @@ QUERIES: Final[ResultKind[Chunk]] = ResultKind(for_people={"table": f"{_RENDER}.
 
 
 def open_results(
-    kind: ResultKind[Item], output: str, *arguments: object, settings: Settings | None = None
+    kind: ResultKind[Item], output: str, *arguments: object, settings: RowSettings | None = None
 ) -> ResultWriter[Item]:
     """Return the writer of a kind of result for a form of output.
 
@@ -315,13 +315,13 @@ def open_results(
     """
     if output in kind.for_people:
         return cast("ResultWriter[Item]", _load(kind.for_people[output])(*arguments))
-    rows = _ROW_WRITERS[output](settings or Settings(tables=kind.tables))
+    rows = _ROW_WRITERS[output](settings or RowSettings(tables=kind.tables))
     if not kind.rows_of:
         return cast("ResultWriter[Item]", rows)
     return cast("ResultWriter[Item]", kind.row_writer(rows, _load(kind.rows_of)))
 
 
-def open_writer(output: str, settings: Settings) -> Writer:
+def open_writer(output: str, settings: RowSettings) -> Writer:
     """Return the writer of rows for a form of output: `table`, `json`, `ndjson` or `csv`."""
     return open_results(ROWS, output, settings, settings=settings)
 

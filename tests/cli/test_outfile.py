@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.commands import verify as verify_module
 from kafkalog_cli.main import cli
-from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.output_file import OutputFile
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.ops.reading.targets import resolve
 
@@ -41,7 +41,7 @@ def names(directory):
 def test_a_file_is_written_with_the_mode_of_any_other(place):
     before = os.umask(0o027)
     try:
-        OutFile(str(place)).write(["a\n", "\u00e9"])
+        OutputFile(str(place)).write(["a\n", "\u00e9"])
     finally:
         os.umask(before)
     assert place.read_bytes() == b"a\n\xc3\xa9"
@@ -50,7 +50,7 @@ def test_a_file_is_written_with_the_mode_of_any_other(place):
 
 
 def test_it_is_written_again_with_the_mode_that_it_has(place):
-    file = OutFile(str(place))
+    file = OutputFile(str(place))
     file.write(["one"])
     place.chmod(0o600)
     file.write(["two"])
@@ -61,14 +61,14 @@ def test_it_is_written_again_with_the_mode_that_it_has(place):
 def test_a_link_stays_one(place, tmp_path):
     link = tmp_path / "link.html"
     link.symlink_to(place)
-    OutFile(str(link)).write(["text"])
+    OutputFile(str(link)).write(["text"])
     assert link.is_symlink()
     assert place.read_text(encoding="utf-8") == "text"
 
 
 def test_a_name_without_a_directory(place, monkeypatch):
     monkeypatch.chdir(place.parent)
-    OutFile("here.html").write(["text"])
+    OutputFile("here.html").write(["text"])
     assert names(place.parent) == ["here.html"]
 
 
@@ -81,7 +81,7 @@ def _ends_early(error):
 def test_what_ends_early_leaves_nothing(place, error):
     place.write_text("before", encoding="utf-8")
     with pytest.raises(type(error)):
-        OutFile(str(place)).write(_ends_early(error))
+        OutputFile(str(place)).write(_ends_early(error))
     assert names(place.parent) == ["page.html"]
     assert place.read_text(encoding="utf-8") == "before"
 
@@ -92,7 +92,7 @@ def test_a_full_disk(place, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(AccessError, match=r"page\.html: cannot be written: no space left on device"):
-        OutFile(str(place)).write(["text"])
+        OutputFile(str(place)).write(["text"])
     assert names(place.parent) == []
 
 
@@ -105,40 +105,40 @@ def test_a_directory_that_cannot_be_synced_is_no_error(place, monkeypatch):
         synced(number)
 
     monkeypatch.setattr(os, "fsync", refusing)
-    OutFile(str(place)).write(["text"])
+    OutputFile(str(place)).write(["text"])
     assert names(place.parent) == ["page.html"]
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
 def test_places_that_cannot_be_written(place, tmp_path):
     with pytest.raises(NotFoundError, match="no such directory"):
-        OutFile(str(tmp_path / "none" / "page.html"))
+        OutputFile(str(tmp_path / "none" / "page.html"))
     with pytest.raises(NotFoundError, match="no file name"):
-        OutFile(f"{place.parent}/")
+        OutputFile(f"{place.parent}/")
     with pytest.raises(NotFoundError, match="no file name"):
-        OutFile("")
+        OutputFile("")
     with pytest.raises(AccessError, match="no regular file"):
-        OutFile(str(place.parent))
+        OutputFile(str(place.parent))
     with pytest.raises(AccessError, match="no regular file"):
-        OutFile("/dev/null")
+        OutputFile("/dev/null")
 
 
 def test_a_directory_that_must_not_be_written(place, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(AccessError, match="no permission"):
-        OutFile(str(place))
+        OutputFile(str(place))
 
 
 @pytest.mark.parametrize("inside", ["page.html", "orders-0/page.html"])
 def test_nothing_is_written_among_the_files_of_a_broker(log_dir, inside):
     with pytest.raises(AccessError, match="directory"):
-        OutFile(str(log_dir / inside))
+        OutputFile(str(log_dir / inside))
 
 
 def test_nor_through_a_link(log_dir, tmp_path):
     (tmp_path / "link").symlink_to(log_dir / "orders-0")
     with pytest.raises(AccessError, match="directory"):
-        OutFile(str(tmp_path / "link" / "page.html"))
+        OutputFile(str(tmp_path / "link" / "page.html"))
 
 
 def test_nor_into_what_is_to_be_read(tmp_path):
@@ -149,9 +149,9 @@ def test_nor_into_what_is_to_be_read(tmp_path):
     (copied / "sub").mkdir()
     for inside in ("page.html", "sub/page.html"):
         with pytest.raises(AccessError, match="which is to be read"):
-            OutFile(str(copied / inside), targets)
-    OutFile(str(tmp_path / "page.html"), targets)
-    OutFile(str(tmp_path / "copied.html"), targets)
+            OutputFile(str(copied / inside), targets)
+    OutputFile(str(tmp_path / "page.html"), targets)
+    OutputFile(str(tmp_path / "copied.html"), targets)
 
 
 def test_nor_over_a_file_that_is_to_be_read(tmp_path):
@@ -159,8 +159,8 @@ def test_nor_over_a_file_that_is_to_be_read(tmp_path):
     shutil.copy(DEMO / "orders-0" / log.name, log)
     targets = resolve([str(log)])
     with pytest.raises(AccessError, match="what is to be read"):
-        OutFile(str(log), targets)
-    OutFile(str(tmp_path / "page.html"), targets)
+        OutputFile(str(log), targets)
+    OutputFile(str(tmp_path / "page.html"), targets)
 
 
 # --- verify --report --------------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def test_what_is_overwritten_must_be_readable(place, monkeypatch):
 
     monkeypatch.setattr("builtins.open", refuse)
     with pytest.raises(AccessError, match="permission denied"):
-        OutFile(str(place), is_ours=lambda start: True)
+        OutputFile(str(place), is_ours=lambda start: True)
 
 
 def test_the_report_and_the_state_are_two_files(log_dir, place):

@@ -19,7 +19,8 @@ from kafkalog_cli import repair as repair_module
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.main import cli
 from kafkalog_cli.options import common
-from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_cli.options.repair import repair_options
+from kafkalog_cli.repair import run_repair
 from kafkalog_core.findings import found
 from kafkalog_core.kafka.evidence import ReleaseGuess
 from kafkalog_core.kafka.releases import Release
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from kafkalog_cli.repair import Manner
+    from kafkalog_cli.options.repair import RepairOptions
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
@@ -76,8 +77,8 @@ def plan(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
 @click.option("--narrow", is_flag=True)
 @common.selection_options
 @repair_options
-def mend(paths: tuple[str, ...], narrow: bool, selection: Selection, manner: Manner) -> int:
-    return run_repair("reindex", paths, selection, {"is_wide": not narrow}, manner)
+def mend(paths: tuple[str, ...], narrow: bool, selection: Selection, repair: RepairOptions) -> int:
+    return run_repair("reindex", paths, selection, {"is_wide": not narrow}, repair)
 
 
 @pytest.fixture(autouse=True)
@@ -213,7 +214,9 @@ def test_a_lock_that_is_held(root: Path) -> None:
             assert said.out == ""
         plan_of_it = run("mend", root)
         assert plan_of_it.status == 0
-        assert "this plan is of a moment and" in plan_of_it.err or not os.path.exists("/proc/locks")
+        assert "this plan cannot be applied until that process has ended" in plan_of_it.err or not os.path.exists(
+            "/proc/locks"
+        )
         child.communicate()
     assert snapshot(root) == old
 
@@ -269,7 +272,7 @@ def test_what_leads_elsewhere_by_then_is_not_locked(
         when_locked(patch, lambda: (root / "u-0").symlink_to(other / "t-0"))
         said = run("mend", root, "--apply")
     assert said.status == 3
-    assert f"{other}: has come to what is to be repaired only now, and is not locked" in said.err
+    assert f"{other}: appeared while the locks were taken, so it is not locked" in said.err
     assert snapshot(other) == old
     assert run("mend", root, "--apply").status == 0
 

@@ -13,8 +13,8 @@ import pytest
 
 from kafkalog_cli.render.report import data as report_data
 from kafkalog_cli.render.report import page as report_page
-from kafkalog_cli.render.report.charts import Anchors, segment_map, timeline
-from kafkalog_cli.render.report.data import RunFacts, drawing_of, lost_count
+from kafkalog_cli.render.report.charts import FindingAnchors, segment_map, timeline
+from kafkalog_cli.render.report.data import RunFacts, lost_count, partition_map
 from kafkalog_cli.render.report.page import HtmlReport
 from kafkalog_core.findings import FINDING_TYPES, Finding
 from kafkalog_core.ops.reading.report import Report
@@ -231,7 +231,7 @@ def test_kafka_07_has_no_times_and_its_offsets_are_bytes():
         segment(10_000, 20_000, damage=((0, 5000),), lost_offsets=((10_000, 14_999),), is_last=True, **times),
     ]
     verdict = partition(*old, findings=(finding(path=old[1].path, position=0),))
-    assert drawing_of(verdict).blocks[1].seam is None
+    assert partition_map(verdict).blocks[1].discontinuity is None
     assert lost_count(verdict) == 0
     page = page_of(verdict)
     check(page)
@@ -257,7 +257,7 @@ def _shapes(markup, kind):
 
 def test_segments_are_as_wide_as_they_are_large():
     small, large = segment(0, 99, size_bytes=100_000), segment(100, 199, size_bytes=900_000, is_last=True)
-    drawn = segment_map(drawing_of(partition(small, large)), Anchors({}), "orders-0")
+    drawn = segment_map(partition_map(partition(small, large)), FindingAnchors({}), "orders-0")
     (_, first), (_, second) = _shapes(drawn, "seg whole(?: active)?")
     assert 8 < second / first < 9.1
     assert _shapes(drawn, "seg whole active") == [(pytest.approx(first + 3, abs=0.2), second)]
@@ -266,7 +266,7 @@ def test_segments_are_as_wide_as_they_are_large():
 
 def test_damage_is_marked_where_it_is_and_leads_to_its_finding():
     log = segment(damage=((5000, 2500),), is_last=True)
-    drawn = segment_map(drawing_of(partition(log)), Anchors({(log.path, 5000): "p1-7"}), "orders-0")
+    drawn = segment_map(partition_map(partition(log)), FindingAnchors({(log.path, 5000): "p1-7"}), "orders-0")
     ((left, width),) = _shapes(drawn, "hurt")
     assert left == pytest.approx(500, abs=5)
     assert width == pytest.approx(250, abs=6)
@@ -275,7 +275,7 @@ def test_damage_is_marked_where_it_is_and_leads_to_its_finding():
 
 def test_a_single_damaged_byte_can_be_seen():
     log = segment(size_bytes=2**30, damage=((2**30 - 1, 1),))
-    ((left, width),) = _shapes(segment_map(drawing_of(partition(log)), Anchors({}), "a"), "hurt")
+    ((left, width),) = _shapes(segment_map(partition_map(partition(log)), FindingAnchors({}), "a"), "hurt")
     assert width >= 3
     assert left + width <= 1000
 
@@ -288,13 +288,16 @@ def test_missing_offsets_inside_of_a_segment_are_counted():
 
 def test_gaps_and_overlaps():
     segments = segment(0, 99), segment(120, 199), segment(190, 250)
-    drawing = drawing_of(partition(*segments))
-    seams = [block.seam for block in drawing.blocks[1:]]
-    assert [(seam.is_gap, seam.first_offset, seam.last_offset) for seam in seams] == [
+    drawing = partition_map(partition(*segments))
+    discontinuities = [block.discontinuity for block in drawing.blocks[1:]]
+    assert [
+        (discontinuity.is_gap, discontinuity.first_offset, discontinuity.last_offset)
+        for discontinuity in discontinuities
+    ] == [
         (True, 100, 119),
         (False, 190, 199),
     ]
-    drawn = segment_map(drawing, Anchors({}), "a")
+    drawn = segment_map(drawing, FindingAnchors({}), "a")
     assert len(_shapes(drawn, "gap")) == len(_shapes(drawn, "over")) == 1
     assert "offsets 100 to 119 are in no segment" in drawn
 
@@ -302,7 +305,7 @@ def test_gaps_and_overlaps():
 def test_a_finding_about_an_index_shows_at_its_segment():
     problem = finding("index.wrong-position", path="/data/orders-0/00000000000000000100.index", position=8)
     verdict = partition(segment(), segment(100, 199), findings=(problem,))
-    assert [block.severity for block in drawing_of(verdict).blocks] == [None, "error"]
+    assert [block.severity for block in partition_map(verdict).blocks] == [None, "error"]
     page = page_of(verdict)
     check(page)
     assert "#p1-0" in page.links
@@ -311,7 +314,7 @@ def test_a_finding_about_an_index_shows_at_its_segment():
 def test_many_whole_segments_are_one_block():
     segments = [segment(n * 100, n * 100 + 99, is_last=n == 999) for n in range(1000)]
     segments[500] = segment(50_000, 50_099, damage=((0, 9),))
-    blocks = drawing_of(partition(*segments)).blocks
+    blocks = partition_map(partition(*segments)).blocks
     assert [block.count for block in blocks] == [500, 1, 498, 1]
     assert (blocks[0].first_offset, blocks[0].last_offset) == (0, 49_999)
     assert blocks[0].size_bytes == 5_000_000
@@ -320,9 +323,9 @@ def test_many_whole_segments_are_one_block():
 
 def test_more_odd_segments_than_are_drawn():
     segments = [segment(n * 100, n * 100 + 99, damage=((0, 9),)) for n in range(1000)]
-    drawing = drawing_of(partition(*segments))
+    drawing = partition_map(partition(*segments))
     assert len(drawing.blocks) + drawing.hidden == 1000
-    assert f"{drawing.hidden} more segments not drawn" in segment_map(drawing, Anchors({}), "a")
+    assert f"{drawing.hidden} more segments not drawn" in segment_map(drawing, FindingAnchors({}), "a")
 
 
 def test_lost_offsets_end_where_the_next_segment_begins():
@@ -335,7 +338,7 @@ def test_lost_offsets_end_where_the_next_segment_begins():
 
 def test_an_absurd_timestamp_does_not_flatten_the_timeline():
     segments = segment(0, 99), segment(100, 199, max_timestamp_ms=MAX_INT64)
-    drawn = timeline(drawing_of(partition(*segments)), "orders-0", T0)
+    drawn = timeline(partition_map(partition(*segments)), "orders-0", T0)
     assert "stand at the right edge" in drawn
     assert "2023-11-14 22:15" in drawn
     assert str(MAX_INT64) not in re.sub(r"<title>.*?</title>", "", drawn)

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli import statefile
 from kafkalog_cli.main import cli
-from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.output_file import OutputFile
 from kafkalog_core.errors import AccessError
 from tests.build import txn_index
 from tests.ops.verify.dirs import write_log_dir
@@ -281,7 +281,7 @@ def test_a_full_disk_does_not_end_the_check(damaged, state, monkeypatch):
         del self, pieces
         raise AccessError("cannot be written: no space left on device", path=str(state))
 
-    monkeypatch.setattr(OutFile, "write", full)
+    monkeypatch.setattr(OutputFile, "write", full)
     monkeypatch.setattr(statefile, "SAVE_SECONDS", 0.0)
     result = run("--resume", state, damaged)
     assert result.exit_code == 4
@@ -291,8 +291,8 @@ def test_a_full_disk_does_not_end_the_check(damaged, state, monkeypatch):
 def test_it_is_saved_now_and_then(tmp_path, state, monkeypatch):
     write(tmp_path / "t-0", segments=5)
     saved = []
-    write_whole = OutFile.write
-    monkeypatch.setattr(OutFile, "write", lambda self, pieces: saved.append(1) or write_whole(self, pieces))
+    write_whole = OutputFile.write
+    monkeypatch.setattr(OutputFile, "write", lambda self, pieces: saved.append(1) or write_whole(self, pieces))
     monkeypatch.setattr(statefile, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(statefile, "_SAVE_SHARE", 0)
     run("--resume", state, tmp_path / "t-0")

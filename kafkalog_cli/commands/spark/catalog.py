@@ -12,7 +12,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.spark import new_run_id, session_options
-from kafkalog_cli.render.writers import Settings, open_writer
+from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import clock_ms, early_end, watched
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import log_bytes
@@ -78,7 +78,7 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
 
 
 def _show(request: CatalogRequest, report: Report, session: SessionSettings, output: str) -> int:
-    writer = open_writer(output, Settings(tables=(tables.CATALOG, tables.FINDING)))
+    writer = open_writer(output, RowSettings(tables=(tables.CATALOG, tables.FINDING)))
     run_id = new_run_id(request.now_ms)
     with early_end(writer, report), spark_session(session) as spark, watched() as progress:
         if sys.stderr.isatty():

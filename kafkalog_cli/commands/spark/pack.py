@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.outfile import OutFile
+from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_core.spark.session.workers import write_archive
 
@@ -46,7 +46,7 @@ def pack_command(file: str, without_pyarrow: bool) -> None:
     FILE.tar.gz of every job sends it to the executors, which then need only Spark and a Python of the same release.
     """
     packed: list[Packed] = []
-    out = OutFile(file, is_ours=lambda start: start.startswith(_GZIP))
+    out = OutputFile(file, is_ours=lambda start: start.startswith(_GZIP))
     with open_progress(shares_terminal=False) as progress:
 
         def write(archive: IO[bytes]) -> None:

@@ -10,7 +10,7 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.spark import session_options
-from kafkalog_cli.render.writers import QUERIES, Settings, open_results
+from kafkalog_cli.render.writers import QUERIES, RowSettings, open_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.session.errors import local_paths
@@ -107,7 +107,7 @@ def sql_command(
         table = table_of(frame)
         mode = cast("BytesMode", bytes_mode)
         writer = open_results(
-            QUERIES, common.chosen_output(output), table, settings=Settings(tables=(table,), bytes_mode=mode)
+            QUERIES, common.chosen_output(output), table, settings=RowSettings(tables=(table,), bytes_mode=mode)
         )
         for chunk in chunks(frame, table, mode):
             report.rows += chunk.count

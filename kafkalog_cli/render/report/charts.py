@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.render.cells import human_bytes, span, time_cell
-from kafkalog_cli.render.report.data import stem, tail
+from kafkalog_cli.render.report.data import base_name, stem
 from kafkalog_cli.render.report.html import Html, element, join, number
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_cli.render.report.data import Block, Drawing, Mark, Seam
+    from kafkalog_cli.render.report.data import DamageMark, Discontinuity, PartitionMap, SegmentBlock
 
-__all__ = ["Anchors", "segment_map", "segment_table", "timeline"]
+__all__ = ["FindingAnchors", "segment_map", "segment_table", "timeline"]
 
 
 WIDTH: Final = 1000.0
@@ -54,7 +54,7 @@ class _Scale:
         return _BOTTOM - inside * (_BOTTOM - _TOP) / max(self.last_offset - self.first_offset, 1)
 
 
-def timeline(drawing: Drawing, name: str, now_ms: int) -> Html:
+def timeline(drawing: PartitionMap, name: str, now_ms: int) -> Html:
     """The chart, or a sentence where there are no times."""
     blocks = [block for block in drawing.blocks if block.first_offset is not None and block.last_offset is not None]
     scale = _scale(blocks, now_ms)
@@ -81,7 +81,7 @@ def timeline(drawing: Drawing, name: str, now_ms: int) -> Html:
     return join([element("div", picture, class_="scroll", tabindex=0), note or None])
 
 
-def _scale(blocks: Sequence[Block], now_ms: int) -> _Scale | None:
+def _scale(blocks: Sequence[SegmentBlock], now_ms: int) -> _Scale | None:
     times = list(_times(blocks))
     if not times:
         return None
@@ -98,7 +98,7 @@ def _scale(blocks: Sequence[Block], now_ms: int) -> _Scale | None:
     return _Scale(first, last, min([lowest, *near]), max([highest, *near]))
 
 
-def _times(blocks: Iterable[Block]) -> Iterable[int]:
+def _times(blocks: Iterable[SegmentBlock]) -> Iterable[int]:
     for block in blocks:
         yield from (time for time in (block.first_timestamp_ms, block.max_timestamp_ms) if time is not None)
 
@@ -126,26 +126,26 @@ def _time(time_ms: int) -> str:
     return time_cell(time_ms).replace("T", " ").replace("Z", "")
 
 
-def _strip(block: Block, scale: _Scale) -> Html:
+def _strip(block: SegmentBlock, scale: _Scale) -> Html:
     """Offsets that the segment holds, on the scale at the left."""
     top, height = _vertical(block.first_offset or 0, block.last_offset or 0, scale)
     return element("rect", x=scale.left - _STRIP - 2, y=top, width=_STRIP, height=height, class_="held")
 
 
-def _gap(block: Block, scale: _Scale) -> Html | None:
+def _gap(block: SegmentBlock, scale: _Scale) -> Html | None:
     """Offsets before the segment that are in none, on the scale at the left."""
-    if block.seam is None or not block.seam.is_gap:
+    if block.discontinuity is None or not block.discontinuity.is_gap:
         return None
-    top, height = _vertical(block.seam.first_offset, block.seam.last_offset, scale)
+    top, height = _vertical(block.discontinuity.first_offset, block.discontinuity.last_offset, scale)
     return element("rect", x=scale.left - _STRIP - 1, y=top, width=_STRIP - 2, height=height, class_="gap")
 
 
-def _lost(block: Block, scale: _Scale) -> Html:
+def _lost(block: SegmentBlock, scale: _Scale) -> Html:
     """Offsets that may be lost, across the whole width."""
     parts = []
     for first, last in block.lost_offsets:
         top, height = _vertical(first, last, scale)
-        title = element("title", f"Offsets {span(first, last)} may be lost, in {tail(block.path)}")
+        title = element("title", f"Offsets {span(first, last)} may be lost, in {base_name(block.path)}")
         parts.append(
             element(
                 "rect",
@@ -160,14 +160,14 @@ def _lost(block: Block, scale: _Scale) -> Html:
     return join(parts)
 
 
-def _box(block: Block, scale: _Scale) -> Html | None:
+def _box(block: SegmentBlock, scale: _Scale) -> Html | None:
     if block.first_timestamp_ms is None or block.max_timestamp_ms is None:
         return None
     top, height = _vertical(block.first_offset or 0, block.last_offset or 0, scale)
     left, right = sorted((scale.x(block.first_timestamp_ms), scale.x(block.max_timestamp_ms)))
     left = min(left, _RIGHT - _LEAST)
     title = (
-        f"{tail(block.path)}: offsets {span(block.first_offset, block.last_offset)}, "
+        f"{base_name(block.path)}: offsets {span(block.first_offset, block.last_offset)}, "
         f"{time_cell(block.first_timestamp_ms)} to {time_cell(block.max_timestamp_ms)}"
     )
     tone = "bad" if block.marks else "active" if block.is_last else "good"
@@ -193,13 +193,13 @@ ROW_BLOCKS: Final = 32
 _MAPS_TOP: Final = 14.0
 _HEIGHT: Final = 38.0
 _ROW: Final = 84.0
-_SEAM: Final = 12.0
+_DISCONTINUITY_WIDTH: Final = 12.0
 _MAPS_LEAST: Final = 12.0
 _MAPS_LETTER: Final = 6.8
 _MARK_LEAST: Final = 3.0
 
 
-class Anchors:
+class FindingAnchors:
     """Where on the page the findings of a partition are, by file and position."""
 
     def __init__(self, places: Mapping[tuple[str, int | None], str]) -> None:
@@ -217,7 +217,7 @@ class Anchors:
         return self._stems.get(stem(path))
 
 
-def segment_map(drawing: Drawing, anchors: Anchors, name: str) -> Html:
+def segment_map(drawing: PartitionMap, anchors: FindingAnchors, name: str) -> Html:
     """The map, in rows."""
     rows = [drawing.blocks[at : at + ROW_BLOCKS] for at in range(0, len(drawing.blocks), ROW_BLOCKS)]
     if not rows:
@@ -234,23 +234,23 @@ def segment_map(drawing: Drawing, anchors: Anchors, name: str) -> Html:
     return join([element("div", picture, class_="scroll", tabindex=0), hidden or None])
 
 
-def _row(blocks: Sequence[Block], index: int, anchors: Anchors) -> Html:
-    seams = sum(block.seam is not None for block in blocks)
-    room = MAP_WIDTH - seams * _SEAM - len(blocks) * _MAPS_LEAST
+def _row(blocks: Sequence[SegmentBlock], index: int, anchors: FindingAnchors) -> Html:
+    discontinuities = sum(block.discontinuity is not None for block in blocks)
+    room = MAP_WIDTH - discontinuities * _DISCONTINUITY_WIDTH - len(blocks) * _MAPS_LEAST
     total = sum(block.size_bytes for block in blocks)
     left, top = 0.0, index * _ROW + _MAPS_TOP
     parts: list[Html] = []
     for block in blocks:
-        if block.seam is not None:
-            parts.append(_seam(block.seam, block, left, top))
-            left += _SEAM
+        if block.discontinuity is not None:
+            parts.append(_discontinuity(block.discontinuity, block, left, top))
+            left += _DISCONTINUITY_WIDTH
         width = _MAPS_LEAST + room * (block.size_bytes / total if total else 1 / len(blocks))
         parts.append(_block(block, left, width, top, anchors))
         left += width
     return join(parts)
 
 
-def _block(block: Block, left: float, width: float, top: float, anchors: Anchors) -> Html:
+def _block(block: SegmentBlock, left: float, width: float, top: float, anchors: FindingAnchors) -> Html:
     inner = max(width - 2, 1.0)
     tone = "whole" if block.count == 1 else "many"
     kind = f"seg {tone}{' active' if block.is_last else ''}"
@@ -266,11 +266,11 @@ def _block(block: Block, left: float, width: float, top: float, anchors: Anchors
     return element("a", *parts, href=f"#{target}", aria_label=f"Findings about {_named(block)}")
 
 
-def _mark(mark: Mark, block: Block, place: tuple[float, float, float], anchors: Anchors) -> Html:
+def _mark(mark: DamageMark, block: SegmentBlock, place: tuple[float, float, float], anchors: FindingAnchors) -> Html:
     left, width, top = place
     wide = max((mark.end - mark.start) * width, _MARK_LEAST)
     at = min(left + mark.start * width, left + width - min(wide, width))
-    title = element("title", f"Damaged, from byte {mark.position:,} on, in {tail(block.path)}")
+    title = element("title", f"Damaged, from byte {mark.position:,} on, in {base_name(block.path)}")
     middle = at + wide / 2
     shape = join(
         [
@@ -279,11 +279,11 @@ def _mark(mark: Mark, block: Block, place: tuple[float, float, float], anchors: 
         ]
     )
     target = anchors.of_damage(block.path, mark.position)
-    label = f"Damage at byte {mark.position:,} of {tail(block.path)}"
+    label = f"Damage at byte {mark.position:,} of {base_name(block.path)}"
     return shape if target is None else element("a", shape, href=f"#{target}", aria_label=label)
 
 
-def _badge(block: Block, middle: float, top: float) -> Html | None:
+def _badge(block: SegmentBlock, middle: float, top: float) -> Html | None:
     """A sign below a segment that has findings but no damaged place: in an index, say."""
     if block.severity not in {"warning", "error"} or block.marks:
         return None
@@ -293,7 +293,7 @@ def _badge(block: Block, middle: float, top: float) -> Html | None:
     return element("circle", cx=middle, cy=at, r=5, class_="odd ring")
 
 
-def _label(block: Block, left: float, width: float, top: float) -> Html | None:
+def _label(block: SegmentBlock, left: float, width: float, top: float) -> Html | None:
     size = human_bytes(block.size_bytes) if block.count == 1 else f"{block.count} segments"
     name = str(block.base_offset)
     parts = []
@@ -306,26 +306,28 @@ def _label(block: Block, left: float, width: float, top: float) -> Html | None:
     return join(parts) if parts else None
 
 
-def _seam(seam: Seam, block: Block, left: float, top: float) -> Html:
+def _discontinuity(discontinuity: Discontinuity, block: SegmentBlock, left: float, top: float) -> Html:
     """A hole between two segments, or two halves over each other."""
-    what = "are in no segment" if seam.is_gap else "are in both segments"
-    title = element("title", f"Before {tail(block.path)}: offsets {seam_text(seam)} {what}")
-    kind = "gap" if seam.is_gap else "over"
-    return element("rect", title, x=left + 1, y=top - 4, width=_SEAM - 2, height=_HEIGHT + 8, class_=kind)
+    what = "are in no segment" if discontinuity.is_gap else "are in both segments"
+    title = element("title", f"Before {base_name(block.path)}: offsets {offsets_text(discontinuity)} {what}")
+    kind = "gap" if discontinuity.is_gap else "over"
+    return element(
+        "rect", title, x=left + 1, y=top - 4, width=_DISCONTINUITY_WIDTH - 2, height=_HEIGHT + 8, class_=kind
+    )
 
 
-def seam_text(seam: Seam) -> str:
+def offsets_text(discontinuity: Discontinuity) -> str:
     """`120 to 159`."""
-    if seam.first_offset == seam.last_offset:
-        return f"{seam.first_offset:,}"
-    return f"{seam.first_offset:,} to {seam.last_offset:,}"
+    if discontinuity.first_offset == discontinuity.last_offset:
+        return f"{discontinuity.first_offset:,}"
+    return f"{discontinuity.first_offset:,} to {discontinuity.last_offset:,}"
 
 
-def _named(block: Block) -> str:
-    return tail(block.path) if block.count == 1 else f"{block.count} segments from {tail(block.path)} on"
+def _named(block: SegmentBlock) -> str:
+    return base_name(block.path) if block.count == 1 else f"{block.count} segments from {base_name(block.path)} on"
 
 
-def _title(block: Block) -> str:
+def _title(block: SegmentBlock) -> str:
     parts = [_named(block) + (" (active: brokers append to it)" if block.is_last else "")]
     parts.append(f"{human_bytes(block.size_bytes)}, {count_of(block.batches, 'batch')}")
     parts.append(f"offsets {span(block.first_offset, block.last_offset)}")
@@ -339,7 +341,7 @@ def _title(block: Block) -> str:
 _COLUMNS: Final = ("Segment", "Log", "Batches", "Records", "Offsets", "First to largest timestamp", "What is odd")
 
 
-def segment_table(drawing: Drawing) -> Html:
+def segment_table(drawing: PartitionMap) -> Html:
     """The same as the map, as a table."""
     head = element("tr", *(element("th", title, scope="col") for title in _COLUMNS))
     rows = [_table_row(block) for block in drawing.blocks]
@@ -349,7 +351,7 @@ def segment_table(drawing: Drawing) -> Html:
     return element("div", table, class_="scroll", tabindex=0)
 
 
-def _table_row(block: Block) -> Html:
+def _table_row(block: SegmentBlock) -> Html:
     times = time_cell(block.first_timestamp_ms)
     if block.max_timestamp_ms != block.first_timestamp_ms:
         times += f" to {time_cell(block.max_timestamp_ms)}"
@@ -366,11 +368,11 @@ def _table_row(block: Block) -> Html:
     return element("tr", *cells)
 
 
-def _oddities(block: Block) -> list[str]:
+def _oddities(block: SegmentBlock) -> list[str]:
     parts = []
-    if block.seam is not None:
-        what = "in no segment" if block.seam.is_gap else "in two segments"
-        parts.append(f"offsets {seam_text(block.seam)} before it are {what}")
+    if block.discontinuity is not None:
+        what = "in no segment" if block.discontinuity.is_gap else "in two segments"
+        parts.append(f"offsets {offsets_text(block.discontinuity)} before it are {what}")
     if block.damage_count:
         parts.append(f"damaged in {count_of(block.damage_count, 'place')}, {human_bytes(block.damage_bytes)}")
     elif block.severity in {"warning", "error"}:

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.verdict import PlaceVerdict, SegmentVerdict
 
 __all__ = [
-    "Block",
-    "Code",
-    "Collected",
-    "Detail",
-    "Drawing",
+    "CodeFindings",
+    "DamageMark",
+    "Discontinuity",
     "Losses",
-    "Mark",
-    "Place",
+    "PartitionDetail",
+    "PartitionMap",
+    "PlaceFindings",
+    "ReportData",
     "RunFacts",
-    "Seam",
-    "drawing_of",
+    "SegmentBlock",
+    "base_name",
     "losses_of",
     "lost_count",
+    "partition_map",
     "stem",
-    "tail",
 ]
 
 
@@ -47,7 +47,7 @@ _RANK: Final = {"info": 1, "warning": 2, "error": 3}
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class DamageMark:
     """A damaged part of a block, from and to a share of its width, and the first damaged byte."""
 
     start: float
@@ -56,7 +56,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Seam:
+class Discontinuity:
     """What is between a block and the one before it: offsets that neither has (`gap`), or that both have."""
 
     is_gap: bool
@@ -73,7 +73,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class SegmentBlock:
     """`count` segments: the first one's path and base offset, the bytes, offsets and times of all.
 
     `severity` is the worst of the findings about any of their files; null: none.
@@ -91,23 +91,23 @@ class Block:
     max_timestamp_ms: int | None
     is_last: bool
     severity: str | None
-    marks: tuple[Mark, ...]
+    marks: tuple[DamageMark, ...]
     damage_count: int
     damage_bytes: int
     lost_offsets: tuple[tuple[int, int], ...]
     gaps: int
-    seam: Seam | None
+    discontinuity: Discontinuity | None
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class PartitionMap:
     """The blocks of a partition; `hidden` counts segments beyond them."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[SegmentBlock, ...]
     hidden: int
 
 
-def tail(path: str) -> str:
+def base_name(path: str) -> str:
     """The last part of a path."""
     return path.rstrip("/").rpartition("/")[2] or path
 
@@ -138,8 +138,12 @@ def lost_count(verdict: PartitionVerdict) -> int:
         if "v07" in segment.formats:  # its offsets are bytes, not records
             continue
         spans += losses_of(verdict.segments, index).spans if segment.lost_offsets else ()
-        seam = _seam(verdict.segments[index - 1], segment) if index and segment.path in gaps else None
-        spans += [(seam.first_offset, seam.last_offset)] if seam is not None and seam.is_gap else []
+        discontinuity = _discontinuity(verdict.segments[index - 1], segment) if index and segment.path in gaps else None
+        spans += (
+            [(discontinuity.first_offset, discontinuity.last_offset)]
+            if discontinuity is not None and discontinuity.is_gap
+            else []
+        )
     count, end = 0, -1
     for first, last in sorted(spans):
         count += max(last - max(first, end + 1) + 1, 0)
@@ -147,7 +151,7 @@ def lost_count(verdict: PartitionVerdict) -> int:
     return count
 
 
-def drawing_of(verdict: PartitionVerdict) -> Drawing:
+def partition_map(verdict: PartitionVerdict) -> PartitionMap:
     """A bounded number of blocks, in the order of the segments."""
     severities: dict[str, str] = {}
     for finding in verdict.findings:
@@ -158,12 +162,12 @@ def drawing_of(verdict: PartitionVerdict) -> Drawing:
     singles = [_block(segments, index, severities, cells) for index in range(len(segments))]
     blocks = singles if len(singles) <= APART else _merged(singles)
     shown = blocks[:BLOCKS]
-    return Drawing(tuple(shown), sum(block.count for block in blocks[BLOCKS:]))
+    return PartitionMap(tuple(shown), sum(block.count for block in blocks[BLOCKS:]))
 
 
-def _block(segments: Sequence[SegmentVerdict], index: int, severities: dict[str, str], cells: int) -> Block:
+def _block(segments: Sequence[SegmentVerdict], index: int, severities: dict[str, str], cells: int) -> SegmentBlock:
     segment = segments[index]
-    return Block(
+    return SegmentBlock(
         path=segment.path,
         base_offset=segment.base_offset,
         count=1,
@@ -181,15 +185,15 @@ def _block(segments: Sequence[SegmentVerdict], index: int, severities: dict[str,
         damage_bytes=segment.damage_bytes,
         lost_offsets=losses_of(segments, index).spans[:cells],
         gaps=segment.gap_count,
-        seam=_seam(segments[index - 1], segment) if index else None,
+        discontinuity=_discontinuity(segments[index - 1], segment) if index else None,
     )
 
 
-def _marks(segment: SegmentVerdict, cells: int) -> tuple[Mark, ...]:
+def _marks(segment: SegmentVerdict, cells: int) -> tuple[DamageMark, ...]:
     """Runs of damaged cells; each with the damaged byte that comes first in it."""
     if not segment.damage:
         return ()
-    marks: list[Mark] = []
+    marks: list[DamageMark] = []
     shown = [*damage_map(segment, cells), False]
     start: int | None = None
     size_bytes = max(segment.size_bytes, 1)
@@ -200,25 +204,25 @@ def _marks(segment: SegmentVerdict, cells: int) -> tuple[Mark, ...]:
         elif not is_damaged and start is not None:
             from_byte = start * size_bytes // cells
             position = next((at for at, length in positions if at + max(length, 1) > from_byte), from_byte)
-            marks.append(Mark(start / cells, cell / cells, position))
+            marks.append(DamageMark(start / cells, cell / cells, position))
             start = None
     return tuple(marks)
 
 
-def _seam(before: SegmentVerdict, segment: SegmentVerdict) -> Seam | None:
+def _discontinuity(before: SegmentVerdict, segment: SegmentVerdict) -> Discontinuity | None:
     if before.last_offset is None:
         return None
     is_v07 = "v07" in before.formats  # its last offset is the address behind the last message
     expected = before.last_offset + (0 if is_v07 else 1)
     first = segment.base_offset
     if first > expected:
-        return Seam(True, expected, first - 1)
-    return Seam(False, first, expected - 1) if first < expected else None
+        return Discontinuity(True, expected, first - 1)
+    return Discontinuity(False, first, expected - 1) if first < expected else None
 
 
-def _merged(singles: Sequence[Block]) -> list[Block]:
+def _merged(singles: Sequence[SegmentBlock]) -> list[SegmentBlock]:
     """Whole neighbours together; what is damaged, oddly placed or last stays by itself."""
-    result: list[Block] = []
+    result: list[SegmentBlock] = []
     for block in singles:
         if result and _is_plain(block) and _is_plain(result[-1]):
             result[-1] = _joined(result[-1], block)
@@ -227,13 +231,13 @@ def _merged(singles: Sequence[Block]) -> list[Block]:
     return result
 
 
-def _is_plain(block: Block) -> bool:
-    return not (block.marks or block.is_last or block.seam or block.severity in {"warning", "error"})
+def _is_plain(block: SegmentBlock) -> bool:
+    return not (block.marks or block.is_last or block.discontinuity or block.severity in {"warning", "error"})
 
 
-def _joined(first: Block, second: Block) -> Block:
+def _joined(first: SegmentBlock, second: SegmentBlock) -> SegmentBlock:
     times = [time for time in (first.max_timestamp_ms, second.max_timestamp_ms) if time is not None]
-    return Block(
+    return SegmentBlock(
         path=first.path,
         base_offset=first.base_offset,
         count=first.count + second.count,
@@ -253,7 +257,7 @@ def _joined(first: Block, second: Block) -> Block:
         damage_bytes=0,
         lost_offsets=(),
         gaps=first.gaps + second.gaps,
-        seam=first.seam,
+        discontinuity=first.discontinuity,
     )
 
 
@@ -289,19 +293,19 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class PartitionDetail:
     """A partition that is not clean; `key` is its part of anchors, `hidden` counts findings beyond `findings`."""
 
     key: str
     name: str
     row: Mapping[str, object]
-    drawing: Drawing
+    drawing: PartitionMap
     findings: tuple[Finding, ...]
     hidden: int
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlaceFindings:
     """A log directory, or a file that was named itself, with findings."""
 
     key: str
@@ -311,7 +315,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Code:
+class CodeFindings:
     """All findings of one code: how often, the first places, and the texts that differ."""
 
     severities: Counter[str] = field(default_factory=Counter)
@@ -343,31 +347,31 @@ class Code:
             self.places.append((name, finding))
 
 
-class Collected:
+class ReportData:
     """Takes verdicts one by one, in memory that does not grow with the number of partitions."""
 
     def __init__(self) -> None:
         self.states: Counter[str] = Counter()
-        self.codes: dict[str, Code] = {}
+        self.codes: dict[str, CodeFindings] = {}
         self.clean: list[Mapping[str, object]] = []
-        self.places: list[Place] = []
+        self.places: list[PlaceFindings] = []
         self.place_count = 0
         self.lost_offsets = 0
         self.has_open_losses = False
         self.at_risk_bytes = 0
         self.formats: set[str] = set()
-        self._details: list[tuple[tuple[int, ...], Detail]] = []
+        self._details: list[tuple[tuple[int, ...], PartitionDetail]] = []
         self._listed: list[tuple[tuple[int, ...], Mapping[str, object]]] = []
         self._seen = 0
         self._place_findings = 0
 
     def add(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
         """Count a verdict and keep what of it is to be shown."""
-        name = tail(verdict.path)
+        name = base_name(verdict.path)
         is_partition = isinstance(verdict, PartitionVerdict)
         for finding in verdict.findings:
-            place = name if is_partition or finding.path == verdict.path else f"{name}/{tail(finding.path)}"
-            self.codes.setdefault(finding.code, Code()).add(place, finding)
+            place = name if is_partition or finding.path == verdict.path else f"{name}/{base_name(finding.path)}"
+            self.codes.setdefault(finding.code, CodeFindings()).add(place, finding)
         if isinstance(verdict, PartitionVerdict):
             self._add_partition(verdict, name)
         elif verdict.findings:
@@ -377,10 +381,10 @@ class Collected:
             self._place_findings += len(findings)
             key = f"d{len(self.places)}"
             if len(self.places) < PLACE_FINDINGS:
-                self.places.append(Place(key, verdict.path, findings, len(verdict.findings) - len(findings)))
+                self.places.append(PlaceFindings(key, verdict.path, findings, len(verdict.findings) - len(findings)))
 
     @property
-    def details(self) -> list[Detail]:
+    def details(self) -> list[PartitionDetail]:
         """The partitions that are told in full, the worst first."""
         return [detail for _, detail in sorted(self._details, key=_badness, reverse=True)]
 
@@ -394,10 +398,10 @@ class Collected:
         """How many there were."""
         return self.states.total()
 
-    def codes_by_rank(self) -> list[tuple[str, Code]]:
+    def codes_by_rank(self) -> list[tuple[str, CodeFindings]]:
         """The worst first: what keeps a broker from starting, then by how often it was found."""
 
-        def rank(item: tuple[str, Code]) -> tuple[int, bool, int, str]:
+        def rank(item: tuple[str, CodeFindings]) -> tuple[int, bool, int, str]:
             code, group = item
             return _DATA_RANK[group.severity], not group.stops_broker, -group.severities.total(), code
 
@@ -422,11 +426,11 @@ class Collected:
         _keep(self._listed, (badness, row), LISTED)
         if len(self._details) < DETAILED or badness > self._details[0][0]:
             findings = _worst(verdict.findings, SHOWN_FINDINGS)
-            detail = Detail(
+            detail = PartitionDetail(
                 key=f"p{self._seen}",
                 name=name,
                 row=row,
-                drawing=drawing_of(verdict),
+                drawing=partition_map(verdict),
                 findings=findings,
                 hidden=len(verdict.findings) - len(findings),
             )

@@ -9,8 +9,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_cli.render.cells import NONE, human_bytes, span, time_cell
-from kafkalog_cli.render.report.charts import Anchors, segment_map, segment_table, timeline
-from kafkalog_cli.render.report.data import Collected
+from kafkalog_cli.render.report.charts import FindingAnchors, segment_map, segment_table, timeline
+from kafkalog_cli.render.report.data import ReportData
 from kafkalog_cli.render.report.html import Html, element, join, moment, number
 from kafkalog_cli.render.report.texts import (
     badge,
@@ -27,8 +27,8 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kafkalog_cli.outfile import OutFile
-    from kafkalog_cli.render.report.data import Detail, Place, RunFacts
+    from kafkalog_cli.output_file import OutputFile
+    from kafkalog_cli.render.report.data import PartitionDetail, PlaceFindings, RunFacts
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = [
@@ -256,25 +256,25 @@ def _fitting(pieces: Iterable[tuple[str, Html]], size: int) -> dict[str, Html]:
 class Page:
     """One report, in pieces."""
 
-    def __init__(self, run: RunFacts, collected: Collected, summary: Mapping[str, object], finished_ms: int) -> None:
+    def __init__(self, run: RunFacts, data: ReportData, summary: Mapping[str, object], finished_ms: int) -> None:
         self._run = run
-        self._collected = collected
+        self._data = data
         self._summary = summary
         self._finished_ms = finished_ms
-        self._details = _fitting(((detail.key, self._detail(detail)) for detail in collected.details), DETAILS_SIZE)
-        self._places = _fitting(((place.key, _place(place)) for place in collected.places), PLACES_SIZE)
-        self._links = {str(one.row["path"]): one.key for one in collected.details if one.key in self._details}
-        self._links |= {place.path: place.key for place in collected.places if place.key in self._places}
+        self._details = _fitting(((detail.key, self._detail(detail)) for detail in data.details), DETAILS_SIZE)
+        self._places = _fitting(((place.key, _place(place)) for place in data.places), PLACES_SIZE)
+        self._links = {str(one.row["path"]): one.key for one in data.details if one.key in self._details}
+        self._links |= {place.path: place.key for place in data.places if place.key in self._places}
 
     def pieces(self) -> Iterator[str]:
         """The text of the page."""
         style, script = _resource("report.css"), _resource("report.js")
         yield _head(style, script)
-        yield _top(has_findings=bool(self._collected.codes))
-        yield headline(self._collected, self._summary)
-        yield state_bar(self._collected.states)
-        yield worst_codes(self._collected, self._links) or ""
-        yield facts(self._run, self._collected, self._summary, self._finished_ms)
+        yield _top(has_findings=bool(self._data.codes))
+        yield headline(self._data, self._summary)
+        yield state_bar(self._data.states)
+        yield worst_codes(self._data, self._links) or ""
+        yield facts(self._run, self._data, self._summary, self._finished_ms)
         yield from self._tables()
         yield from self._one_by_one()
         yield from self._around()
@@ -285,7 +285,7 @@ class Page:
     # --- tables -------------------------------------------------------------------------------------------------------
     def _tables(self) -> Iterator[str]:
         yield '<section><h2 id="partitions">Partitions</h2>'
-        listed, clean, states = self._collected.listed, self._collected.clean, self._collected.states
+        listed, clean, states = self._data.listed, self._data.clean, self._data.states
         if listed:
             rows = _fitting(worst_rows(listed, self._links), ROWS_SIZE)
             yield table_start("Partitions that are not clean, the worst first", is_worst=True)
@@ -306,7 +306,7 @@ class Page:
 
     # --- partitions one by one ----------------------------------------------------------------------------------------
     def _one_by_one(self) -> Iterator[str]:
-        states = self._collected.states
+        states = self._data.states
         worth_telling = states.total() - states["clean"]
         if not worth_telling:
             return
@@ -316,9 +316,9 @@ class Page:
         yield _left_out(worth_telling - len(self._details), "partition")
         yield "</section>"
 
-    def _detail(self, detail: Detail) -> Html:
+    def _detail(self, detail: PartitionDetail) -> Html:
         path = str(detail.row["path"])
-        anchors = Anchors(numbered(detail.key, detail.findings))
+        anchors = FindingAnchors(numbered(detail.key, detail.findings))
         folded = element("details", element("summary", "Segments as a table"), segment_table(detail.drawing))
         return element(
             "article",
@@ -339,15 +339,15 @@ class Page:
 
     # --- the rest -----------------------------------------------------------------------------------------------------
     def _around(self) -> Iterator[str]:
-        if not self._collected.places:
+        if not self._data.places:
             return
         yield '<section><h2 id="places">Log directories and single files</h2>'
         yield from self._places.values()
-        yield _left_out(self._collected.place_count - len(self._places), "place")
+        yield _left_out(self._data.place_count - len(self._places), "place")
         yield "</section>"
 
     def _codes(self) -> Iterator[str]:
-        codes = self._collected.codes_by_rank()
+        codes = self._data.codes_by_rank()
         if not codes:
             return
         told = [(code, group) for code, group in codes if group.severity != "info"]
@@ -378,7 +378,7 @@ def _figures(row: Mapping[str, object]) -> str:
     return "; ".join(parts)
 
 
-def _place(place: Place) -> Html:
+def _place(place: PlaceFindings) -> Html:
     return element(
         "article",
         element("h3", place.path, class_="mono"),
@@ -435,16 +435,16 @@ def _now_ms() -> int:
 class HtmlReport:
     """Takes verdicts as they come and writes the page at last: memory and page do not grow with the partitions."""
 
-    def __init__(self, file: OutFile, run: RunFacts, now_ms: Callable[[], int] = _now_ms) -> None:
+    def __init__(self, file: OutputFile, run: RunFacts, now_ms: Callable[[], int] = _now_ms) -> None:
         self._file = file
         self._run = run
         self._now_ms = now_ms
-        self._collected = Collected()
+        self._data = ReportData()
 
     def write(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
         """Keep what of a verdict is to be shown."""
-        self._collected.add(verdict)
+        self._data.add(verdict)
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the page. Raises AccessError."""
-        self._file.write(Page(self._run, self._collected, summary, self._now_ms()).pieces())
+        self._file.write(Page(self._run, self._data, summary, self._now_ms()).pieces())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_cli.render.report.data import Code, Collected, RunFacts
+    from kafkalog_cli.render.report.data import CodeFindings, ReportData, RunFacts
     from kafkalog_core.findings import Finding
 
 __all__ = ["badge", "code_section", "count_of_number", "facts", "finding_list", "headline", "numbered", "worst_codes"]
@@ -33,16 +33,16 @@ _LEVELS: Final = {
 }
 
 
-def headline(collected: Collected, summary: Mapping[str, object]) -> Html:
+def headline(data: ReportData, summary: Mapping[str, object]) -> Html:
     """One sentence in large letters, and what it means."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
     state = "damaged" if severities.get("error") else "warnings" if severities.get("warning") else "clean"
     sentences = [
-        _no_start(collected),
-        _how_much(collected, summary),
-        _lost(collected),
-        _around(collected),
-        _at_risk(collected),
+        _no_start(data),
+        _how_much(data, summary),
+        _lost(data),
+        _around(data),
+        _at_risk(data),
     ]
     if state == "damaged":
         sentences.append(
@@ -56,22 +56,22 @@ def headline(collected: Collected, summary: Mapping[str, object]) -> Html:
         sentences.insert(0, "Not all of it could be read: of that nothing is known. What it is stands further below.")
     return element(
         "section",
-        element("h2", _title(state, collected, summary), id="verdict"),
+        element("h2", _title(state, data, summary), id="verdict"),
         *(element("p", sentence) for sentence in sentences if sentence),
         class_=f"verdict {state}",
         aria_labelledby="verdict",
     )
 
 
-def _title(state: str, collected: Collected, summary: Mapping[str, object]) -> str:
-    partitions, damaged = collected.partitions, collected.states["damaged"]
+def _title(state: str, data: ReportData, summary: Mapping[str, object]) -> str:
+    partitions, damaged = data.partitions, data.states["damaged"]
     if damaged:
         return f"Damaged: {damaged:,} of {count_of_number(partitions, 'partition')}"
     if state == "damaged":
         return f"Errors, but in none of {count_of_number(partitions, 'partition')}" if partitions else "Errors"
     if not partitions and not summary.get("files"):
         return "Nothing to check was there" if state == "clean" else "Warnings, and no partition"
-    whole = sound_partitions(summary, collected.states) if partitions else "no damage"
+    whole = sound_partitions(summary, data.states) if partitions else "no damage"
     if state == "warnings":
         return f"Warnings: {whole}"
     return f"No damage: {count_of_number(partitions, 'partition')} checked" if partitions else "No damage"
@@ -82,23 +82,23 @@ def count_of_number(count: int, noun: str) -> str:
     return count_of(count, noun) if count == 1 else f"{count:,} {noun}s"
 
 
-def _how_much(collected: Collected, summary: Mapping[str, object]) -> str:
+def _how_much(data: ReportData, summary: Mapping[str, object]) -> str:
     places = summary.get("damage_count")
     if not places:
         return ""
     size = human_bytes(summary.get("damage_bytes"))
-    if not collected.states["damaged"]:
+    if not data.states["damaged"]:
         where = count_of(places, "place")
         return f"{size} in {where} hold no batch, which is normal where they are: a crash left them, or room to grow."
-    names = [str(row["name"]) for row in collected.listed if row["damage_count"]]
+    names = [str(row["name"]) for row in data.listed if row["damage_count"]]
     where = f" of {_listed(names)}" if names else ""
     return f"{size} in {count_of(places, 'place')} of the logs{where} hold no whole batch."
 
 
-def _no_start(collected: Collected) -> str:
+def _no_start(data: ReportData) -> str:
     names = [
         finding.path
-        for _, code in collected.codes_by_rank()
+        for _, code in data.codes_by_rank()
         if code.stops_broker
         for _, finding in code.places
         if finding.severity == "error"
@@ -112,36 +112,36 @@ def _listed(names: list[str]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def _lost(collected: Collected) -> str:
-    if collected.lost_offsets:
-        more = ", and at the end of a log nobody knows how many more" if collected.has_open_losses else ""
-        return f"Up to {collected.lost_offsets:,} records may be lost: so many offsets can be read nowhere here{more}."
-    if collected.has_open_losses:
+def _lost(data: ReportData) -> str:
+    if data.lost_offsets:
+        more = ", and at the end of a log nobody knows how many more" if data.has_open_losses else ""
+        return f"Up to {data.lost_offsets:,} records may be lost: so many offsets can be read nowhere here{more}."
+    if data.has_open_losses:
         return "How many records were in them cannot be told: it is the end of a log."
     return ""
 
 
-def _around(collected: Collected) -> str:
-    errors = [finding for place in collected.places for finding in place.findings if finding.severity == "error"]
+def _around(data: ReportData) -> str:
+    errors = [finding for place in data.places for finding in place.findings if finding.severity == "error"]
     if not errors:
         return ""
     verb = "is" if len(errors) == 1 else "are"
     return f"{count_of(len(errors), 'error')} {verb} about the log directory and its own files."
 
 
-def _at_risk(collected: Collected) -> str:
-    if not collected.at_risk_bytes:
+def _at_risk(data: ReportData) -> str:
+    if not data.at_risk_bytes:
         return ""
     return (
-        f"The last stop was not clean: a broker reads {human_bytes(collected.at_risk_bytes)} behind the recovery "
+        f"The last stop was not clean: a broker reads {human_bytes(data.at_risk_bytes)} behind the recovery "
         "points again at its next start, and cuts what is not whole there."
     )
 
 
 # --- what happens next ------------------------------------------------------------------------------------------------
-def worst_codes(collected: Collected, links: Mapping[str, str]) -> Html | None:
+def worst_codes(data: ReportData, links: Mapping[str, str]) -> Html | None:
     """A table of the worst codes: where, what is wrong, what a broker will do, what mends it."""
-    ranked = collected.codes_by_rank()
+    ranked = data.codes_by_rank()
     wanted = "error" if any(code.severity == "error" for _, code in ranked) else "warning"
     shown = [(name, code) for name, code in ranked if code.severity == wanted]
     if not shown:
@@ -160,7 +160,7 @@ def worst_codes(collected: Collected, links: Mapping[str, str]) -> Html | None:
     )
 
 
-def _worst_rows(name: str, code: Code, links: Mapping[str, str]) -> list[Html]:
+def _worst_rows(name: str, code: CodeFindings, links: Mapping[str, str]) -> list[Html]:
     """A row for each thing that a broker does about it; the last one tells how many more there are."""
     groups: dict[tuple[str | None, str | None], list[tuple[str, Finding]]] = {}
     for place in code.places:
@@ -200,7 +200,7 @@ def link_of(finding: Finding, links: Mapping[str, str]) -> str | None:
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
-def facts(run: RunFacts, collected: Collected, summary: Mapping[str, object], finished_ms: int) -> Html:
+def facts(run: RunFacts, data: ReportData, summary: Mapping[str, object], finished_ms: int) -> Html:
     """Figures of the run."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
     found = [count_of(severities[name], noun) for name, noun in _NOUNS.items() if severities.get(name)]
@@ -211,7 +211,7 @@ def facts(run: RunFacts, collected: Collected, summary: Mapping[str, object], fi
         ("Log read", f"{human_bytes(size_bytes)} in {count_of(summary.get('files'), 'file')}"),
         ("Batches", number(summary.get("batches"))),
         ("Records", number(summary.get("records"))),
-        ("Formats", ", ".join(sorted(collected.formats)) or "none"),
+        ("Formats", ", ".join(sorted(data.formats)) or "none"),
         ("Findings", ", ".join(found) or "none"),
         ("Level", _LEVELS.get(run.level, run.level)),
         ("Started", moment(run.started_ms)),
@@ -316,7 +316,7 @@ def _texts(texts: Mapping[str, Iterable[str]]) -> Html | None:
 
 
 # --- by code ----------------------------------------------------------------------------------------------------------
-def code_section(code: str, group: Code, links: Mapping[str, str]) -> Html:
+def code_section(code: str, group: CodeFindings, links: Mapping[str, str]) -> Html:
     """One code: what it means, what brokers do, what mends it, and where it was found first."""
     kind = FINDING_TYPES.get(code)
     times = count_of(group.severities.total(), "finding")
@@ -350,6 +350,6 @@ def _code_place(name: str, finding: Finding, links: Mapping[str, str]) -> Html:
     return element("li", element("span", shown, class_="mono where"), " ", _cut(finding.message))
 
 
-def _more(group: Code) -> Html | None:
+def _more(group: CodeFindings) -> Html | None:
     rest = group.severities.total() - len(group.places)
     return element("p", f"and {rest:,} more; --output ndjson has all of them", class_="note") if rest > 0 else None

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.reading.targets import Target
 
-__all__ = ["OutFile"]
+__all__ = ["OutputFile"]
 
 _PREFIX: Final = ".kafkalog-"
 _START_BYTES: Final = 4096
 _ELSEWHERE: Final = "a file of ours would be damage there; name one elsewhere"
 
 
-class OutFile:
+class OutputFile:
     """A file to be written once or again and again, and whether that is possible at all.
 
     Args:
