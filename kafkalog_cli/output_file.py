@@ -1,7 +1,7 @@
 """The one way in which the CLI writes a file that a user asked for.
 
-It is whole or not there: it is written beside its place under another name, brought to the disk and then renamed.
-Nothing is written among the files of a broker, where a file that no broker knows would itself be damage.
+The file is complete or absent: it is written in the same directory under another name, fsynced and renamed. Nothing is
+written into a log directory, where a file that brokers do not know would itself be damage.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ __all__ = ["OutputFile"]
 
 _PREFIX: Final = ".kafkalog-"
 _START_BYTES: Final = 4096
-_ELSEWHERE: Final = "a file of ours would be damage there; name one elsewhere"
+_ELSEWHERE: Final = "a file of kafkalog would be damage there; name a file elsewhere"
 
 
 class OutputFile:
-    """A file to be written once or again and again, and whether that is possible at all.
+    """A file that is written once or several times; the constructor checks that it can be written.
 
     Args:
-        path: as the user gave it; a link is followed.
-        targets: what the command reads: nothing is written into any of it.
-        is_ours: whether a file that begins with these bytes may be overwritten; null: any file may.
+        path: as the user gave it; a symbolic link is followed.
+        targets: the targets of the command; nothing is written into any of them.
+        is_ours: returns whether a file that begins with these bytes may be overwritten; None: any file may.
 
-    Raises NotFoundError or AccessError, so that a run of hours does not end with a file that cannot be made.
+    Raises NotFoundError or AccessError, so that a run of hours does not end with a file that cannot be written.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class OutputFile:
             self._check_overwritten(is_ours)
 
     def write(self, pieces: Iterable[str]) -> None:
-        """Write the whole file, in place of one that is there. Raises AccessError; nothing is left then."""
+        """Write the whole file, or replace it. Raises AccessError, and leaves nothing then."""
         self.fill(lambda file: file.writelines(piece.encode(errors="backslashreplace") for piece in pieces))
 
     def fill(self, writes: Callable[[IO[bytes]], None]) -> None:
-        """The same for a file of bytes, which `writes` writes into the file that it gets."""
+        """Write the whole file of bytes, or replace it: `writes` gets the open file. Raises AccessError."""
         try:
             self._replace(writes)
         except OSError as error:
@@ -77,7 +77,7 @@ class OutputFile:
         self._sync_directory()
 
     def _mode(self) -> int:
-        """That of the file that is there, else what this user's files have."""
+        """Return the mode of the file to be replaced, else that of a new file of this user."""
         try:
             return stat.S_IMODE(os.stat(self._real).st_mode)
         except OSError:
@@ -86,7 +86,7 @@ class OutputFile:
             return 0o666 & ~mask
 
     def _sync_directory(self) -> None:
-        """The file is whole by then; where a directory cannot be synced, that is all there is to be had."""
+        """Fsync the directory, on file systems that can; the file itself is complete by then."""
         number = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(number)
@@ -100,22 +100,22 @@ class OutputFile:
         if not self._path or self._path.endswith("/"):
             raise NotFoundError("no file name to write to", path=self._path)
         if not os.path.isdir(self._directory):
-            raise NotFoundError("there is no such directory to write this file into", path=self._path)
+            raise NotFoundError("cannot be written: its directory does not exist", path=self._path)
         if os.path.lexists(self._real) and not os.path.isfile(self._real):
-            raise AccessError("cannot be written: it is there, and no regular file", path=self._path)
+            raise AccessError("cannot be written: it exists and is not a regular file", path=self._path)
         if not os.access(self._directory, os.W_OK | os.X_OK):
-            raise AccessError("cannot be written: no permission to make a file in its directory", path=self._path)
+            raise AccessError("cannot be written: no permission to create a file in its directory", path=self._path)
 
     def _check_overwritten(self, is_ours: Callable[[bytes], bool]) -> None:
-        """An empty file holds nothing that could be lost."""
+        """Raise AccessError if the file is not of kafkalog; an empty file may be overwritten."""
         try:
             with open(self._real, "rb") as file:
                 start = file.read(_START_BYTES)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise AccessError(f"would be overwritten, and cannot be read: {reason}", path=self._path) from error
+            raise AccessError(f"would be overwritten, but cannot be read: {reason}", path=self._path) from error
         if start and not is_ours(start):
-            raise AccessError("would be overwritten, and is none of ours; name another file", path=self._path)
+            raise AccessError("would be overwritten, but is not a file of kafkalog; name another file", path=self._path)
 
     def _check_not_among(self, targets: Iterable[Target]) -> None:
         around = broker_dir_around(self._directory)
@@ -126,6 +126,6 @@ class OutputFile:
             place = os.path.realpath(target.path)
             if isinstance(target, FileTarget):
                 if place == self._real:
-                    raise AccessError("is what is to be read; name another file", path=self._path)
+                    raise AccessError("is a file that this command reads; name another file", path=self._path)
             elif os.path.commonpath([place, self._directory]) == place:
-                raise AccessError(f"is in {target.path}, which is to be read: {_ELSEWHERE}", path=self._path)
+                raise AccessError(f"is in {target.path}, which this command reads: {_ELSEWHERE}", path=self._path)

@@ -1,7 +1,7 @@
-"""The file of `verify --resume`: what was checked, so that a run that was stopped goes on where it was.
+"""The state file of `verify --resume`: which segments were checked, so that an interrupted run can continue.
 
-It is always whole: it is written anew under another name and put in its place, every some seconds and at the end. What
-is lost when the machine stops is the work since then.
+The file is always complete: every few seconds and at the end it is written under another name and renamed. If the
+machine stops, only the work since the last save is lost.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ __all__ = ["StateFile"]
 
 SAVE_SECONDS: Final = 10.0
 _SAVE_SHARE: Final = 20
-"""To save takes at most so small a part of the time: a twentieth."""
+"""Saving takes at most this fraction (1/20) of the time."""
 _LINE_BYTES: Final = 2**30
-"""The state of millions of producers; a longer line is none of ours."""
+"""The longest line: the state of millions of producers."""
 
 _Entry = tuple[int, int] | str
 
 
 class StateFile:
-    """A `Keeper` over a file; to be entered, and saved when left. Lines stay in the file until they are asked for.
+    """A `Keeper` in a file, saved when its context ends. Lines are read from the file on request.
 
     Args:
-        path: as the user gave it; a file that is there is read.
-        request: what is to be verified.
-        report: is told of what is not read again.
-        version: of this kafkalog.
+        path: as the user gave it; an existing file is read.
+        request: the request of the run.
+        report: counts the bytes that are not read again.
+        version: the version of kafkalog.
 
-    Raises StateError for a file that is no state, AccessError for one that cannot be read or written.
+    Raises StateError for a file that is not a state, AccessError for a file that cannot be read or written.
     """
 
     def __init__(self, path: str, request: VerifyRequest, report: Report, version: str) -> None:
@@ -76,11 +76,11 @@ class StateFile:
         self._close()
 
     def lines_of(self, partition: str) -> Sequence[str]:
-        """Lines of a partition's first segments, in order."""
+        """Return the lines of a partition's first segments, in order."""
         return [self._text(entry) for entry in self._entries.get(partition, ())]
 
     def keep(self, partition: str, index: int, line: str) -> None:
-        """Keep the line of a segment, in the place of what is known of it and those behind it."""
+        """Keep the line of a segment; it replaces the known lines of this segment and of all after it."""
         entries = self._entries.setdefault(partition, [])
         entries[index:] = [line]
         self._is_changed = True
@@ -88,7 +88,7 @@ class StateFile:
             self._save()
 
     def skipped(self, size_bytes: int) -> None:
-        """So many bytes of log were not read again."""
+        """Count bytes of log that were not read again."""
         self._report.unchanged_bytes += size_bytes
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -141,14 +141,14 @@ class StateFile:
 
     # --- writing ------------------------------------------------------------------------------------------------------
     def _save(self) -> None:
-        """Write the file; where that cannot be done the check goes on, and it is tried again later."""
+        """Write the file; if that fails, the check continues, and the next save tries again."""
         start = time.monotonic()
         try:
             self._out.write(self._pieces())
             self._reopen()
         except AccessError as error:
             if not self._is_warned:
-                click.echo(f"kafkalog: {error}; the check goes on, but a later run may have to begin anew", err=True)
+                click.echo(f"kafkalog: {error}; the check continues, but a later run may have to start over", err=True)
             self._is_warned = True
         self._saved_at = time.monotonic()
         self._pause = max(SAVE_SECONDS, _SAVE_SHARE * (self._saved_at - start))
@@ -160,7 +160,7 @@ class StateFile:
                 yield self._text(entry)
 
     def _reopen(self) -> None:
-        """From now on all lines are in the file that was written."""
+        """Read lines from the file that was just written from now on."""
         self._is_changed = False
         self._close()
         self._file = open(self._path, "rb")  # noqa: SIM115 -- as above
@@ -179,8 +179,8 @@ def _raw_lines(file: IO[bytes]) -> Iterator[bytes]:
 
 def _text_of(line: bytes) -> str:
     if not line.endswith(b"\n"):
-        raise StateError("it has no end")
+        raise StateError("it is cut off")
     try:
         return line.decode("ascii")
     except UnicodeDecodeError as error:
-        raise StateError("it is no line of JSON") from error
+        raise StateError("it is not a line of JSON") from error

@@ -271,7 +271,7 @@ def _chart(title: str, counts: object, *, solid: bool, sizes: bool = False, size
 
 
 def _bar(count: int, largest: int, *, solid: bool) -> str:
-    """A bar of up to `_BAR_WIDTH` cells; anything above zero shows."""
+    """Return a bar of up to `_BAR_WIDTH` cells; every count above zero gets at least a part of a cell."""
     if count <= 0 or largest <= 0:
         return ""
     if not solid:

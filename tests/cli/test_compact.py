@@ -127,16 +127,16 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
-        (("--memory", "40"), 2, "not even two keys of 24 bytes fit into that"),
+        (("--memory", "40"), 2, "too small for an offset map; give at least 64 bytes"),
         (("--memory", "-1"), 2, "is not a size"),
-        (("--memory", "2GiB"), 2, "an offset map of Kafka's has 2147483647 bytes at most"),
+        (("--memory", "2GiB"), 2, "an offset map of Kafka has at most 2147483647 bytes"),
         (("--max-passes", "0"), 2, "x>=1"),
         (("--biggest", "-1"), 2, "0<=x<=250"),
-        (("--to", "elsewhere"), 2, "--to says where --apply writes"),
-        (("--undo-to", "elsewhere"), 2, "--plan-out, --undo-to and --no-undo belong to changes in place"),
-        (("--min-compaction-lag-ms", "-5"), 2, "nothing below 0"),
-        (("--delete-retention-ms", "-1"), 2, "nothing below 0"),
-        (("--min-cleanable-dirty-ratio", "2"), 2, "no number from 0 to 1"),
+        (("--to", "elsewhere"), 2, "--to is the directory that --apply writes"),
+        (("--undo-to", "elsewhere"), 2, "--plan-out, --undo-to and --no-undo are for a clean in place"),
+        (("--min-compaction-lag-ms", "-5"), 2, "the minimum is 0"),
+        (("--delete-retention-ms", "-1"), 2, "the minimum is 0"),
+        (("--min-cleanable-dirty-ratio", "2"), 2, "not a number from 0 to 1"),
         (("--set", "cleanup.policy=compact", "--set", "delete.retention.ms=x"), 3, "a whole number of 64 bits"),
         (
             (

@@ -43,11 +43,11 @@ def test_one_that_would_be_cleaned(shown) -> None:
         "saves 26.4 KiB of 43.9 KiB (60 %)",
         "held back: the active segment 900 is never cleaned",
         "dirty from 100 (the cleaner's checkpoint), a clean ends before 900",
-        "1,000 -> 400 records in what is cleaned, 3 -> 2 segments",
-        "300 distinct in the dirty part; 7 of them (2.3 %) have but a tombstone there",
-        "may go from 2023-11-15T22:13:20.000Z on",
+        "1,000 -> 400 records in the cleaned part, 3 -> 2 segments",
+        "300 distinct in the dirty part; 7 of them (2.3 %) have only a tombstone there",
+        "a clean may remove the first tombstone or marker from 2023-11-15T22:13:20.000Z on",
         "cleanup.policy=compact (cluster metadata log) delete.retention.ms=86400000 (default of 4.3.1)",
-        "goes: superseded by a later record of their key 580 25.4 KiB 58 %",
+        "removed: superseded by a later record of their key 580 25.4 KiB 58 %",
         "00000000000000000450.log dirty 00000000000000000000",
         "1 customer-7 120 8.8 KiB",
         "2 x'00ff' >= 120 >= 8.8 KiB",
@@ -74,7 +74,7 @@ def test_one_that_is_stuck_says_what_holds_it_back(shown) -> None:
 
 def test_several_cleans(shown) -> None:
     text = flat(shown(rows.TWO_PASSES))
-    assert "cleans: 2, one after the other: 200 keys fit into the offset map of 5.3 KiB" in text
+    assert "cleans: 2, one after the other: the offset map holds 200 keys in 5.3 KiB" in text
     assert "1 100..899 0.750 500 the offset map was full 200" in text
     assert "2 500..899 0.600 900 the bound was reached 110" in text
 
@@ -82,8 +82,8 @@ def test_several_cleans(shown) -> None:
 def test_all_together(shown) -> None:
     text = shown(rows.NOT_COMPACTED, rows.STUCK, rows.WAITING, rows.CLEANABLE)
     assert flat(text).startswith(
-        "1 of 3 compacted partitions would be cleaned now, which saves 26.4 KiB of 43.9 KiB (60 %); 1 would not yet, "
-        "and saves 4.9 KiB of 43.9 KiB (11.1 %) when they are; 1 with nothing that may be cleaned (held back by "
+        "1 of 3 compacted partitions would be cleaned now, which saves 26.4 KiB of 43.9 KiB (60 %); 1 would not be "
+        "cleaned yet; a clean saves 4.9 KiB of 43.9 KiB (11.1 %); 1 with nothing to clean (held back by "
         "open-transaction 1); 1 partition not compacted"
     )
     assert text.index("WOULD BE CLEANED NOW") < text.index("NOT NOW") < text.index("NOTHING TO CLEAN")
@@ -111,7 +111,7 @@ def test_a_clean_that_fails_comes_first(shown) -> None:
         findings=(finding,),
     )
     text = shown(rows.CLEANABLE, failing)
-    assert text.startswith("in 1 partition a clean fails; 1 of 2 compacted partitions would be cleaned now")
+    assert text.startswith("a clean fails in 1 partition; 1 of 2 compacted partitions would be cleaned now")
     assert text.index("CLEAN FAILS: customers-1: a batch is corrupt") < text.index("WOULD BE CLEANED NOW: customers-0")
     assert "file.not-readable" in text
 
@@ -142,18 +142,18 @@ def test_many_partitions_and_findings_are_cut(shown) -> None:
 def test_tombstones_of_none_and_of_one(shown) -> None:
     one = rows.partition(tombstones_after=1, next_horizon_ms=None, lone_tombstone_keys=0)
     text = flat(shown(replace(rows.CLEANABLE, partition=one)))
-    assert "tombstones: 1 stays rules:" in text
+    assert "tombstones: 1 is kept rules:" in text
     assert "keys: 300 distinct in the dirty part tombstones:" in text
     none = rows.partition(tombstones_after=0, next_horizon_ms=None, high_watermark=None)
     text = flat(shown(replace(rows.CLEANABLE, partition=none)))
     assert "tombstones:" not in text
-    assert "no high watermark on disk: the log end counts" in text
+    assert "no high watermark on disk: the log end offset is used instead" in text
 
 
 def test_the_other_half_of_a_policy(shown) -> None:
     settings = {"cleanup.policy": {"value": "compact,delete", "origin": "--set"}}
     both = replace(rows.CLEANABLE, partition=rows.partition(settings=settings))
-    assert "retention: cleanup.policy has delete too" in flat(shown(both))
+    assert "retention: cleanup.policy includes delete" in flat(shown(both))
     assert "retention:" not in shown(rows.CLEANABLE)
 
 

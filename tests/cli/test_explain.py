@@ -67,7 +67,7 @@ def test_several_lines_are_a_log() -> None:
     result = explain(f"{LINE}\nERROR strange\x1b[2J\n{LINE}\nINFO Broken pipe")
     assert "the text: 4 lines, 3 of them recognised" in result.stdout
     assert "2 times, lines 1 to 3" in result.stdout
-    assert "Not about the log dir:\n  broker.elsewhere-network: line 4" in result.stdout
+    assert "Not about the log directory:\n  broker.elsewhere-network: line 4" in result.stdout
     assert "Not recognised: 1 line of level WARN, ERROR or FATAL\n  line 2: ERROR strange\\x1b[2J\n" in result.stdout
 
 

@@ -111,15 +111,15 @@ def test_a_directory_that_cannot_be_synced_is_no_error(place, monkeypatch):
 
 # --- places -----------------------------------------------------------------------------------------------------------
 def test_places_that_cannot_be_written(place, tmp_path):
-    with pytest.raises(NotFoundError, match="no such directory"):
+    with pytest.raises(NotFoundError, match="its directory does not exist"):
         OutputFile(str(tmp_path / "none" / "page.html"))
     with pytest.raises(NotFoundError, match="no file name"):
         OutputFile(f"{place.parent}/")
     with pytest.raises(NotFoundError, match="no file name"):
         OutputFile("")
-    with pytest.raises(AccessError, match="no regular file"):
+    with pytest.raises(AccessError, match="not a regular file"):
         OutputFile(str(place.parent))
-    with pytest.raises(AccessError, match="no regular file"):
+    with pytest.raises(AccessError, match="not a regular file"):
         OutputFile("/dev/null")
 
 
@@ -148,7 +148,7 @@ def test_nor_into_what_is_to_be_read(tmp_path):
     targets = resolve([str(copied)])
     (copied / "sub").mkdir()
     for inside in ("page.html", "sub/page.html"):
-        with pytest.raises(AccessError, match="which is to be read"):
+        with pytest.raises(AccessError, match="which this command reads"):
             OutputFile(str(copied / inside), targets)
     OutputFile(str(tmp_path / "page.html"), targets)
     OutputFile(str(tmp_path / "copied.html"), targets)
@@ -158,7 +158,7 @@ def test_nor_over_a_file_that_is_to_be_read(tmp_path):
     log = tmp_path / "00000000000000000000.log"
     shutil.copy(DEMO / "orders-0" / log.name, log)
     targets = resolve([str(log)])
-    with pytest.raises(AccessError, match="what is to be read"):
+    with pytest.raises(AccessError, match="a file that this command reads"):
         OutputFile(str(log), targets)
     OutputFile(str(tmp_path / "page.html"), targets)
 
@@ -223,7 +223,7 @@ def test_a_report_is_not_written_over_anything_else(log_dir, place, text):
     done = verify("--report", place, log_dir)
     assert (done.exit_code, done.stderr) == (
         3,
-        f"kafkalog: {place}: would be overwritten, and is none of ours; name another file\n",
+        f"kafkalog: {place}: would be overwritten, but is not a file of kafkalog; name another file\n",
     )
     assert place.read_text(encoding="utf-8") == text
 

@@ -216,7 +216,7 @@ def test_findings_that_differ_in_the_file_stand_together_and_the_worst_last(dump
         "        f0",
     ]
     assert lines[-3:] == [
-        "        and 2 more files; --output ndjson names them all",
+        "        and 2 more files: --output ndjson has them all",
         "ERROR   meta.missing-key: Refused.",
         "        a at byte 7",
     ]

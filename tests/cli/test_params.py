@@ -110,7 +110,7 @@ def test_hexadecimal():
 
 def test_patterns_are_checked():
     assert common.parse_pattern("a|b") == "a|b"
-    with pytest.raises(click.BadParameter, match="is not a regular expression"):
+    with pytest.raises(click.BadParameter, match="not a regular expression"):
         common.parse_pattern("(")
 
 

@@ -42,9 +42,9 @@ def refused(*arguments: object, status: int) -> str:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("apply plan.json {kafka}", "name one FILE"),
-        ("dump --stats --committed {kafka}", "go with neither --committed nor filters"),
-        ("dump --segments --committed {kafka}", "go with neither --committed nor filters"),
+        ("apply plan.json {kafka}", "give one FILE"),
+        ("dump --stats --committed {kafka}", "cannot be combined with --committed or filters"),
+        ("dump --segments --committed {kafka}", "cannot be combined with --committed or filters"),
         ("reindex --undo-to {new} --no-undo {kafka}", "give only one of them"),
     ],
 )
@@ -54,8 +54,8 @@ def test_options_that_do_not_go_together(log_dir: Path, tmp_path: Path, line: st
 
 
 def test_what_is_no_log_cannot_be_measured(log_dir: Path) -> None:
-    assert "one log file can be measured" in refused("bench", log_dir / "meta.properties", status=REFUSED)
-    assert "one log file can be measured" in refused("bench", log_dir, status=REFUSED)
+    assert "not a log file" in refused("bench", log_dir / "meta.properties", status=REFUSED)
+    assert "not a log file" in refused("bench", log_dir, status=REFUSED)
 
 
 def test_a_seeded_log_for_which_there_is_no_space(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_a_seeded_log_for_which_there_is_no_space(monkeypatch: pytest.MonkeyPatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(bench_module, "seeded_log", full)
-    assert "the seeded log cannot be written: No space left on device" in refused("bench", status=REFUSED)
+    assert "the generated log cannot be written: No space left on device" in refused("bench", status=REFUSED)
 
 
 def test_kernels_that_were_compiled_from_another_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_plan_with_an_option_of_another_kind(log_dir: Path, tmp_path: Path) ->
     options = [word for setting in settings for word in ("--topic-config", f"orders:{setting}")]
     planned = ["compact", *options, "--assume-defaults", str(log_dir / "orders-0")]
     said = _changed(log_dir, tmp_path / "plan.json", planned, _option("memory_bytes", "much"))
-    assert "the options of the plan are not those of kafkalog compact" in said
+    assert "the plan has options that kafkalog compact does not have" in said
 
 
 def _changed(log_dir: Path, path: Path, planned: list[str], change: Callable[[dict[str, Any]], object]) -> str:

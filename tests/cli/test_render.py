@@ -146,11 +146,11 @@ def test_columns_are_left_out_by_rank_and_never_those_of_rank_0():
         ),
         (
             {"damage_count": 1, "damage_bytes": 4096, "severities": {"info": 1}, "codes": {"zero-tail": 1}},
-            "clean, but bytes that hold no batch in 1 place, 4.0 KiB | zero-tail 1 | ",
+            "clean, but bytes without a batch in 1 place, 4.0 KiB | zero-tail 1 | ",
         ),
         (
             {"damage_count": 1, "damage_bytes": 0, "severities": {"error": 1}, "codes": {"payload": 1}},
-            "DAMAGE in 1 place, inside of whole batches | payload 1 | ",
+            "DAMAGE in 1 place, inside whole batches | payload 1 | ",
         ),
         (
             {"files": 3, "files_total": 10, "bytes": 12 << 20, "bytes_total": 400 << 20},
@@ -167,11 +167,11 @@ def test_columns_are_left_out_by_rank_and_never_those_of_rank_0():
         ),
         (
             {"batches": 3, "unopened_batches": 3, "records": 7, "uncounted_batches": 2},
-            "clean | 3 batches (not opened: what is damaged inside is not noticed), 7 records and those in 2 ",
+            "clean | 3 batches (not opened: damage inside them is not detected), 7 records and those in 2 ",
         ),
         (
             {"batches": 3, "unopened_batches": 2},
-            "clean | 3 batches (2 not opened: what is damaged inside is not noticed), 3 records; 140 B",
+            "clean | 3 batches (2 not opened: damage inside them is not detected), 3 records; 140 B",
         ),
     ],
 )

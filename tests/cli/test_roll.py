@@ -122,8 +122,8 @@ def test_what_can_be_read_is_shown_though_another_path_cannot(log_dir: Path, tmp
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--apply",), "--apply and --to DIR go together"),
-        (("--to", "x"), "--apply and --to DIR go together"),
+        (("--apply",), "--apply and --to DIR need each other"),
+        (("--to", "x"), "--apply and --to DIR need each other"),
         (("--segment-bytes", "-5"), "out of range"),
         (("--segment-ms", "0"), "out of range"),
         (("--segment-bytes", "many"), "whole number"),

@@ -117,7 +117,7 @@ def test_damage_on_the_way_is_status_4(orders: Path) -> None:
     [
         ((), "give one of --offset"),
         (("--offset", 1, "--latest"), "give one of --offset"),
-        (("--before", "-1", "--read", "1k"), "--read goes with the other questions"),
+        (("--before", "-1", "--read", "1k"), "--read cannot be combined with it"),
         (("--before", "-3"), "not a time"),
         (("--offset", "-1"), "-1"),
         (("--timestamp", "12345"), "is ambiguous"),

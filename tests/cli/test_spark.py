@@ -131,5 +131,5 @@ def test_pack_writes_an_archive_and_overwrites_nothing_else(tmp_path):
     place.write_text("something else")
     result = CliRunner().invoke(cli, ["spark", "pack", str(place)])
     assert result.exit_code == 3
-    assert "none of ours" in result.stderr
+    assert "not a file of kafkalog" in result.stderr
     assert place.read_text() == "something else"

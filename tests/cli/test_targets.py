@@ -81,7 +81,7 @@ def test_what_lacks_something_is_not_called_damaged_alone(partition, tmp_path, c
 @pytest.mark.parametrize("command", ["dump", "verify"])
 def test_the_summary_says_so(partition, tmp_path, command):
     result = run(command, "--output", "table", partition, tmp_path / "gone")
-    assert "not all of it could be read | " in result.stdout
+    assert "not everything could be read | " in result.stdout
     assert "exit status 3" in result.stdout
 
 
@@ -105,7 +105,7 @@ def test_the_page_names_what_could_not_be_read(partition, tmp_path):
     result = run("verify", "--quiet", "--report", page, partition, tmp_path / "gone")
     assert result.exit_code == REFUSED
     text = page.read_text()
-    assert "Not all of it could be read" in text
+    assert "Not everything could be read" in text
     assert "What could not be read" in text
     assert f"{tmp_path}/gone: no such file or directory" in text
 

@@ -88,7 +88,7 @@ def check(line: str, report: Report, states: Counter[str]) -> None:
     errors, warnings = report.severities["error"], report.severities["warning"]
     assert ("DAMAGED" in line) == bool(states["damaged"])
     assert ("ERRORS" in line) == (bool(errors) and not states["damaged"])
-    assert ("warnings" in re.sub(r"\| .*", "", line.removeprefix("not all of it could be read | "))) == bool(
+    assert ("warnings" in re.sub(r"\| .*", "", line.removeprefix("not everything could be read | "))) == bool(
         warnings and not errors
     )
     if "clean" in line:
@@ -102,7 +102,7 @@ def check(line: str, report: Report, states: Counter[str]) -> None:
         assert not states["damaged"]
     assert (f"{states['unread']} not read" in line) == bool(states["unread"])
     if not states["damaged"]:
-        assert ("that hold no batch" in line) == bool(report.damage_count)
+        assert ("without a batch" in line) == bool(report.damage_count)
     of_partitions = re.search(r"(?:(\d+) of )?(\d+) partitions? without", line)
     if of_partitions:
         sound, total = of_partitions.groups()
@@ -115,7 +115,7 @@ def test_the_line_agrees_with_its_figures(given_: list[PartitionVerdict | PlaceV
     line, report = line_of(given_, {})
     states = Counter(state_of(verdict) for verdict in given_ if isinstance(verdict, PartitionVerdict))
     check(line, report, states)
-    assert line.startswith("not all of it could be read | ") == (report.exit_status == 3)
+    assert line.startswith("not everything could be read | ") == (report.exit_status == 3)
     assert line.endswith(f"exit status {report.exit_status}")
 
 
@@ -126,7 +126,7 @@ def test_an_interrupted_run_never_calls_clean_what_it_has_not_seen(
     ends = {"interrupted": True, "exit_status": 1, "unfinished_bytes": unfinished}
     line, report = line_of(given_, ends)
     assert line.startswith("interrupted | ")
-    assert "read of partitions that were not finished" in line
+    assert "read of unfinished partitions" in line
     if not report.partitions:
         assert "clean so far" not in line
     sentence = summary_sentence(report.summary_row() | ends)
@@ -151,4 +151,4 @@ def test_what_it_says() -> None:
     assert line.startswith("ERRORS: 2 partitions without damage | 1 error | ")
     line, _ = line_of([], {"interrupted": True, "exit_status": 1, "unfinished_bytes": 8 * 1024**3})
     assert line.startswith("interrupted | no partition is finished | 0 B of log in 0 files")
-    assert "8.0 GiB read of partitions that were not finished" in line
+    assert "8.0 GiB read of unfinished partitions" in line

@@ -160,7 +160,7 @@ def test_the_command(spark: SparkSession, log_dir: Path) -> None:
     assert json.loads(shared.stdout.splitlines()[-1])["partitions"] == 4
     for wrong, words in (
         (("--to", "s3a://bucket/x"), "kafkalog does not read s3a: URLs"),
-        (("--memory", "3"), "not even two keys"),
+        (("--memory", "3"), "too small for an offset map"),
         (("--to", str(log_dir / "t-9")), "in a broker's directory"),
     ):
         refused = CliRunner().invoke(cli, ["spark", "compact", *settings, *wrong, str(log_dir)])

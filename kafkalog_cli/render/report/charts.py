@@ -1,4 +1,4 @@
-"""Offsets over time: a box for each segment, as it was written; in a healthy log they climb from left to right."""
+"""The pictures of the HTML report: offsets over time, the map of segments, and the same as a table."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ class _Scale:
 
     @property
     def left(self) -> float:
-        """Where the plot begins: labels of offsets stand before it."""
+        """The left edge of the plot; the labels of offsets are to the left of it."""
         longest = max(len(f"{self.first_offset:,}"), len(f"{self.last_offset:,}"), len("offsets"))
         return longest * _LETTER + _STRIP_ROOM
 
     def x(self, time_ms: int) -> float:
-        """Where a time is; what lies outside stands at the edge."""
+        """Return the x of a time; times outside the axis are at its edge."""
         inside = min(max(time_ms, self.first_time), self.last_time) - self.first_time
         return self.left + inside * (_RIGHT - self.left) / max(self.last_time - self.first_time, 1)
 
     def y(self, offset: int) -> float:
-        """Where an offset is, the first one at the bottom."""
+        """Return the y of an offset; the first one is at the bottom."""
         inside = min(max(offset, self.first_offset), self.last_offset) - self.first_offset
         return _BOTTOM - inside * (_BOTTOM - _TOP) / max(self.last_offset - self.first_offset, 1)
 
 
 def timeline(drawing: PartitionMap, name: str, now_ms: int) -> Html:
-    """The chart, or a sentence where there are no times."""
+    """Return the chart of offsets over time, or a sentence if there are no timestamps."""
     blocks = [block for block in drawing.blocks if block.first_offset is not None and block.last_offset is not None]
     scale = _scale(blocks, now_ms)
     if scale is None:
-        return element("p", "No timeline: nothing in it has a timestamp.", class_="note")
+        return element("p", "No timeline: no batch has a timestamp.", class_="note")
     picture = element(
         "svg",
         _axes(scale),
@@ -75,9 +75,7 @@ def timeline(drawing: PartitionMap, name: str, now_ms: int) -> Html:
         ),
     )
     outside = [block for block in blocks if (block.max_timestamp_ms or 0) > scale.last_time]
-    note = outside and element(
-        "p", "Timestamps later than a day after this check stand at the right edge.", class_="note"
-    )
+    note = outside and element("p", "Timestamps more than a day after this check are at the right edge.", class_="note")
     return join([element("div", picture, class_="scroll", tabindex=0), note or None])
 
 
@@ -93,7 +91,7 @@ def _scale(blocks: Sequence[SegmentBlock], now_ms: int) -> _Scale | None:
     offsets = [offset for block in blocks for offset in (block.first_offset, block.last_offset) if offset is not None]
     lost = [offset for block in blocks for pair in block.lost_offsets for offset in pair]
     lowest, highest = min(offsets), max(offsets)
-    margin = max(highest - lowest, 1)  # a lost span may reach to an offset that nothing bears out
+    margin = max(highest - lowest, 1)  # the end of a lost range may be an absurd offset, from a damaged header
     near = [offset for offset in lost if lowest - margin <= offset <= highest + margin]
     return _Scale(first, last, min([lowest, *near]), max([highest, *near]))
 
@@ -127,13 +125,13 @@ def _time(time_ms: int) -> str:
 
 
 def _strip(block: SegmentBlock, scale: _Scale) -> Html:
-    """Offsets that the segment holds, on the scale at the left."""
+    """Return the offsets of the segment, on the scale at the left."""
     top, height = _vertical(block.first_offset or 0, block.last_offset or 0, scale)
     return element("rect", x=scale.left - _STRIP - 2, y=top, width=_STRIP, height=height, class_="held")
 
 
 def _gap(block: SegmentBlock, scale: _Scale) -> Html | None:
-    """Offsets before the segment that are in none, on the scale at the left."""
+    """Return the gap before the segment, on the scale at the left."""
     if block.discontinuity is None or not block.discontinuity.is_gap:
         return None
     top, height = _vertical(block.discontinuity.first_offset, block.discontinuity.last_offset, scale)
@@ -141,7 +139,7 @@ def _gap(block: SegmentBlock, scale: _Scale) -> Html | None:
 
 
 def _lost(block: SegmentBlock, scale: _Scale) -> Html:
-    """Offsets that may be lost, across the whole width."""
+    """Return the offsets that may be lost, across the whole width."""
     parts = []
     for first, last in block.lost_offsets:
         top, height = _vertical(first, last, scale)
@@ -200,7 +198,7 @@ _MARK_LEAST: Final = 3.0
 
 
 class FindingAnchors:
-    """Where on the page the findings of a partition are, by file and position."""
+    """The anchors of the findings of a partition, by file and position."""
 
     def __init__(self, places: Mapping[tuple[str, int | None], str]) -> None:
         self._places = dict(places)
@@ -209,19 +207,19 @@ class FindingAnchors:
             self._stems.setdefault(stem(path), anchor)
 
     def of_damage(self, path: str, position: int) -> str | None:
-        """The finding about this place, else one about the segment."""
+        """Return the anchor of the finding about this place, else of one about the segment."""
         return self._places.get((path, position)) or self.of_segment(path)
 
     def of_segment(self, path: str) -> str | None:
-        """The first finding about any file of the segment."""
+        """Return the anchor of the first finding about any file of the segment."""
         return self._stems.get(stem(path))
 
 
 def segment_map(drawing: PartitionMap, anchors: FindingAnchors, name: str) -> Html:
-    """The map, in rows."""
+    """Return the map of segments, in rows."""
     rows = [drawing.blocks[at : at + ROW_BLOCKS] for at in range(0, len(drawing.blocks), ROW_BLOCKS)]
     if not rows:
-        return element("p", "There is no segment in it.", class_="note")
+        return element("p", "The partition has no segment.", class_="note")
     drawn = [_row(row, index, anchors) for index, row in enumerate(rows)]
     picture = element(
         "svg",
@@ -270,7 +268,7 @@ def _mark(mark: DamageMark, block: SegmentBlock, place: tuple[float, float, floa
     left, width, top = place
     wide = max((mark.end - mark.start) * width, _MARK_LEAST)
     at = min(left + mark.start * width, left + width - min(wide, width))
-    title = element("title", f"Damaged, from byte {mark.position:,} on, in {base_name(block.path)}")
+    title = element("title", f"Damage from byte {mark.position:,} on, in {base_name(block.path)}")
     middle = at + wide / 2
     shape = join(
         [
@@ -284,7 +282,7 @@ def _mark(mark: DamageMark, block: SegmentBlock, place: tuple[float, float, floa
 
 
 def _badge(block: SegmentBlock, middle: float, top: float) -> Html | None:
-    """A sign below a segment that has findings but no damaged place: in an index, say."""
+    """Return the sign of a segment with findings but without damage, for example in an index."""
     if block.severity not in {"warning", "error"} or block.marks:
         return None
     at = top + _HEIGHT - 8
@@ -307,7 +305,7 @@ def _label(block: SegmentBlock, left: float, width: float, top: float) -> Html |
 
 
 def _discontinuity(discontinuity: Discontinuity, block: SegmentBlock, left: float, top: float) -> Html:
-    """A hole between two segments, or two halves over each other."""
+    """Return the sign of a gap or an overlap between two segments."""
     what = "are in no segment" if discontinuity.is_gap else "are in both segments"
     title = element("title", f"Before {base_name(block.path)}: offsets {offsets_text(discontinuity)} {what}")
     kind = "gap" if discontinuity.is_gap else "over"
@@ -317,7 +315,7 @@ def _discontinuity(discontinuity: Discontinuity, block: SegmentBlock, left: floa
 
 
 def offsets_text(discontinuity: Discontinuity) -> str:
-    """`120 to 159`."""
+    """Return `120 to 159`."""
     if discontinuity.first_offset == discontinuity.last_offset:
         return f"{discontinuity.first_offset:,}"
     return f"{discontinuity.first_offset:,} to {discontinuity.last_offset:,}"
@@ -342,7 +340,7 @@ _COLUMNS: Final = ("Segment", "Log", "Batches", "Records", "Offsets", "First to 
 
 
 def segment_table(drawing: PartitionMap) -> Html:
-    """The same as the map, as a table."""
+    """Return the map as a table."""
     head = element("tr", *(element("th", title, scope="col") for title in _COLUMNS))
     rows = [_table_row(block) for block in drawing.blocks]
     table = element(

@@ -1,4 +1,4 @@
-"""A partition as blocks to be drawn: a segment each, or many whole ones together, with where they are damaged."""
+"""The data of the HTML report: partitions as maps of their segments, findings by code, and the figures of the run."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ __all__ = [
 
 
 BLOCKS: Final = 160
-"""Blocks of one partition that are drawn."""
+"""Maximum number of blocks in the map of a partition."""
 APART: Final = 48
-"""Segments that are drawn each by itself, however whole; of more, whole neighbours are drawn as one block."""
+"""With more segments than this, adjacent segments without findings are drawn as one block."""
 MARKS: Final = 4000
-"""Marks of one partition."""
+"""Maximum number of damage marks in the map of a partition."""
 _GAP: Final = "segment.gap"
 _RANK: Final = {"info": 1, "warning": 2, "error": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class DamageMark:
-    """A damaged part of a block, from and to a share of its width, and the first damaged byte."""
+    """A damaged part of a block: start and end as fractions of its width, and the first damaged byte."""
 
     start: float
     end: float
@@ -57,7 +57,7 @@ class DamageMark:
 
 @dataclass(frozen=True, slots=True)
 class Discontinuity:
-    """What is between a block and the one before it: offsets that neither has (`gap`), or that both have."""
+    """The offsets between a block and the one before it that neither has (`is_gap`), or that both have."""
 
     is_gap: bool
     first_offset: int
@@ -66,7 +66,7 @@ class Discontinuity:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Spans of offsets of one segment that may be lost; `is_open`: and more, up to nobody knows where."""
+    """Ranges of offsets of one segment that may be lost; `is_open`: an unknown number of further ones too."""
 
     spans: tuple[tuple[int, int], ...]
     is_open: bool
@@ -74,9 +74,9 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentBlock:
-    """`count` segments: the first one's path and base offset, the bytes, offsets and times of all.
+    """One segment, or `count` adjacent ones: path and base offset of the first one, sizes, offsets and times of all.
 
-    `severity` is the worst of the findings about any of their files; null: none.
+    `severity` is that of the worst finding about one of their files; None: no findings.
     """
 
     path: str
@@ -101,25 +101,25 @@ class SegmentBlock:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMap:
-    """The blocks of a partition; `hidden` counts segments beyond them."""
+    """The blocks of a partition; `hidden` is the number of segments that are not in them."""
 
     blocks: tuple[SegmentBlock, ...]
     hidden: int
 
 
 def base_name(path: str) -> str:
-    """The last part of a path."""
+    """Return the last part of a path."""
     return path.rstrip("/").rpartition("/")[2] or path
 
 
 def stem(path: str) -> str:
-    """Directory and number of a segment's file, which all its files share."""
+    """Return the path of a segment's file without its suffix, which all files of the segment share."""
     head, slash, name = path.rpartition("/")
     return f"{head}{slash}{name.partition('.')[0]}"
 
 
 def losses_of(segments: Sequence[SegmentVerdict], index: int) -> Losses:
-    """What may be lost in a segment, up to where the next one begins."""
+    """Return the offsets that may be lost in a segment, up to the base offset of the next one."""
     end = segments[index + 1].base_offset if index + 1 < len(segments) else None
     spans, is_open = [], False
     for first, last in segments[index].lost_offsets:
@@ -131,7 +131,7 @@ def losses_of(segments: Sequence[SegmentVerdict], index: int) -> Losses:
 
 
 def lost_count(verdict: PartitionVerdict) -> int:
-    """Offsets that are in no batch that can be read: in damaged places, and between segments where that is an error."""
+    """Return the number of offsets that are in no readable batch: in damage, and in gaps of severity error."""
     gaps = {finding.path for finding in verdict.findings if finding.code == _GAP and finding.severity == "error"}
     spans: list[tuple[int, int]] = []
     for index, segment in enumerate(verdict.segments):
@@ -152,7 +152,7 @@ def lost_count(verdict: PartitionVerdict) -> int:
 
 
 def partition_map(verdict: PartitionVerdict) -> PartitionMap:
-    """A bounded number of blocks, in the order of the segments."""
+    """Return the map of a partition, with a bounded number of blocks."""
     severities: dict[str, str] = {}
     for finding in verdict.findings:
         key = stem(finding.path)
@@ -190,7 +190,7 @@ def _block(segments: Sequence[SegmentVerdict], index: int, severities: dict[str,
 
 
 def _marks(segment: SegmentVerdict, cells: int) -> tuple[DamageMark, ...]:
-    """Runs of damaged cells; each with the damaged byte that comes first in it."""
+    """Return the runs of damaged cells, each with its first damaged byte."""
     if not segment.damage:
         return ()
     marks: list[DamageMark] = []
@@ -212,7 +212,7 @@ def _marks(segment: SegmentVerdict, cells: int) -> tuple[DamageMark, ...]:
 def _discontinuity(before: SegmentVerdict, segment: SegmentVerdict) -> Discontinuity | None:
     if before.last_offset is None:
         return None
-    is_v07 = "v07" in before.formats  # its last offset is the address behind the last message
+    is_v07 = "v07" in before.formats  # its last offset is the byte address after the last message
     expected = before.last_offset + (0 if is_v07 else 1)
     first = segment.base_offset
     if first > expected:
@@ -221,7 +221,7 @@ def _discontinuity(before: SegmentVerdict, segment: SegmentVerdict) -> Discontin
 
 
 def _merged(singles: Sequence[SegmentBlock]) -> list[SegmentBlock]:
-    """Whole neighbours together; what is damaged, oddly placed or last stays by itself."""
+    """Join adjacent blocks without findings; blocks with damage, those after a gap, and the last one are not joined."""
     result: list[SegmentBlock] = []
     for block in singles:
         if result and _is_plain(block) and _is_plain(result[-1]):
@@ -262,26 +262,26 @@ def _joined(first: SegmentBlock, second: SegmentBlock) -> SegmentBlock:
 
 
 DETAILED: Final = 150
-"""Partitions that get a section of their own."""
+"""Maximum number of partitions with a section of their own."""
 LISTED: Final = 4000
-"""Rows of the table of partitions that are not clean, and of that of clean ones."""
+"""Maximum number of rows in the table of partitions that are not clean, and in that of clean ones."""
 SHOWN_FINDINGS: Final = 60
-"""Findings of one partition that are told in full."""
+"""Maximum number of findings of one partition."""
 PLACE_FINDINGS: Final = 400
-"""Findings about log directories and single files that are told in full."""
+"""Maximum number of findings about log directories and single files."""
 CODE_PLACES: Final = 12
 CODE_TEXTS: Final = 4
 Kept = TypeVar("Kept")
 _NO_START: Final = ("Does not start.", "Does not start:", "Does not start,")
-"""How an action begins that needs no condition for it."""
+"""The first words of an unconditional action of a broker that does not start."""
 _DATA_RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """What the run was asked for; `selection` is empty where everything was meant.
+    """The facts of a run: version, level, targets, start.
 
-    `refused` are sentences about targets that could not be read.
+    `selection` is empty if all partitions were selected; `refused` has sentences about targets that could not be read.
     """
 
     version: str
@@ -294,7 +294,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDetail:
-    """A partition that is not clean; `key` is its part of anchors, `hidden` counts findings beyond `findings`."""
+    """A partition that is not clean; `key` is the prefix of its anchors, `hidden` the number of further findings."""
 
     key: str
     name: str
@@ -306,7 +306,7 @@ class PartitionDetail:
 
 @dataclass(frozen=True, slots=True)
 class PlaceFindings:
-    """A log directory, or a file that was named itself, with findings."""
+    """The findings about a log directory, or about a file in PATH."""
 
     key: str
     path: str
@@ -316,7 +316,7 @@ class PlaceFindings:
 
 @dataclass(slots=True)
 class CodeFindings:
-    """All findings of one code: how often, the first places, and the texts that differ."""
+    """The findings of one code: their number, the first places, and their texts."""
 
     severities: Counter[str] = field(default_factory=Counter)
     places: list[tuple[str, Finding]] = field(default_factory=list)
@@ -325,7 +325,7 @@ class CodeFindings:
 
     @property
     def severity(self) -> str:
-        """The worst."""
+        """The worst severity of the findings."""
         return min(self.severities, key=lambda severity: _DATA_RANK.get(severity, 2))
 
     @property
@@ -348,7 +348,7 @@ class CodeFindings:
 
 
 class ReportData:
-    """Takes verdicts one by one, in memory that does not grow with the number of partitions."""
+    """The data of the report, collected from verdicts in memory that does not grow with the number of partitions."""
 
     def __init__(self) -> None:
         self.states: Counter[str] = Counter()
@@ -366,7 +366,7 @@ class ReportData:
         self._place_findings = 0
 
     def add(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
-        """Count a verdict and keep what of it is to be shown."""
+        """Count a verdict, and keep the part of it that the report shows."""
         name = base_name(verdict.path)
         is_partition = isinstance(verdict, PartitionVerdict)
         for finding in verdict.findings:
@@ -385,7 +385,7 @@ class ReportData:
 
     @property
     def details(self) -> list[PartitionDetail]:
-        """The partitions that are told in full, the worst first."""
+        """The partitions with a section of their own, the worst first."""
         return [detail for _, detail in sorted(self._details, key=_badness, reverse=True)]
 
     @property
@@ -395,11 +395,11 @@ class ReportData:
 
     @property
     def partitions(self) -> int:
-        """How many there were."""
+        """The number of partitions."""
         return self.states.total()
 
     def codes_by_rank(self) -> list[tuple[str, CodeFindings]]:
-        """The worst first: what keeps a broker from starting, then by how often it was found."""
+        """Return the codes, the worst first: those that stop a broker, then by number of findings."""
 
         def rank(item: tuple[str, CodeFindings]) -> tuple[int, bool, int, str]:
             code, group = item
@@ -414,7 +414,7 @@ class ReportData:
         self.at_risk_bytes += verdict.at_risk_bytes or 0
         for index, segment in enumerate(verdict.segments):
             self.formats.update(segment.formats)
-            if state == "damaged":  # elsewhere it is what a crash leaves, which was not acknowledged
+            if state == "damaged":  # otherwise a crash left it, and no producer got an acknowledgement
                 self.has_open_losses |= bool(segment.lost_offsets) and losses_of(verdict.segments, index).is_open
         self.lost_offsets += lost_count(verdict) if state == "damaged" else 0
         row = partition_row(verdict) | {"name": name, "key": f"p{self._seen}"}
@@ -438,7 +438,7 @@ class ReportData:
 
 
 def _badness_of(row: Mapping[str, object], seen: int) -> tuple[int, ...]:
-    """What decides which partition is worse; the earlier one where nothing else does."""
+    """Return the key that orders partitions by severity; the earlier partition is worse if all else is equal."""
     counts = [int(str(row[name])) for name in ("errors", "damage_bytes", "warnings")]
     return (int(bool(counts[0])), counts[1], counts[0], counts[2], -seen)
 
@@ -448,7 +448,7 @@ def _badness(item: tuple[tuple[int, ...], object]) -> tuple[int, ...]:
 
 
 def _keep(heap: list[tuple[tuple[int, ...], Kept]], item: tuple[tuple[int, ...], Kept], limit: int) -> None:
-    """Put an item in and the least bad one out where there are too many."""
+    """Add an item, and remove the least bad one if there are too many."""
     if len(heap) < limit:
         heapq.heappush(heap, item)
     else:
@@ -456,5 +456,5 @@ def _keep(heap: list[tuple[tuple[int, ...], Kept]], item: tuple[tuple[int, ...],
 
 
 def _worst(findings: Iterable[Finding], limit: int) -> tuple[Finding, ...]:
-    """The first ones of the worst severities; the order of the files stays."""
+    """Return up to `limit` findings of the worst severities, in their order within a severity."""
     return tuple(sorted(findings, key=lambda finding: _DATA_RANK[finding.severity])[:limit])

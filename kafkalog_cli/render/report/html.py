@@ -1,4 +1,4 @@
-"""Elements of an HTML page: whatever is not markup already is escaped, so that no name from a disk can become any."""
+"""Elements of an HTML page. Everything that is not markup already is escaped: no name on a disk can become markup."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _VOID: Final = frozenset({"meta", "input", "br"})
 
 
 class Html(str):
-    """Markup, as against text."""
+    """A text that is markup already."""
 
     __slots__ = ()
 
 
 def text(value: object) -> Html:
-    """A value as text: what does not print and what HTML would take for markup is escaped; a very long one is cut."""
+    """Return a value as text: unprintable characters and HTML markup are escaped, a very long text is cut."""
     if isinstance(value, Html):
         return value
     shown = str(value)
@@ -33,15 +33,15 @@ def text(value: object) -> Html:
 
 
 def join(children: Iterable[object]) -> Html:
-    """Children one behind the other; null is nothing."""
+    """Return the children one after the other, without those that are None."""
     return Html("".join(text(child) for child in children if child is not None))
 
 
 def element(name: str, /, *children: object, **attributes: object) -> Html:
-    """One element.
+    """Return one element.
 
-    Attributes: a trailing underscore is dropped, others become dashes; null and false leave the attribute out, true
-    gives it no value.
+    Names of attributes: a trailing underscore is dropped, other underscores become dashes. An attribute of None or
+    False is left out, one of True has no value.
     """
     opened = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
@@ -50,12 +50,12 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
 
 
 def number(value: object) -> str:
-    """`1,234`, or a dash where it is not known."""
+    """Return a number as `1,234`; a dash if it is None."""
     return f"{value:,}" if isinstance(value, int) else NONE
 
 
 def moment(time_ms: object) -> str:
-    """A time to the second, UTC, where nobody needs it closer: `2023-11-14 22:13:20`."""
+    """Return a time in UTC to the second: `2023-11-14 22:13:20`."""
     return time_cell(time_ms).replace("T", " ").partition(".")[0]
 
 

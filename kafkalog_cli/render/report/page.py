@@ -1,4 +1,4 @@
-"""The tables of partitions, and the bar of their states."""
+"""The HTML report of `kafkalog verify`: its sections and tables, and the writer."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _WORST: Final = (
 
 
 def table_start(caption: str, *, is_worst: bool) -> Html:
-    """Up to where the rows begin."""
+    """Return the beginning of a table of partitions, up to its rows."""
     columns = _WORST if is_worst else _BASIC
     titles = [element("th", column.title, scope="col", class_=column.kind) for column in columns]
     head = element("tr", element("th", "Partition", scope="col"), *titles)
@@ -99,12 +99,12 @@ def table_start(caption: str, *, is_worst: bool) -> Html:
 
 
 def table_end() -> Html:
-    """Behind the rows."""
+    """Return the end of a table."""
     return Html("</tbody></table></div>")
 
 
 def worst_rows(rows: Iterable[Mapping[str, object]], links: Mapping[str, str]) -> Iterator[tuple[str, Html]]:
-    """Keys and rows of partitions that are not clean, with links to their sections."""
+    """Yield keys and rows of partitions that are not clean, with links to their sections."""
     for row in rows:
         anchor = links.get(str(row["path"]))
         name = element("a", row["name"], href=f"#{anchor}") if anchor else row["name"]
@@ -112,7 +112,7 @@ def worst_rows(rows: Iterable[Mapping[str, object]], links: Mapping[str, str]) -
 
 
 def clean_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, Html]]:
-    """Keys and rows of clean partitions."""
+    """Yield keys and rows of clean partitions."""
     for row in rows:
         yield str(row["key"]), _row(row, row["name"], _BASIC)
 
@@ -126,27 +126,27 @@ def _row(row: Mapping[str, object], name: object, columns: Iterable[_Column]) ->
 
 
 def state_bar(states: Mapping[str, int]) -> Html:
-    """Partitions by state as a bar, with its legend."""
+    """Return the partitions by state as a bar, with its legend."""
     total = sum(states.values())
     shares = [(state, states.get(state, 0)) for state in STATES if states.get(state)]
     if not total:
-        return element("p", "No partition was among what was checked.", class_="note")
+        return element("p", "The check included no partition.", class_="note")
     room, left, parts = 1000.0 - 8 * len(shares), 0.0, []
     for state, count in shares:
         width = 8 + room * count / total
         title = element("title", f"{state}: {count:,} of {total:,}")
         parts.append(element("rect", title, x=left, y=0, width=max(width - 2, 1.0), height=26, rx=3, class_=state))
         left += width
-    told = ", ".join(f"{count:,} {state}" for state, count in shares)
-    picture = element("svg", *parts, viewBox="0 0 1000 26", role="img", aria_label=f"Partitions by state: {told}")
+    counts = ", ".join(f"{count:,} {state}" for state, count in shares)
+    picture = element("svg", *parts, viewBox="0 0 1000 26", role="img", aria_label=f"Partitions by state: {counts}")
     legend = [element("li", badge(state), element("b", f" {count:,}")) for state, count in shares]
     return element("figure", picture, element("ul", *legend, class_="legend"), class_="bar")
 
 
 _SIGNS: Final = (
-    ("whole", "segment, as wide as it is large"),
+    ("whole", "segment; its width is its size"),
     ("active", "active segment, to which a broker appends"),
-    ("many", "several whole segments"),
+    ("many", "several segments without damage"),
     ("hurt", "damaged place"),
     ("odd", "warning about the segment or its indexes (a square: error)"),
     ("gap", "offsets missing between segments"),
@@ -154,39 +154,39 @@ _SIGNS: Final = (
 )
 _UNSEEN: Final = {
     "headers": (
-        "Level headers: no checksum was computed and no record decoded. A flipped bit inside of a batch is not "
-        "noticed; --level records notices it."
+        "Level headers: no checksum was computed and no record decoded. A flipped bit inside a batch is not "
+        "detected; --level records detects it."
     ),
     "checksums": (
-        "Level checksums: records were not decoded. ContentStage that were written wrong under a good checksum are not "
-        "noticed; --level records notices them."
+        "Level checksums: records were not decoded. Invalid records with a valid checksum are not detected; --level "
+        "records detects them."
     ),
 }
 _NEVER: Final = (
     (
-        "What leaves no trace: whole batches cut off cleanly at the end of the log, batches that are missing from a "
-        "compacted log, an entry that is missing from an offset index, which is sparse anyway."
+        "Changes that leave no trace: whole batches removed from the end of the log, batches missing from a compacted "
+        "log, an entry missing from an offset index, which is sparse anyway."
     ),
-    "Other replicas: this is one broker's disk. Whether a lost record still exists, only the other brokers know.",
-    "The meaning of records: whether an application finds its data right.",
-    "Anything that changed after its file had been read, where a broker was running.",
+    "Other replicas: this is the disk of one broker. Lost records may still exist on others.",
+    "The contents of records: whether the data is correct for an application.",
+    "Changes after a file was read, if a broker was running.",
 )
 _READING: Final = (
-    ("Damaged", "at least one finding of severity error: no healthy broker leaves this behind. Exit status 4."),
-    ("Warnings", "odd or a risk, but possible in a healthy life: an open transaction, a gap in the offsets."),
-    ("Clean", "nothing but normal life (severity info) was found."),
+    ("Damaged", "at least one finding of severity error; no healthy broker leaves this. Exit status 4."),
+    ("Warnings", "unusual or a risk, but possible on a healthy broker: an open transaction, a gap in the offsets."),
+    ("Clean", "only findings of normal operation (severity info), or none."),
     (
         "At risk",
         (
-            "bytes behind the recovery point of a broker that did not stop cleanly: it reads them again when it "
-            "starts, and cuts the log at the first batch that is not whole."
+            "bytes after the recovery point of a broker that was not shut down cleanly: it reads them again when it "
+            "starts, and truncates the log at the first batch that is not valid."
         ),
     ),
     (
         "Map of segments",
         (
-            "one block a segment, in the order of the offsets; red marks stand where the file is damaged, and lead to "
-            "the finding. The numbers below are first offsets, as in the file names."
+            "one block for each segment, in offset order; red marks show where the file is damaged, and link to the "
+            "finding. The numbers below are base offsets, as in the file names."
         ),
     ),
     (
@@ -201,7 +201,7 @@ _READING: Final = (
 
 
 def legend() -> Html:
-    """The signs of the maps."""
+    """Return the legend of the maps."""
     return element("ul", *(element("li", _sign(kind), " ", said) for kind, said in _SIGNS), class_="legend signs")
 
 
@@ -217,31 +217,31 @@ def _sign(kind: str) -> Html:
 
 
 def not_checked(run: RunFacts) -> Html:
-    """What the check did not look at, and what it cannot see."""
+    """Return the section about what the check did not read and what it cannot detect."""
     unseen = [_UNSEEN[run.level]] if run.level in _UNSEEN else []
     if run.selection:
-        unseen.append(f"Everything but {run.selection}: it was not asked for.")
+        unseen.append(f"Everything except {run.selection}, by the options of the run.")
     items = [element("li", sentence) for sentence in (*unseen, *_NEVER)]
     return element("section", element("h2", "What was not checked", id="unseen"), element("ul", *items))
 
 
 def how_to_read() -> Html:
-    """The words and pictures of the page."""
+    """Return the section that explains the words and pictures."""
     parts = [part for word, said in _READING for part in (element("dt", word), element("dd", said))]
     return element("section", element("h2", "How to read this", id="reading"), element("dl", *parts, class_="reading"))
 
 
 ROWS_SIZE: Final = 2_000_000
-"""Characters of a table of partitions: what comes behind is counted and named no more."""
+"""Maximum size of a table of partitions, in characters; further rows are only counted."""
 DETAILS_SIZE: Final = 6_000_000
-"""Characters of all partitions that are told one by one."""
+"""Maximum size of all sections of partitions, in characters."""
 PLACES_SIZE: Final = 2_000_000
-"""Characters of all log directories and single files."""
+"""Maximum size of all sections of log directories and single files, in characters."""
 _REFUSALS: Final = 5
 
 
 def _fitting(pieces: Iterable[tuple[str, Html]], size: int) -> dict[str, Html]:
-    """Pieces by their keys, as far as there is room; none is made any more once some did not fit."""
+    """Return the pieces that fit, by their keys; after a few that did not fit no more are made."""
     taken: dict[str, Html] = {}
     refused = 0
     for key, piece in pieces:
@@ -254,7 +254,7 @@ def _fitting(pieces: Iterable[tuple[str, Html]], size: int) -> dict[str, Html]:
 
 
 class Page:
-    """One report, in pieces."""
+    """One report."""
 
     def __init__(self, run: RunFacts, data: ReportData, summary: Mapping[str, object], finished_ms: int) -> None:
         self._run = run
@@ -267,7 +267,7 @@ class Page:
         self._links |= {place.path: place.key for place in data.places if place.key in self._places}
 
     def pieces(self) -> Iterator[str]:
-        """The text of the page."""
+        """Yield the text of the page."""
         style, script = _resource("report.css"), _resource("report.js")
         yield _head(style, script)
         yield _top(has_findings=bool(self._data.codes))
@@ -301,7 +301,7 @@ class Page:
             yield _left_out(states["clean"] - len(rows), "clean partition")
             yield "</details>"
         if not listed and not clean:
-            yield element("p", "No partition was among what was checked.", class_="note")
+            yield element("p", "The check included no partition.", class_="note")
         yield "</section>"
 
     # --- partitions one by one ----------------------------------------------------------------------------------------
@@ -350,12 +350,12 @@ class Page:
         codes = self._data.codes_by_rank()
         if not codes:
             return
-        told = [(code, group) for code, group in codes if group.severity != "info"]
+        severe = [(code, group) for code, group in codes if group.severity != "info"]
         normal = [(code, group) for code, group in codes if group.severity == "info"]
         yield '<section><h2 id="codes">Findings by code</h2>'
-        yield from (code_section(code, group, self._links) for code, group in told)
+        yield from (code_section(code, group, self._links) for code, group in severe)
         if normal:
-            yield f"<details><summary>{count_of(len(normal), 'code')} of severity info: normal life</summary>"
+            yield f"<details><summary>{count_of(len(normal), 'code')} of severity info: normal operation</summary>"
             yield from (code_section(code, group, self._links) for code, group in normal)
             yield "</details>"
         yield "</section>"
@@ -372,7 +372,7 @@ def _figures(row: Mapping[str, object]) -> str:
     if row.get("damage_count"):
         parts.append(f"damaged in {count_of(row['damage_count'], 'place')}, {human_bytes(row['damage_bytes'])}")
     if row.get("at_risk_bytes"):
-        parts.append(f"{human_bytes(row['at_risk_bytes'])} behind the recovery point, at risk")
+        parts.append(f"{human_bytes(row['at_risk_bytes'])} after the recovery point, at risk")
     if row.get("max_timestamp_ms") is not None:
         parts.append(f"newest timestamp {time_cell(row['max_timestamp_ms'])}")
     return "; ".join(parts)
@@ -392,9 +392,7 @@ def _place(place: PlaceFindings) -> Html:
 def _left_out(count: int, noun: str) -> str:
     if count <= 0:
         return ""
-    return element(
-        "p", f"and {count:,} more {noun}{'s' * (count != 1)}: --output ndjson has all of them", class_="note"
-    )
+    return element("p", f"and {count:,} more {noun}{'s' * (count != 1)}: --output ndjson has them all", class_="note")
 
 
 # --- frame ------------------------------------------------------------------------------------------------------------
@@ -403,7 +401,7 @@ def _resource(name: str) -> str:
 
 
 def _head(style: str, script: str) -> str:
-    """Up to the body; the policy lets this script run and nothing be fetched, whatever stands in the page."""
+    """Return the page up to its body. The policy allows this script only, and no request to any server."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     metas = join(
@@ -423,7 +421,7 @@ def _top(*, has_findings: bool) -> Html:
     links = [link for link in links if has_findings or link[0] != "codes"]
     skip = element("a", "To the verdict", href="#verdict", class_="skip")
     nav = element("nav", *(element("a", shown, href=f"#{at}") for at, shown in links), aria_label="Sections")
-    toggle = element("button", "Theme: as the system", type="button", id="theme", hidden=True)
+    toggle = element("button", "Theme: system", type="button", id="theme", hidden=True)
     header = element("header", element("h1", "kafkalog verify"), nav, toggle)
     return Html(f"{skip}{header}<main>")
 
@@ -433,7 +431,7 @@ def _now_ms() -> int:
 
 
 class HtmlReport:
-    """Takes verdicts as they come and writes the page at last: memory and page do not grow with the partitions."""
+    """A writer of the HTML report. Its memory and the page do not grow with the number of partitions."""
 
     def __init__(self, file: OutputFile, run: RunFacts, now_ms: Callable[[], int] = _now_ms) -> None:
         self._file = file
@@ -442,7 +440,7 @@ class HtmlReport:
         self._data = ReportData()
 
     def write(self, verdict: PartitionVerdict | PlaceVerdict) -> None:
-        """Keep what of a verdict is to be shown."""
+        """Keep the part of a verdict that the report shows."""
         self._data.add(verdict)
 
     def finish(self, summary: Mapping[str, object]) -> None:

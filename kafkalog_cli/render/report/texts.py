@@ -1,4 +1,4 @@
-"""The top of the page: what is wrong, how much of it, and what happens next, for somebody who reads no further."""
+"""The texts of the report: what is wrong, how much of it, what a broker does, and what to do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LEVELS: Final = {
 
 
 def headline(data: ReportData, summary: Mapping[str, object]) -> Html:
-    """One sentence in large letters, and what it means."""
+    """Return the headline and the sentences that explain it."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
     state = "damaged" if severities.get("error") else "warnings" if severities.get("warning") else "clean"
     sentences = [
@@ -46,14 +46,14 @@ def headline(data: ReportData, summary: Mapping[str, object]) -> Html:
     ]
     if state == "damaged":
         sentences.append(
-            "Copy what is damaged to another disk before a broker starts on this one: its start may cut or delete it."
+            "Copy the damaged partitions to another disk before a broker starts: it may truncate or delete them."
         )
     elif state == "warnings":
         sentences.insert(
-            0, "Nothing is damaged. A warning is what a healthy broker may leave behind, yet worth a look."
+            0, "Nothing is damaged. A warning is a state that a healthy broker may leave, but it deserves a look."
         )
     if summary.get("exit_status") == _REFUSED:
-        sentences.insert(0, "Not all of it could be read: of that nothing is known. What it is stands further below.")
+        sentences.insert(0, "Not everything could be read; the unread files are listed below.")
     return element(
         "section",
         element("h2", _title(state, data, summary), id="verdict"),
@@ -70,7 +70,7 @@ def _title(state: str, data: ReportData, summary: Mapping[str, object]) -> str:
     if state == "damaged":
         return f"Errors, but in none of {count_of_number(partitions, 'partition')}" if partitions else "Errors"
     if not partitions and not summary.get("files"):
-        return "Nothing to check was there" if state == "clean" else "Warnings, and no partition"
+        return "There was nothing to check" if state == "clean" else "Warnings, and no partition"
     whole = sound_partitions(summary, data.states) if partitions else "no damage"
     if state == "warnings":
         return f"Warnings: {whole}"
@@ -78,7 +78,7 @@ def _title(state: str, data: ReportData, summary: Mapping[str, object]) -> str:
 
 
 def count_of_number(count: int, noun: str) -> str:
-    """`1 partition`, `12,000 partitions`."""
+    """Return `1 partition` or `12,000 partitions`."""
     return count_of(count, noun) if count == 1 else f"{count:,} {noun}s"
 
 
@@ -89,10 +89,10 @@ def _how_much(data: ReportData, summary: Mapping[str, object]) -> str:
     size = human_bytes(summary.get("damage_bytes"))
     if not data.states["damaged"]:
         where = count_of(places, "place")
-        return f"{size} in {where} hold no batch, which is normal where they are: a crash left them, or room to grow."
+        return f"{size} in {where} contain no batch; this is normal there: a crash, or a preallocated file."
     names = [str(row["name"]) for row in data.listed if row["damage_count"]]
     where = f" of {_listed(names)}" if names else ""
-    return f"{size} in {count_of(places, 'place')} of the logs{where} hold no whole batch."
+    return f"{size} in {count_of(places, 'place')} of the logs{where} contain no valid batch."
 
 
 def _no_start(data: ReportData) -> str:
@@ -114,10 +114,10 @@ def _listed(names: list[str]) -> str:
 
 def _lost(data: ReportData) -> str:
     if data.lost_offsets:
-        more = ", and at the end of a log nobody knows how many more" if data.has_open_losses else ""
-        return f"Up to {data.lost_offsets:,} records may be lost: so many offsets can be read nowhere here{more}."
+        more = ", and an unknown number at the end of a log" if data.has_open_losses else ""
+        return f"Up to {data.lost_offsets:,} records may be lost: that many offsets are in no readable batch{more}."
     if data.has_open_losses:
-        return "How many records were in them cannot be told: it is the end of a log."
+        return "The number of records in them is unknown, because they are at the end of a log."
     return ""
 
 
@@ -133,20 +133,20 @@ def _at_risk(data: ReportData) -> str:
     if not data.at_risk_bytes:
         return ""
     return (
-        f"The last stop was not clean: a broker reads {human_bytes(data.at_risk_bytes)} behind the recovery "
-        "points again at its next start, and cuts what is not whole there."
+        f"The last shutdown was not clean: at its next start a broker reads {human_bytes(data.at_risk_bytes)} after "
+        "the recovery points again, and truncates incomplete batches there."
     )
 
 
 # --- what happens next ------------------------------------------------------------------------------------------------
 def worst_codes(data: ReportData, links: Mapping[str, str]) -> Html | None:
-    """A table of the worst codes: where, what is wrong, what a broker will do, what mends it."""
+    """Return a table of the worst codes: where, what is wrong, what a broker does, what to do."""
     ranked = data.codes_by_rank()
     wanted = "error" if any(code.severity == "error" for _, code in ranked) else "warning"
     shown = [(name, code) for name, code in ranked if code.severity == wanted]
     if not shown:
         return None
-    titles = ("Where", "What is wrong", "What a broker does at its next start, or later", "What mends it")
+    titles = ("Where", "What is wrong", "What a broker does at its next start, or later", "What to do")
     head = element("tr", *(element("th", title, scope="col") for title in titles))
     rows = [row for name, code in shown for row in _worst_rows(name, code, links)]
     table = element("table", element("thead", head), element("tbody", *rows[:WORST]), class_="next")
@@ -161,7 +161,7 @@ def worst_codes(data: ReportData, links: Mapping[str, str]) -> Html | None:
 
 
 def _worst_rows(name: str, code: CodeFindings, links: Mapping[str, str]) -> list[Html]:
-    """A row for each thing that a broker does about it; the last one tells how many more there are."""
+    """Return a row for each action of a broker; the last row has the number of further places."""
     groups: dict[tuple[str | None, str | None], list[tuple[str, Finding]]] = {}
     for place in code.places:
         groups.setdefault((place[1].broker_action, place[1].cure), []).append(place)
@@ -179,7 +179,7 @@ def _worst_row(name: str, places: list[tuple[str, Finding]], more: int, links: M
         element("th", _where(places, links), scope="row"),
         element("td", first.message, " ", others, data_label="What is wrong"),
         element("td", first.broker_action or "Nothing.", data_label="A broker"),
-        element("td", first.cure or "Nothing needs to be done.", data_label="What mends it"),
+        element("td", first.cure or "Nothing needs to be done.", data_label="What to do"),
     )
 
 
@@ -195,13 +195,13 @@ def _where(places: list[tuple[str, Finding]], links: Mapping[str, str]) -> Html:
 
 
 def link_of(finding: Finding, links: Mapping[str, str]) -> str | None:
-    """The section of the partition or directory that a finding is about."""
+    """Return the anchor of the partition or directory that a finding is about; `None`: it has no section."""
     return links.get(finding.path) or links.get(finding.path.rpartition("/")[0])
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
 def facts(run: RunFacts, data: ReportData, summary: Mapping[str, object], finished_ms: int) -> Html:
-    """Figures of the run."""
+    """Return the figures of the run."""
     severities = cast("dict[str, int]", summary.get("severities") or {})
     found = [count_of(severities[name], noun) for name, noun in _NOUNS.items() if severities.get(name)]
     seconds = max((finished_ms - run.started_ms) / 1000, 0.001)
@@ -248,12 +248,12 @@ _SIGNS: Final = {
 
 
 def badge(word: str) -> Html:
-    """A severity or state with its colour and sign, so that colour is not all that tells it."""
+    """Return a severity or state with its colour and its sign, so that it is clear without colours too."""
     return element("span", element("span", _SIGNS[word], aria_hidden="true"), " ", word, class_=f"badge {word}")
 
 
 def numbered(key: str, findings: Sequence[Finding]) -> dict[tuple[str, int | None], str]:
-    """The anchor of each place; of several findings about one, the first's."""
+    """Return the anchor of each place; that of the first finding if there are several."""
     places: dict[tuple[str, int | None], str] = {}
     for index, finding in enumerate(findings):
         places.setdefault((finding.path, finding.position), f"{key}-{index}")
@@ -261,12 +261,12 @@ def numbered(key: str, findings: Sequence[Finding]) -> dict[tuple[str, int | Non
 
 
 def finding_list(key: str, root: str, findings: Sequence[Finding]) -> Html:
-    """Errors and warnings in full, what is normal folded; `root` is left out of the paths."""
-    told = [(number, finding) for number, finding in enumerate(findings) if finding.severity != "info"]
+    """Return errors and warnings, and findings of severity info folded; `root` is left out of the paths."""
+    severe = [(number, finding) for number, finding in enumerate(findings) if finding.severity != "info"]
     normal = [(number, finding) for number, finding in enumerate(findings) if finding.severity == "info"]
-    parts = [_groups(key, root, told)] if told else []
+    parts = [_groups(key, root, severe)] if severe else []
     if normal:
-        summary = element("summary", f"{count_of(len(normal), 'more finding')} of severity info: normal life")
+        summary = element("summary", f"{count_of(len(normal), 'more finding')} of severity info: normal operation")
         parts.append(element("details", summary, _groups(key, root, normal)))
     return join(parts)
 
@@ -299,7 +299,7 @@ def _place(key: str, root: str, number: int, finding: Finding) -> Html:
 
 
 def _findings_where(finding: Finding, root: str) -> str:
-    """`00000000000000000076.log at byte 4,096 (248 B)`."""
+    """Return the place of a finding: `00000000000000000076.log at byte 4,096 (248 B)`."""
     path = finding.path.removeprefix(root.rstrip("/") + "/") if finding.path != root else "."
     if finding.position is None:
         return path if path != "." else "the directory"
@@ -310,14 +310,14 @@ def _findings_where(finding: Finding, root: str) -> str:
 def _texts(texts: Mapping[str, Iterable[str]]) -> Html | None:
     parts: list[Html] = []
     for label, sayings in texts.items():
-        told = [element("dd", said) for said in sayings if said]
-        parts += [element("dt", label), *told] if told else []
+        items = [element("dd", text) for text in sayings if text]
+        parts += [element("dt", label), *items] if items else []
     return element("dl", *parts, class_="texts") if parts else None
 
 
 # --- by code ----------------------------------------------------------------------------------------------------------
 def code_section(code: str, group: CodeFindings, links: Mapping[str, str]) -> Html:
-    """One code: what it means, what brokers do, what mends it, and where it was found first."""
+    """Return the section of a code: its meaning, what brokers do, what to do, and the first places."""
     kind = FINDING_TYPES.get(code)
     times = count_of(group.severities.total(), "finding")
     head = element("h3", badge(group.severity), " ", element("span", code, class_="mono"), " ", _small(times))
@@ -335,7 +335,7 @@ def _small(text: str) -> Html:
 
 
 def _often(texts: Counter[str]) -> list[str]:
-    """What was said of it, the most often said first."""
+    """Return the texts, the most frequent first."""
     return [_cut(said) for said, _ in texts.most_common()]
 
 
@@ -352,4 +352,4 @@ def _code_place(name: str, finding: Finding, links: Mapping[str, str]) -> Html:
 
 def _more(group: CodeFindings) -> Html | None:
     rest = group.severities.total() - len(group.places)
-    return element("p", f"and {rest:,} more; --output ndjson has all of them", class_="note") if rest > 0 else None
+    return element("p", f"and {rest:,} more: --output ndjson has them all", class_="note") if rest > 0 else None
