@@ -617,7 +617,7 @@ def test_nothing_to_do_is_said(root: Path) -> None:
 @pytest.mark.parametrize("wrong", [[], ["--at-damage", "--as-broker"], ["--to-offset", "3", "--at-damage"]])
 def test_one_place_is_named(root: Path, wrong: list[str]) -> None:
     status, text = run(*wrong, str(root))
-    assert (status, "say where" in text) == (2, True)
+    assert (status, "give one of --to-offset" in text) == (2, True)
 
 
 def test_several_logs_at_once_in_several_processes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
