@@ -47,7 +47,11 @@ def _decoded(row: Row) -> tuple[int, str, object]:
     value, position = control.decode_control_value(key.type, row["value"])
     assert position == len(row["value"])
     assert key.name == row["control_type"]
-    name = key.name if isinstance(value, control.EndTxnMarker) else type(value).__name__
+    name = (
+        key.name
+        if isinstance(value, control.EndTxnMarker)
+        else type(value).__name__.replace("KRaftSnapshot", "Snapshot")
+    )
     return row["offset"], name, _as_json(value)
 
 
