@@ -31,6 +31,7 @@ _FEW: Final = (
 _NOT_ON_THE_DISK: Final = {
     "dir.lock_held": "another process holds the lock",
     "B.lock_held": "another process holds the lock",
+    "B.dir_empty": "verify refuses an empty directory, as nothing shows that it is a log directory",
     "B.dir_missing": "the directory is missing, so that it cannot be checked",
     "meta_properties.wrong_cluster_id": "the id of the cluster is known to the other brokers alone",
     "meta_properties.wrong_node_id": "the id of the node is in its configuration alone",
