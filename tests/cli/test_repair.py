@@ -535,7 +535,7 @@ def test_an_error_of_a_file_that_nobody_expected(root: Path, monkeypatch: pytest
     said = run("mend", root, "--apply")
     assert said.status == 3
     assert said.err.startswith(
-        f"kafkalog: {root}/t-0/{repairs.LOG}: no such file or directory. If something else works"
+        f"kafkalog: {root}/t-0/{repairs.LOG}: no such file or directory. If another process uses these files"
     )
 
 

@@ -60,8 +60,8 @@ def test_the_worst_comes_first_and_what_would_be_lost_is_said(tmp_path: Path, mo
             (root / name / "00000000000000000000.log").write_bytes(b"".join(kept))
     lines = _shown(monkeypatch, 160, old, new).splitlines()
     assert lines[0] == (
-        "3 partitions: 1 divergent, 1 behind, 1 identical; 25 records are gone when only the copies to keep are kept: "
-        "save them first"
+        "3 partitions: 1 divergent, 1 behind, 1 identical; 25 records are lost if only the copies marked keep are "
+        "kept: save them first"
     )
     titles = [line for line in lines if line.endswith("2 copies")]
     assert titles == ["t-0: divergent from offset 20 on, 2 copies", "a-0: behind, 2 copies"]

@@ -63,13 +63,13 @@ def test_now() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--min-compaction-lag-ms", "-5"), "-5 is out of range: nothing below 0"),
+        (("--min-compaction-lag-ms", "-5"), "-5 is out of range: the minimum is 0"),
         (("--min-compaction-lag-ms", "soon"), "'soon' is not a whole number from 0"),
         (("--min-compaction-lag-ms", str(2**63)), "is not a whole number from 0 to 2^63-1"),
-        (("--retention-bytes", "-2"), "nothing below -1 (-1: unlimited)"),
-        (("--min-cleanable-dirty-ratio", "1.5"), "'1.5' is no number from 0 to 1"),
-        (("--min-cleanable-dirty-ratio", "nan"), "'nan' is no number from 0 to 1"),
-        (("--min-cleanable-dirty-ratio", "half"), "'half' is no number from 0 to 1"),
+        (("--retention-bytes", "-2"), "the minimum is -1 (-1: unlimited)"),
+        (("--min-cleanable-dirty-ratio", "1.5"), "'1.5' is not a number from 0 to 1"),
+        (("--min-cleanable-dirty-ratio", "nan"), "'nan' is not a number from 0 to 1"),
+        (("--min-cleanable-dirty-ratio", "half"), "'half' is not a number from 0 to 1"),
         (
             ("--min-compaction-lag-ms", "5", "--set", "min.compaction.lag.ms=6"),
             "--min-compaction-lag-ms 5 and --set min.compaction.lag.ms=6 contradict each other",

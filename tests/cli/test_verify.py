@@ -208,7 +208,7 @@ def test_a_second_run_says_the_same_and_reads_nothing(damaged, state):
     assert first[:-1] == second[:-1]
     assert (first[-1]["unchanged_bytes"], second[-1]["unchanged_bytes"]) == (0, first[-1]["bytes"])
     assert second[-1] | {"unchanged_bytes": 0} == first[-1]
-    assert " of it not read again | exit status 4" in run("--quiet", "--resume", state, damaged).stderr
+    assert " of it unchanged and not read again | exit status 4" in run("--quiet", "--resume", state, damaged).stderr
 
 
 def test_a_second_run_has_the_exit_status_of_the_first(healthy, state):
@@ -285,7 +285,7 @@ def test_a_full_disk_does_not_end_the_check(damaged, state, monkeypatch):
     monkeypatch.setattr(statefile, "SAVE_SECONDS", 0.0)
     result = run("--resume", state, damaged)
     assert result.exit_code == 4
-    assert result.stderr.count("no space left on device; the check goes on") == 1
+    assert result.stderr.count("no space left on device; the check continues") == 1
 
 
 def test_it_is_saved_now_and_then(tmp_path, state, monkeypatch):
