@@ -152,7 +152,7 @@ def test_an_archive_becomes_a_directory_on_the_path(tmp_path):
     result = confs_of(SessionSettings(archives=[str(archive), f"{archive}#env"], confs=confs))
     assert result["spark.archives"] == f"{archive.as_uri()}#kafkalog,{archive.as_uri()}#env"
     assert result["spark.executorEnv.PYTHONPATH"] == "kafkalog:/shared"
-    with pytest.raises(SparkError, match="no such archive"):
+    with pytest.raises(SparkError, match="this archive does not exist"):
         confs_of(SessionSettings(archives=["/nowhere.tar.gz"]))
 
 

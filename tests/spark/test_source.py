@@ -152,9 +152,9 @@ def test_a_schema_chooses_columns_in_any_order(spark: SparkSession, disk: Path) 
     [
         ({"tabel": "records"}, "has no option 'tabel'"),
         ({"inferSchema": "true"}, "has no option 'inferschema'"),
-        ({"table": "rows"}, "option table is records or batches or segments or findings, not 'rows'"),
+        ({"table": "rows"}, "option table must be records or batches or segments or findings, not 'rows'"),
         ({"table": "findings", "minOffset": "3"}, "does not apply to table findings"),
-        ({"minOffset": "-3"}, "option minOffset is a whole number"),
+        ({"minOffset": "-3"}, "option minOffset must be a whole number"),
         ({"topics": "nothing*"}, "no partition matches topic 'nothing"),
         ({"startingOffsets": "latest"}, "does not apply to table records"),
         ({"schema": "offset int"}, "column 'offset' of rows of record is bigint, not int"),
@@ -175,7 +175,7 @@ def test_a_wrong_option_is_said_on_the_driver(
 def test_a_path_that_is_none(spark: SparkSession, disk: Path) -> None:
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - the extra may be missing when tests are collected
 
-    for path, sentence in ((disk / "nothing", "no such file or directory"), ("s3a://bucket/logs", "mount it")):
+    for path, sentence in ((disk / "nothing", "no such file or directory"), ("s3a://bucket/logs", "mount the file system")):
         with pytest.raises(AnalysisException) as error:
             spark.read.format("kafkalog").load(str(path)).count()
         assert sentence in str(error.value)
