@@ -50,7 +50,7 @@ VARYING: Final = (
     (re.compile(r"\bneeds [\d.]+ [KMGT]iB"), "needs 32.0 KiB"),
     (re.compile(r"[\d.]+ [KMGT]iB( that are)? free"), r"207.4 GiB\1 free"),
 )
-"""What differs between runs or disks, and what the pages show: undo journals, temporary paths, needed and free space."""
+"""What differs between runs or disks, and what the pages show: names of journals, temporary paths, space."""
 
 
 class Step(NamedTuple):

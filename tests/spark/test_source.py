@@ -175,7 +175,10 @@ def test_a_wrong_option_is_said_on_the_driver(
 def test_a_path_that_is_none(spark: SparkSession, disk: Path) -> None:
     from pyspark.errors import AnalysisException  # noqa: PLC0415 - the extra may be missing when tests are collected
 
-    for path, sentence in ((disk / "nothing", "no such file or directory"), ("s3a://bucket/logs", "mount the file system")):
+    for path, sentence in (
+        (disk / "nothing", "no such file or directory"),
+        ("s3a://bucket/logs", "mount the file system"),
+    ):
         with pytest.raises(AnalysisException) as error:
             spark.read.format("kafkalog").load(str(path)).count()
         assert sentence in str(error.value)
