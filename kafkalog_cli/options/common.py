@@ -1,6 +1,6 @@
 """Options of most commands: paths, selection, filters, forms of output, and the types of their values.
 
-A type is a function from the text on the command line to a value, or a usage error that says what is expected.
+A type is a function from the text on the command line to a value, or a usage error that describes what is expected.
 """
 
 from __future__ import annotations

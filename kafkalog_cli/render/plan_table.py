@@ -1,4 +1,4 @@
-"""Plans for people: the first line says what would happen or has happened; losses come before changes."""
+"""Plans for people: the first line reports what would happen or has happened; losses come before changes."""
 
 from __future__ import annotations
 

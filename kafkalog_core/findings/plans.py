@@ -1,4 +1,4 @@
-"""Findings of plans that cut logs: what goes, and why something is left alone."""
+"""Findings of plans that truncate logs: what is deleted, and why something is left alone."""
 
 from __future__ import annotations
 
@@ -216,8 +216,8 @@ REINDEXING: Final = {
         "producers did before is not known.",
         "Rebuilds them from what it finds when it recovers the log, or uses them as they are after a clean shutdown.",
         "Mend the segment before it first; then reindex again.",
-        "Transactions and producers go on from segment to segment. Behind a segment that could not be read to its end "
-        "their state is known only from the next snapshot that is right.",
+        "Transactions and producers continue from segment to segment. After a segment that could not be read to its "
+        "end their state is known only from the next snapshot that is right.",
     ),
     "reindex.kept": FindingType(
         "info",
@@ -413,7 +413,7 @@ RETENTION: Final = {
     "retain.by-file-time": FindingType(
         "info",
         "No timestamp that a broker knows is there in {segments} ({why}).",
-        "Goes by the modification time, which copying without cp -p makes new.",
+        "Uses the modification time, which copying without cp -p makes new.",
         "Where only the time index is missing, kafkalog reindex builds it.",
         "Records of formats before 0.10.0 have no timestamps, and a time index can be empty or lost.",
     ),

@@ -31,7 +31,7 @@ _WIDTHS: Final[dict[Kind, int]] = {"string": 1, "bool": 1, "int8": 1, "int16": 2
 class GatherPlan(Pieces):
     """The value of each slot (column), for each format: a program for the kernel `gather_rows`.
 
-    `names[slot]` are the strings that the numbers of a string slot stand for; a bool slot has 0 and 1.
+    `names[slot]` are the strings that the numbers of a string slot represent; a bool slot has 0 and 1.
     """
 
     def __init__(self, columns: Sequence[Column], *, is_record: bool) -> None:

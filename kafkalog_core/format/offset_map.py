@@ -1,7 +1,7 @@
 """The cleaner's offset map (SkimpyOffsetMap), and runs of batches decoded for it and for the filter.
 
 A piece has every record of its batches, unless one batch is larger than the columns. Batches that the caller skips are
-not decompressed, so damage in them stays unnoticed, as in a broker.
+not decompressed, so damage in them remains unnoticed, as in a broker.
 """
 
 from __future__ import annotations

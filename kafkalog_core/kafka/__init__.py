@@ -1,6 +1,6 @@
 """What each release of Kafka does with the files of its log directories: pure functions and simulations.
 
-Nothing here knows a verb of kafkalog. Whatever says what a broker will do (a finding of verify, a plan of truncate, a
+Nothing here knows a verb of kafkalog. Whatever predicts a broker's action (a finding of verify, a plan of truncate, a
 forecast) asks this package under the release that the disk shows, or that `--kafka` names. Where to look:
 
 - `releases`: the table of known releases, and `Since`, the first release of each change. A new release (4.5) is a row

@@ -339,7 +339,7 @@ def _lasts(signs: _Signs) -> Iterator[_Sign]:
     for is_missing, first, what in _absences(signs):
         if is_missing:
             last = last_before(first)
-            is_one = last < Since.RECOVERY_POINTS  # another sign tells 0.7 and 0.8.0 apart
+            is_one = last < Since.RECOVERY_POINTS  # another sign distinguishes 0.7 and 0.8.0
             yield _Sign(last, f"{what}: {short_name(last)}{'' if is_one else ' or earlier'}")
 
 

@@ -309,7 +309,7 @@ class ProducerStates:
     def from_state(cls, data: bytes | memoryview, *, sequences: Sequences = "continuous") -> Self:
         """Return the state that `state_bytes` returned. Raises FieldError for anything else."""
         if len(data) < 8 * _STATE_HEAD or len(data) % 8:
-            raise FieldError(f"{len(data)} bytes are no producer state")
+            raise FieldError(f"{len(data)} bytes do not form a producer state")
         head, rows = array("q"), array("q")
         head.frombytes(data[: 8 * _STATE_HEAD])
         rows.frombytes(memoryview(data)[8 * _STATE_HEAD :])

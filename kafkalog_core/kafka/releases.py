@@ -81,10 +81,10 @@ class Since:
     CLEANER_MAPS_RECORDS: Final = Release(0, 10, 1)
     CLEANER_SKIPS_EMPTY_RANGES: Final = Release(0, 10, 1)
     CLEANER_KEEPS_PAST_LATEST: Final = Release(0, 10, 1)
-    CLEANER_STARTS_ANYWHERE: Final = Release(0, 10, 1)  # the first dirty offset may be inside of a segment
+    CLEANER_STARTS_ANYWHERE: Final = Release(0, 10, 1)  # the first dirty offset may be within a segment
     CLEANER_FILTERS_WRAPPERS: Final = Release(0, 10, 2)
     PRODUCERS: Final = Release(0, 11)  # KIP-98, KIP-101: magic 2, `.txnindex`, snapshots, leader epochs
-    LOG_START_OFFSET: Final = Release(0, 11)  # KIP-107: the log may start inside of its first segment
+    LOG_START_OFFSET: Final = Release(0, 11)  # KIP-107: the log may start within its first segment
     RELATIVE_OFFSETS_BOUNDED: Final = Release(0, 11)  # a segment is rolled before an index overflows
     DATA_TIME_IN_SNAPSHOT: Final = Release(
         1, 0

@@ -368,7 +368,7 @@ INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
     "__transaction_state": {"cleanup.policy": "compact", "segment.bytes": "transaction.state.log.segment.bytes"},
     "__share_group_state": {"cleanup.policy": "delete", "segment.bytes": "share.coordinator.state.topic.segment.bytes"},
 }
-"""The settings with which a broker creates its own topics; the name of another setting stands for its value."""
+"""The settings with which a broker creates its own topics; the name of another setting means its value."""
 
 
 def producer_expiration_name(release: Release) -> str:

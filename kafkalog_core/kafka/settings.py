@@ -384,7 +384,7 @@ def _read_server_properties(path: str) -> dict[str, str]:
     try:
         file = read_java_properties(data)
     except LimitError as error:
-        raise SettingError(f"more than {MAX_LINE_BYTES} bytes; this is no server.properties", path=path) from error
+        raise SettingError(f"more than {MAX_LINE_BYTES} bytes; this is not a server.properties", path=path) from error
     if file.refusal is not None:
         raise SettingError(f"no broker reads this file: {file.refusal.problem}", path=path)
     return {item.key: item.value for item in file.properties if item.value is not None}

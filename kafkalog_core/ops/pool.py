@@ -1,6 +1,6 @@
 """Processes that do pieces of work, one after another each: results in the order in which the work was given.
 
-Workers leave Ctrl-C to the process that waits for them; it tells them to stop, and they do within one window of a file.
+Workers leave Ctrl-C to the process that waits for them; it stops them, and they end within one window of a file.
 When it dies, they end too.
 """
 
@@ -43,11 +43,11 @@ _Result = TypeVar("_Result")
 
 
 class _StopWorkError(Exception):
-    """Whoever waited for the work does so no longer."""
+    """The caller no longer waits for the work."""
 
 
 class Workers(Protocol):
-    """Whoever does pieces of work side by side: processes of this machine, or of others."""
+    """Workers that do pieces of work in parallel: processes of this machine, or of others."""
 
     @property
     def jobs(self) -> int:
@@ -65,9 +65,9 @@ class Workers(Protocol):
 
 
 class Pool:
-    """At most `jobs` processes; to be entered. What they read is told to `progress`.
+    """At most `jobs` processes; to be entered. `progress` gets what they read.
 
-    `scratch` is a directory for temporary files, which goes away with the pool.
+    `scratch` is a directory for temporary files, which is deleted with the pool.
     """
 
     def __init__(self, jobs: int, progress: Progress) -> None:
@@ -194,7 +194,7 @@ def _start_worker(read_bytes: Synchronized[int], stop: Synchronized[int], scratc
 
 
 def _end_with_parent(scratch: str) -> None:
-    """Whoever waited was killed: clean up in its stead."""
+    """The process that waited was killed: clean up for it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

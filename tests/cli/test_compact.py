@@ -152,7 +152,7 @@ def test_what_is_known_is_shown_before_an_error(simulating: Simulating, customer
         ),
         (("--set", "cleanup.policy=compact", "--set", "segment.bytes=-4"), 3, "takes nothing below"),
         (("--set", "cleanup.policy=compact", "--set", "log.cleaner.io.buffer.size=-1"), 3, "takes nothing below 0"),
-        (("--set", "cleanup.policy=compact", "--now", "1999-01-01"), 3, "lies before all of the data"),
+        (("--set", "cleanup.policy=compact", "--now", "1999-01-01"), 3, "is before all of the data"),
         (("--now", "12345"), 2, "is ambiguous"),
     ],
 )

@@ -145,7 +145,7 @@ def test_nonsense_is_refused_with_a_sentence(
 def test_a_time_before_the_data_is_refused(log_dir: Path) -> None:
     result = run("--now", "2001-01-01", log_dir, now=None)
     assert result.exit_code == 3
-    assert "lies before all of the data" in result.stderr
+    assert "is before all of the data" in result.stderr
 
 
 # --- forms ------------------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def test_a_file_that_no_broker_reads(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="line 1"):
         _read(config=config)
     config.write_text("#" * 70_000)
-    with pytest.raises(SettingError, match="this is no server"):
+    with pytest.raises(SettingError, match="this is not a server"):
         _read(config=config)
     with pytest.raises(NotFoundError):
         _read(config=tmp_path / "missing")

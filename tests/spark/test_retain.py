@@ -101,7 +101,7 @@ def test_what_a_directory_is_refused_for_comes_behind_those_before_it(tmp_path: 
     later = lay(tmp_path / "disk4", 1, first_ms=NOW_MS + DAY_MS)
     said = retain(Inline(), requests(roots[2], later, roots[0]))
     assert len(list(next(said)[1])) == 3
-    with pytest.raises(RefusedError, match="lies before all of the data"):
+    with pytest.raises(RefusedError, match="is before all of the data"):
         list(next(said)[1])
 
 

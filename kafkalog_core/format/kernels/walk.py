@@ -530,7 +530,7 @@ def _may_hide_entry(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _affords(size: cython.longlong, s: cython.pointer[cython.longlong]) -> cython.bint:
-    """Return whether one more candidate of this size may be checked: the cost stays linear; see `storage.resync`."""
+    """Return whether one more candidate of this size may be checked: the cost remains linear; see `storage.resync`."""
     size_class: cython.Py_ssize_t = 0
     free: cython.longlong = FREE_CHECKS
     rest: cython.longlong = size

@@ -1,4 +1,4 @@
-"""Which segments hold a range of offsets, as Kafka's `LogSegments.values(from, to)` tells."""
+"""The segments that hold a range of offsets, as Kafka's `LogSegments.values(from, to)` returns them."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ class SegmentView:
         mtime_ms: when the log file was modified last.
         is_active: whether it is the last one.
         path: of the log.
-        index_bytes: size of the offset index; null: none.
-        timeindex_bytes: size of the time index; null: none.
+        index_bytes: size of the offset index; None: none.
+        timeindex_bytes: size of the time index; None: none.
     """
 
     base_offset: int
@@ -179,7 +179,7 @@ def check_now(views: Iterable[PartitionView], now_ms: int) -> None:
     first_ms, path = min(signs, default=(now_ms, ""))
     if first_ms > now_ms:
         raise RefusedError(
-            f"the time that counts as now, {moment(now_ms)}, lies before all of the data: the oldest segment was "
+            f"the time that counts as now, {moment(now_ms)}, is before all of the data: the oldest segment was "
             f"written at {moment(first_ms)}. Is the clock right, or another --now meant?",
             path=path,
         )

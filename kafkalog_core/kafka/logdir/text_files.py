@@ -290,7 +290,7 @@ def read_properties(file: EntryFile) -> PropertyText | None:
         elif refusal is not None and not refusal.problem.startswith(f"line {line.line}"):
             code = f"{file.code_group}.malformed-line"
             sink.put(file.finding(code, position=line.position, size_bytes=line.size_bytes, problem=fault.detail))
-        elif refusal is None:  # behind what a broker reads
+        elif refusal is None:  # after what a broker reads
             sink.put(file.finding("file.more-lines", position=line.position, size_bytes=line.size_bytes))
     if file.kind is FileKind.PARTITION_METADATA and refusal is None:
         _put_odd_words(sink, file, data, contents)
@@ -298,7 +298,7 @@ def read_properties(file: EntryFile) -> PropertyText | None:
 
 
 def _put_odd_words(sink: Sink, file: EntryFile, data: bytes, contents: PropertyFile) -> None:
-    """Report names and versions that no broker writes; a broker goes by the order of the lines."""
+    """Report names and versions that no broker writes; a broker follows the order of the lines."""
     lines = {line.number: line for line in iter_lines((data,))}
     for item, name in zip(contents.properties, _TOPIC_ID_NAMES, strict=False):
         line = lines.get(item.line)

@@ -354,7 +354,7 @@ class PartitionLoad:
                 self._snapshots.remove(live.base_offset)
         del self._live[first:]
 
-    # --- behind recovery --------------------------------------------------------------------------------------------
+    # --- after recovery ---------------------------------------------------------------------------------------------
     def _end_offset(self) -> int:
         """Return the log end offset (`LogSegment.readNextOffset` of the last segment)."""
         if not self._live:

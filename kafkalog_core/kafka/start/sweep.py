@@ -30,7 +30,7 @@ __all__ = ["Swept", "first_recovered", "is_candidate", "is_odd_index", "sweep", 
 
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
 _SWAP: Final = ".swap"
-_SWAPS: Final = (".log.swap", "index.swap")  # up to 2.8, other names with this suffix are no replacements
+_SWAPS: Final = (".log.swap", "index.swap")  # up to 2.8, other names with this suffix are not replacements
 _KEPT: Final = ".checkpoint.deleted"
 _INDEXES: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 

@@ -32,7 +32,7 @@ CHECKSUM_BYTES: Final = 64 * 1024 * 1024  # at a time: more than a processor cac
 V07_SUFFIX: Final = ".kafka"
 
 
-# --- measures: each reads a file up to a limit and tells how long that took and how much it saw ----------------------
+# --- measures: each reads a file up to a limit and returns the time and the amounts --------------------------------
 class Pass(NamedTuple):
     """Seconds for `size_bytes` bytes of file; `seen` are batches for walk and verify, else records (checksum: 0)."""
 

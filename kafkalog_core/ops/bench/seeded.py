@@ -42,7 +42,7 @@ FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
 BLOCK_BATCHES: Final[dict[Shape, int]] = {"16k": 512, "single": 8192}
 RECORD_DATA_BYTES: Final = 16 * 1024  # of a batch of the shape 16k, before compression: batch.size of Kafka's producer
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024  # SnappyOutputStream's default
-_OLD_LZ4_HEADER_CHECKSUM: Final = 0x1A  # what writers of magic 0 put behind FLG 0x60, BD 0x40
+_OLD_LZ4_HEADER_CHECKSUM: Final = 0x1A  # what writers of magic 0 put after FLG 0x60, BD 0x40
 _VOCABULARY: Final = """
 account address amount approved balance batch billing cancelled carrier checkout client confirmed customer delivered
 deposit discount dispatched draft failed invoice item ledger margin merchant order origin outbound parcel paid
@@ -83,7 +83,7 @@ class Recipe:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether records stand in batches or wrappers: an uncompressed message of the old formats is alone."""
+        """Whether records are in batches or wrappers: an uncompressed message of the old formats is alone."""
         return self.format == "v2" or self.codec != "none"
 
 

@@ -174,7 +174,7 @@ class _Planner:
             yield from () if mend is None else (mend,)
 
     def _at_their_ends(self, mends: Sequence[FileRepair]) -> list[FileRepair]:
-        """Return the same with the checkpoints as a clean stop leaves them, beside logs that have been verified."""
+        """Return the same with the checkpoints as a clean stop leaves them, for logs that have been verified."""
         if self._broker_dir is None:
             return list(mends)
         measured = self._measured(self._broker_dir)
@@ -249,7 +249,7 @@ class _Planner:
         return [place for log_dir in dirs for place in log_dir.partitions]
 
     def _like(self, mend: FileRepair) -> str:
-        """Return a file of the broker's own beside it, whose owner and mode a new one gets; else the directory."""
+        """Return another file of the directory, whose owner and mode a new one gets; else the directory."""
         around = os.path.dirname(mend.path)
         partition = self._partitions.get(around)
         files = partition.files if partition is not None else () if self._log_dir is None else self._log_dir.files

@@ -118,7 +118,7 @@ def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
     if partition_name(verdict.path).state not in _LOADED or verdict.topic == METADATA_TOPIC:
         return
     path = f"{last.path.removesuffix('.log')}.timeindex"
-    with suppress(StorageError):  # a missing one is told of already
+    with suppress(StorageError):  # a missing one is reported already
         if not stat_path(path).st_size:
             problem = f"the log has {last.max_timestamp_ms}, and a clean stop closes the last segment too"
             yield found("timeindex.empty", path, topic=verdict.topic, partition=verdict.partition, problem=problem)

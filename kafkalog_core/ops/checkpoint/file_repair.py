@@ -171,7 +171,7 @@ class _Meta:
         self._new: dict[str, tuple[str, str]] = {}
 
     def mended(self, mend: FileRepair) -> FileRepair:
-        """New content, checked with the rules of a broker; else a refusal that says what is missing."""
+        """Return new content, checked with the rules of a broker; else a refusal that names what is missing."""
         version = self._version()
         id_key = _VERSIONS[version]
         self._keep_or_add("version", version, "as the other keys are of this version", lambda text: text == version)

@@ -193,7 +193,7 @@ class _OffsetRepair:
             self._text.drop(line, "this log directory has no such partition")
 
     def _judge_none(self, line: _Line) -> None:
-        """Return a line that is no entry, and may still say which partition it was of."""
+        """Judge a line that is not an entry, and may still name its partition."""
         words = line.text.split()
         number = parse_int32(words[1]) if len(words) > 1 else None
         if number is None or self._text.is_written(line):
@@ -210,7 +210,7 @@ class _OffsetRepair:
             self._text.replace(line, _line(key, offset), problem)
 
     def _lost_offset(self, key: Key) -> int | None:
-        """Return what is for an offset that nobody knows; None: no entry."""
+        """Return the replacement of an unknown offset; None: no entry."""
         extent = self._measured.extents.get(key)
         if extent is None or not self._measured.rebuilds(self._kind):
             return None

@@ -102,7 +102,7 @@ def _draft(place: PartitionPath, options: CompactRequest, context: DirContext) -
     )
     if never is None:
         check_cleaner_settings(settings, topic)
-        draft.config()  # settings that cannot be are said before anything is shown
+        draft.config()  # impossible settings are reported before anything is shown
     return draft
 
 

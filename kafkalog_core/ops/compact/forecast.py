@@ -276,7 +276,7 @@ class ForecastRows:
         return found_in
 
     def _groups(self) -> dict[int, int]:
-        """Of each segment of the log, the one that it goes into in the first clean that reads it."""
+        """Return, for each segment of the log, the one that it becomes part of in the first clean that reads it."""
         found_in: dict[int, int] = {}
         for clean in reversed(self._done):
             found_in.update({base_offset: group[0] for group in clean.groups for base_offset in group})
@@ -352,7 +352,7 @@ def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability)
 
 
 def watermark_findings(task: CompactTask, view: PartitionView) -> Iterator[Finding]:
-    """That nothing tells how far a log is committed, where its cleaner asks for that."""
+    """Yield a finding if nothing shows how far a log is committed and its cleaner asks for that."""
     if cleaning_rules(task.context.release).heeds_high_watermark and not view.bounds.high_watermark.is_known:
         offset = view.end_offset
         yield found("compaction.no-watermark", task.path, topic=task.topic, partition=task.partition, offset=offset)

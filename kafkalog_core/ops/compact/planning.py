@@ -3,8 +3,8 @@
 A broker may be started, by mistake or by a watchdog, between any two of them; it loses nothing then that the plan
 keeps, and finds no offset twice:
 
-- What a cleaner of the broker left unfinished, `.cleaned` files, goes first, as in a start: beside them a replacement
-  could be thrown away when it is half done.
+- `.cleaned` files, which a cleaner of the broker left unfinished, are deleted first, as at a start: with them a
+  replacement could be thrown away when it is half done.
 - Groups follow from the first to the last, each at once (`storage.changing.swap`): a tombstone or a marker may only
   go when what it deletes, or ends, is gone. They are taken back from the last to the first.
 - The cleaner's checkpoint comes last, for all logs: with the old one the cleaner begins too early, and cleans again
@@ -76,7 +76,7 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class NewSegment:
-    """What a group becomes: its log in pieces, and when these are at their end the files beside it."""
+    """The segment that a group becomes: its log in pieces, and after these its other files."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -166,7 +166,7 @@ def _base_offset(segment: Segment) -> int:
 
 
 def stage_checkpoint(broker_dir: BrokerDir, cleaned: Mapping[Key, int], stage: Stage) -> None:
-    """Say how far each log was cleaned; what is there of partitions that are not here goes."""
+    """Record how far each log was cleaned; entries of partitions that are not here are removed."""
     known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
     entries = {key: offset for key, offset in known.items() if key in broker_dir.served} | dict(cleaned)
     path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
@@ -323,7 +323,7 @@ def key_of(broker_dir: BrokerDir | None, view: PartitionView) -> Key | None:
 
 
 def replacement_finding(view: PartitionView) -> Finding | None:
-    """That a finished replacement of segments waits, which a clean beside it would mix with; None: none does."""
+    """Return a finding if a finished replacement of segments waits, with which a clean would mix; None: none does."""
     file = waiting_replacement(view.partition)
     if file is None:
         return None

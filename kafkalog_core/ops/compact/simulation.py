@@ -129,7 +129,7 @@ _GOES_ON: Final = "damage that a broker's cleaner would not see, and that is not
 _UNSEEN: Final = frozenset({"crc-mismatch", "offset-order"})
 """Damage that no cleaner looks for."""
 _OUR_LIMIT: Final = "over-limit"
-"""What is no damage: batches that this run was told not to read."""
+"""Not damage: batches that this run must not read."""
 
 
 def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap | None = None) -> CompactForecast:
@@ -163,7 +163,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap 
 
 
 def _without_view(task: CompactTask) -> CompactForecast:
-    """Of a log whose end cannot be told."""
+    """Return the forecast of a log whose end is unknown."""
     partition = read_partition(task.path)
     if not partition.segments:
         return CompactForecast(partition=head_row(task, "nothing-cleanable", "it has no segment"))
@@ -306,7 +306,7 @@ def last_clean(
 ) -> Iterator[tuple[Cleanability, CleanPass | None]]:
     """Yield what the cleaner says of a log as it is, and the last clean, which is to be carried out.
 
-    While entered the files are there that it reads. `see` is told each clean when it
+    While entered the files are there that it reads. `see` gets each clean when it
     has been carried out, and what was known before it. Raises CleanError and StorageError.
     """
     with ExitStack() as spools:
@@ -366,7 +366,7 @@ class MapPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHead:
-    """What goes before the packed entries of a part; `latest_offset` None: it cannot be used."""
+    """Head of the packed entries of a part; `latest_offset` None: it cannot be used."""
 
     number: int
     parts: int
@@ -383,7 +383,7 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
     Args:
         task: of the log.
         most: that many parts at most.
-        advance: told that the log was looked at.
+        advance: called when the log was read.
         forced: whether the clean is one that a broker would not do now.
     """
     rules = cleaning_rules(task.context.release)

@@ -176,7 +176,7 @@ def write_partition(
     """Write one partition: segments that are cleaned, and all other files as they are. Raises as `compact_to` does.
 
     Args:
-        new: where the directory of the partition goes.
+        new: where the directory of the partition is written.
         task: what is to be done.
         partition: its files.
         progress: shows the bytes that are read.

@@ -200,7 +200,7 @@ class Dumper:
         return view, committed_findings(view, unit)
 
     def _guarded(self, chunks: Iterator[Chunk], path: str, unit: Unit) -> Generator[Chunk, None, bool]:
-        """What goes wrong with one file of a partition is a finding; with a file that was named itself, an error.
+        """Yield the chunks; an error of one file of a partition is a finding, of a file that was named itself an error.
 
         Returns whether the file could be read.
         """
@@ -293,7 +293,7 @@ class Dumper:
                 self._report.add_finding(row)
 
     def _findings(self, findings: Iterable[Finding]) -> Iterator[Chunk]:
-        """Findings; harmless ones only where segments or files are listed, as a dump of records is no census."""
+        """Yield findings; harmless ones only where segments or files are listed."""
         kafka = self._request.kafka
         if kafka is not None:
             findings = [for_rules(finding, rules_of(kafka)) for finding in findings]

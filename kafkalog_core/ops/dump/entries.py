@@ -1,6 +1,6 @@
 """Rows of the binary small files: offset, time and transaction indexes, and producer snapshots.
 
-Files are read in runs of some thousand entries. The zero tail of a preallocated index is told in one finding and not in
+Files are read in runs of some thousand entries. The zero tail of a preallocated index is one finding and not
 a million rows; zeros before an entry that is not zero are rows.
 """
 
@@ -72,11 +72,11 @@ class _Lost(NamedTuple):
 
 
 def index_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
-    """Every entry of an index, then what stands behind the last one."""
+    """Yield every entry of an index, then what is after the last one."""
     layout, _ = _INDEXES[file.kind]
     count, partial_bytes = split_size(layout, source.size_bytes)
     end = count * layout.size
-    zeros_position: int | None = None  # where the zeros at hand start, while nothing else follows them
+    zeros_position: int | None = None  # where the current zeros start, while nothing else follows them
     for item in _runs(source, layout, 0, end):
         if isinstance(item, _Lost):
             yield from _zero_tail(file, zeros_position, item.position)
@@ -105,7 +105,7 @@ def _behind_entries(
     if source.size_bytes < end + partial_bytes:
         yield fault_row(file, file.finding("file.shrank", position=source.size_bytes))
     elif partial_bytes:
-        detail = f"{partial_bytes} bytes behind entry {end // layout.size - 1}, where an entry has {layout.size}"
+        detail = f"{partial_bytes} bytes after entry {end // layout.size - 1}, where an entry has {layout.size}"
         yield damage_row(file, end, partial_bytes, "partial-entry", detail)
 
 
@@ -178,7 +178,7 @@ def _rows(file: EntryFile, position: int, run: memoryview) -> Iterator[RowChunk]
 
 
 def _zero_rows(file: EntryFile, position: int, end: int) -> Iterator[RowChunk]:
-    """Rows of entries of zeros: an entry that is not zeros stands behind them."""
+    """Yield rows of entries of zeros: an entry that is not zeros follows them."""
     layout, _ = _INDEXES[file.kind]
     zeros = memoryview(bytes(_ROWS * layout.size))
     while position < end:
@@ -289,9 +289,9 @@ def entries(
         path: Where the file is.
         kind: What to read it as, one of `ENTRY_KINDS`.
         state: Of the file's name; a broker refuses nothing of a temporary file, it overwrites it.
-        topic: Topic of the directory that the file is in; null: the directory is of no partition.
+        topic: Topic of the directory that the file is in; None: the directory is of no partition.
         partition: Partition number of that directory.
-        base_offset: Of the file's name, for the offsets of an offset or time index; null: it has none.
+        base_offset: Of the file's name, for the offsets of an offset or time index; None: it has none.
 
     Raises:
         NotFoundError: There is no such file.

@@ -1,7 +1,7 @@
 """One log as it grows: how far it has been read, what has come since, and what of its end is held back.
 
-A tail that is not whole is held back, as the rest of it may be on its way; it is damage only once something stands
-behind it, or when nobody waits for it any more.
+A tail that is not whole is held back, as the rest of it may be on its way; it is damage only once something follows
+it, or when the caller no longer waits for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["Tail", "follow", "unit_of_rolling_file"]
 
 
 def unit_of_rolling_file(target: FileTarget, *, with_path: bool) -> Unit:
-    """A log file that was named itself, as it is now; it is the last one as long as no later segment stands beside it.
+    """A log file that was named itself, as it is now; it is the last one as long as there is no later segment.
 
     Raises NotFoundError or AccessError for its directory.
     """
@@ -116,7 +116,7 @@ class Tail:
         yield from self._rolled(unit)
 
     def held_back(self) -> Iterator[Chunk]:
-        """What stands behind the last whole batch, as damage, where nobody waits for the rest of it any more."""
+        """Yield what is after the last whole batch, as damage, if the caller no longer waits for the rest of it."""
         if self._held is None:
             return
         file, unit = self._held
@@ -141,7 +141,7 @@ class Tail:
             yield self._finding(found(code, error.path or "", reason=error.message))
 
     def _rolled(self, unit: Unit) -> Iterator[Chunk]:
-        """Say once that a file that was named itself is closed, where nobody follows the one that comes behind it."""
+        """Report once that a file that was named itself is closed, if its successor is not followed."""
         if self._is_followed is None or unit.files[0].is_last:
             return
         file = unit.files[0].file
@@ -199,18 +199,18 @@ class Tail:
             yield from self._read(source, file, unit)
 
     def _is_kept(self, source: Source, file: LogFile) -> bool:
-        """Whether what was read of a file is still there: it may have been cut, and have grown again behind that."""
+        """Whether what was read of a file is still there: it may have been truncated, and have grown again since."""
         return source.size_bytes >= self._position and self._trail.is_kept(source, identity_of(file))
 
     def _go_back(self, source: Source, file: LogFile) -> None:
-        """Go on behind the last batch that is still the same, so that all that was written anew is read."""
+        """Continue after the last batch that is still the same, so that everything newly written is read."""
         mark = self._trail.back_to(source, identity_of(file))
         before = None if file.base_offset is None else file.base_offset - 1
         self._position, self._last_offset = (0, before) if mark is None else (mark.end, mark.last_offset)
         self._file, self._is_cut = file, False
 
     def _position_behind(self, source: Source, file: LogFile) -> int:
-        """Where what was not yet seen starts: behind the last offset, in a file that may hold some of it again."""
+        """Return where the unread part starts: after the last offset, in a file that may hold some of it again."""
         if self._last_offset is None or (file.base_offset or 0) > self._last_offset:
             return 0
         position = 0
@@ -239,7 +239,7 @@ class Tail:
                     self._held = (file, unit)
                     return
                 if file.is_last and item.size_bytes and not _is_again(item, doubted):
-                    doubted = item  # other bytes stand behind it now: an append that was going on has ended
+                    doubted = item  # other bytes follow it now: an append that was running has ended
                     break
                 self._position = item.position + item.size_bytes
                 yield self._reader.damage(self._placed(item, file), file, "error")
@@ -281,7 +281,7 @@ def follow(
         request: What to follow.
         report: Counts.
         wait: Called between two looks; ends it with True.
-        is_over: Asked behind every chunk; ends it with True.
+        is_over: Called after every chunk; ends it with True.
         targets: The request's targets as they are now, asked at every look; None: none are added.
 
     Raises SelectionError where there is nothing to follow, or for --committed, which needs the end of a log, and

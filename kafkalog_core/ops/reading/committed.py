@@ -194,7 +194,7 @@ def segments_behind(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
 
 
 def committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
-    """Return what is in the way of a read_committed consumer, and what of it nobody knows."""
+    """Return what stops a read_committed consumer, and what of it is unknown."""
     found_of = partial(found, topic=unit.topic, partition=unit.partition)
     findings = [
         found_of(
@@ -252,7 +252,7 @@ class _Reader:
         return first is not None and first < offset
 
     def read(self, file: LogFile) -> None:
-        """Replay one file. One that cannot be read is a hole, and the caller that asks for its rows will be told."""
+        """Replay one file. One that cannot be read is a hole, and is reported when the caller asks for its rows."""
         if file.is_v07:
             return
         self._begin(file)

@@ -1,11 +1,11 @@
 """Whether offsets that are missing were compacted away or lost: the one rule for everybody who meets a gap.
 
-What tells, in this order: the topic is one of Kafka's own that are compacted; a broker has cleaned the partition, as
+The evidence, in this order: the topic is one of Kafka's own that are compacted; a broker has cleaned the partition, as
 its checkpoint says; batches hold fewer records than they did, or offsets are missing in several places, as in a copy
 of a leader's log that was compacted. All of that speaks for compaction. Against it speak records that a pass would have
 removed: each pass rewrites the log from its start on, and leaves below where it ends no record without a key, and of
-each key the last record alone. So where such records stand before a gap, no compaction made it. Where neither speaks,
-nobody knows: the topic's settings are not in its directory.
+each key the last record alone. So if such records are before a gap, no compaction made it. Without either,
+it is unknown: the topic's settings are not in its directory.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["FEW_GAPS", "Compaction", "LogPart", "is_compacted", "may_be_compacted", "shows_no_compaction"]
 
 FEW_GAPS: Final = 1
-"""So many places where offsets are missing may be a loss; more of them are what compaction leaves."""
+"""Up to this number of places where offsets are missing may be a loss; more of them are what compaction leaves."""
 _COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Kafka's own topics that every broker compacts."""
 _MANY: Final = 2
@@ -202,7 +202,7 @@ def _keys(part: LogPart, most_bytes: int, options: ScanOptions) -> Iterator[int 
 
 
 def _data_rows(batches: BatchColumns) -> Callable[[int], bool]:
-    """Return a test by row: whether it is no control batch."""
+    """Return a test by row: whether it is not a control batch."""
     rows = zip(batches.column("format"), batches.column("attributes"), strict=True)
     is_data = bytearray(magic != MAGIC_V2 or not attributes & CONTROL_BIT for magic, attributes in rows)
     return cast("Callable[[int], bool]", is_data.__getitem__)

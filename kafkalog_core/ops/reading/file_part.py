@@ -4,7 +4,7 @@ A part owns the entries that start in it. Where its first entry is follows from 
 lengths are walked from the file's start: headers alone, a small share of the bytes of large batches. That walk trusts
 every length, which a scan does not: so the scan begins at the last batch before the part whose checksum is right. A
 chain of lengths that leads to a good batch is one that a scan follows too, whatever else is wrong on the way; where it
-ends before the part, the framing is lost, and the part in which that happens tells the damage to the file's end.
+ends before the part, the framing is lost, and the part in which that happens reports the damage to the file's end.
 """
 
 from __future__ import annotations

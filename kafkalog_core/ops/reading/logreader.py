@@ -203,7 +203,7 @@ class LogReader:
         return rows_at(file.place, tables.DAMAGE, rows)
 
     def changed(self, change: FileChange, file: LogFile) -> RowChunk:
-        """Return the `finding` row that says what has happened to a file while it was read."""
+        """Return the `finding` row that reports what happened to a file while it was read."""
         return self._finding(CHANGE_CODES[change], file)
 
     def _finding(self, code: str, file: LogFile) -> RowChunk:
@@ -227,7 +227,7 @@ class LogReader:
     def _changes(
         self, source: Source, file: LogFile, last: BatchMark | None, part: FilePart = WHOLE
     ) -> Iterator[Chunk]:
-        if part.end is not None:  # the rest is said once of a file, behind its last part
+        if part.end is not None:  # the rest is reported once for a file, after its last part
             if source.size_bytes < part.end:
                 yield self.changed(FileChange.SHRANK, file)
             return
@@ -241,7 +241,7 @@ class LogReader:
 
 
 def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
-    """Return what is no loss: a batch that a broker is writing, and preallocated space that it will cut off."""
+    """Return what is not a loss: a batch that a broker is writing, and preallocated space that it will cut off."""
     if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
         return "error"
     if damage.reason == "torn-tail" and source.refresh() is FileChange.GREW:

@@ -62,7 +62,7 @@ class Report:
         self.codes[reason] += 1
 
     def add_finding(self, row: Mapping[str, object], *, count: int = 1) -> None:
-        """Count a `finding` row, which may stand for several."""
+        """Count a `finding` row, which may represent several."""
         self.severities[str(row["severity"])] += count
         self.codes[str(row["code"])] += count
 

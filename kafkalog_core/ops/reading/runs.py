@@ -126,7 +126,7 @@ class RunReader:
     def _undecided(self, run: Run, lines: Lines, selection: bytearray | None) -> Iterator[RowChunk]:
         """Open the batches whose headers do not tell if they hold a time in range, and drop those that do not.
 
-        One that cannot be opened is kept, and is told.
+        One that cannot be opened is kept, and is reported.
         """
         bounds = self._request.filters.times_ms
         if selection is None:

@@ -261,7 +261,7 @@ def _starts_inside(bounds: Range, batches: BatchColumns, row: int) -> bool:
 def undecided_by_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
     """Of a batch that `batch_filter` lets pass: whether only its records tell if one of them is in the range.
 
-    The header tells the first timestamp and the largest. Where neither is in the range, one between them may be, and
+    The header has the first timestamp and the largest. Where neither is in the range, one between them may be, and
     one older than the first: what is first in a batch need not be its oldest.
     """
     if bounds == ANY or _inside(batches.column("max_timestamp_ms")[row], bounds):

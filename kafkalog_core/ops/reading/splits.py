@@ -109,7 +109,7 @@ SPLIT_BYTES: Final = 64 * 1024 * 1024
 class LogSplit:
     """One piece: a part of one log file. `log_dir`: of a broker, None where there is none around it.
 
-    `segment` is there for rows of segments: the files that stand beside the log.
+    `segment` is there for rows of segments: the other files of the log's segment.
     """
 
     file: LogFile
@@ -307,7 +307,7 @@ def go_on(
         start: where the last time ended; None: at the log's start.
         max_bytes: so much at most, but a whole batch at least.
         until: not after this one.
-        on_loss: told of records that are gone, or that stand after damage in the last segment.
+        on_loss: called for records that are missing, or that are after damage in the last segment.
 
     Raises StorageError where a segment cannot be opened.
     """
@@ -426,7 +426,7 @@ def _by_offset(unit: Unit, start: Position, on_loss: Callable[[UnreadRecords], N
         return Position(_base(file), walk_lengths(source, 0, source.size_bytes).position, end)
 
 
-# --- how far it goes now ----------------------------------------------------------------------------------------------
+# --- where it ends now ------------------------------------------------------------------------------------------------
 def _end_in_closed(file: LogFile, here: Position, bound: int | None, max_bytes: int | None) -> Position | None:
     """Return where to stop in a segment that others follow; None: all of it is to be read, damage included."""
     rest = file.file.size_bytes - here.byte
@@ -465,7 +465,7 @@ def _is_wrong(source: Source, place: tuple[int, int]) -> bool:
 
 
 def _is_damaged(source: Source, position: int) -> bool:
-    """Return whether what is at the end of the whole batches is no append that is going on."""
+    """Return whether what follows the whole batches is not a running append."""
     item = next(scan(source, base_offset=None, start=position), None)
     return isinstance(item, Damage) and not may_be_unfinished(source, item)
 

@@ -1,7 +1,7 @@
 """From the paths and selections of a command line to what a verb works on: files, partitions, log directories.
 
-A path says what it is by its name first, by what is in it second. Nothing is guessed: what is neither file of Kafka,
-partition nor log directory is an error that says what was found there.
+A path is recognized by its name first, by its content second. Nothing is guessed: what is neither a file of Kafka, a
+partition nor a log directory is an error that describes what was found there.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _file_target(file: FileInfo) -> FileTarget:
 
 
 def _kind_of(file: FileInfo) -> FileKind:
-    """Return the kind by the name; by the content where the name tells none, or a log without an offset."""
+    """Return the kind by the name; by the content if the name shows none, or a log without an offset."""
     kind = file.name.kind
     if kind is FileKind.REDPANDA:
         raise UnsupportedError(f"a file of {_REDPANDA}", path=file.path)
@@ -345,7 +345,7 @@ def _identities(target: Target) -> list[_Identity]:
 
 
 def _without_repeats(targets: Iterable[Target]) -> list[Target]:
-    """Return each partition and file once, however many paths lead to it; a log file not beside its whole partition."""
+    """Return each partition and file once, however many paths lead to it; no log file of a partition among them."""
     seen: set[_Identity] = set()
     result: list[Target] = []
     ranked = sorted(targets, key=_breadth)

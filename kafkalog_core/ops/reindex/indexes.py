@@ -186,7 +186,7 @@ def _entries(count: int) -> str:
 
 
 class EpochExtent(NamedTuple):
-    """What part of a log its leader epochs are told of.
+    """The part of a log whose leader epochs are known.
 
     Args:
         first_offset: no epoch starts before it.
@@ -220,7 +220,7 @@ def epochs_step(
     Args:
         partition: has a segment.
         log_epochs: leader epochs of the batches, each with its first offset, ascending.
-        extent: from where to where epochs are told.
+        extent: from where to where epochs are known.
         release: whose rules.
         sink: takes what is wrong with it.
         writes_all: whether it is written again where it is right and differs.
@@ -287,7 +287,7 @@ def _epochs_entries(text: EpochText) -> list[EpochStart]:
 
 
 def _agreeing(old: Sequence[EpochStart], log_epochs: Sequence[EpochStart]) -> list[EpochStart]:
-    """Return the epochs of the log, and those between them that had no batches where they can have stood."""
+    """Return the epochs of the log, and those between them that had no batches, where they may have been."""
     epochs = [each.epoch for each in log_epochs]
     agreeing = list(log_epochs)
     for each in old:
@@ -356,7 +356,7 @@ def log_bounds_of(task: ReindexTask, first_base: int) -> LogBounds:
 
 
 def epoch_extent(task: ReindexTask, first_base: int, end_offset: int, *, has_legacy: bool) -> EpochExtent:
-    """Return what part of the log its leader epochs are told of."""
+    """Return the part of the log whose leader epochs are known."""
     checkpoint = task.facts.context.log_start_offset
     return EpochExtent(
         first_offset=first_base if checkpoint is None else min(first_base, checkpoint),

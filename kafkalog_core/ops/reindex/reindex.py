@@ -104,7 +104,7 @@ class _Planner:
         return True
 
     def _results(self, tasks: list[ReindexTask]) -> Iterator[tuple[Iterator[Step], Callable[[], ReindexReport]]]:
-        """Yield the steps of each partition, and what is to be said of it when they have been taken."""
+        """Yield the steps of each partition, and its report when they have been taken."""
         size_bytes = sum(_log_bytes(task) for task in tasks)
         self._progress.expect(size_bytes)
         jobs = min(self._request.jobs, len(tasks))
@@ -133,7 +133,7 @@ class _Planner:
             yield self._task(path, frozenset(offsets))
 
     def _base_offset(self, target: FileTarget) -> int | None:
-        """Of the segment that a file by itself belongs to; None, and it is said, where it belongs to none."""
+        """Return that of the segment of a single file; None, with a finding, if it belongs to none."""
         name = target.file.name
         if target.kind in SEGMENT_KINDS - {FileKind.SNAPSHOT} and name.base_offset is not None:
             segments = read_partition(os.path.dirname(target.path)).segments
@@ -160,7 +160,7 @@ class _Planner:
 
 
 def _with_mended(said: ReindexReport, written: set[str]) -> ReindexReport:
-    """Return what is said of a partition, with the plan as the cure of what is wrong with files that it writes."""
+    """Return the report of a partition, with the plan as the cure of what is wrong with files that it writes."""
     findings = tuple(
         replace(each, cure=MENDED_BY_PLAN, next_step=None)
         if each.severity != "info" and (each.path in written or _missing_index(each) in written)

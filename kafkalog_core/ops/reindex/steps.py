@@ -50,7 +50,7 @@ class ReindexTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexReport:
-    """What there is to say of a partition beside its steps."""
+    """The report of a partition, apart from its steps."""
 
     findings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
@@ -98,7 +98,7 @@ class Step:
         why: one sentence, without its full stop.
         content: of a `write`.
         size_bytes: of a `cut`.
-        like: of a `write`: path of the log beside it.
+        like: of a `write`: path of the log of its segment.
         mtime_ns: of a `write`; None: the time of writing.
     """
 

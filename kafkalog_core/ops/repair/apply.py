@@ -61,9 +61,9 @@ __all__ = ["apply_plan", "check_drift", "is_of_plan", "replan_advice", "resume",
 
 
 _MADE_ONCE: Final = {"compact": "kafkalog_core.ops.compact.planning:compacted_bytes"}
-"""Commands that take long to make what they write, and what tells the bytes that they make it of."""
+"""Commands that take long to make what they write, and the function for the bytes that they read for it."""
 _ROOM: Final = 3
-"""So many times that must be free where it is not known yet how much comes of it: v0 messages grow as v2."""
+"""Times that size must be free if the size of the result is not known yet: v0 messages grow as v2."""
 _SHOWN: Final = 10
 _SPARE_BYTES: Final = 64 * 1024 * 1024
 
@@ -80,7 +80,7 @@ def stage_plan(
 ) -> StagedPlan:
     """Return a plan that is about to be applied. The locks are held.
 
-    What takes long to be made is laid down beside the journal at once, where no broker looks, if there is room for it
+    What takes long to make is written next to the journal at once, where no broker looks, if there is room for it
     beyond doubt; else it is made twice, to be counted and hashed before anything is written. The caller applies the
     draft or discards it. Raises what `make_plan` raises.
     """
@@ -303,7 +303,7 @@ def _trusted(root: str, undo_to: str | None) -> TrustedDirectories:
 
 
 def _free_run(plan: Plan, now_ms: int) -> str:
-    """Return a name that no journal has yet, here or where this one goes."""
+    """Return a name that no journal has yet, here or where this one is written."""
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)
     places = [place for place in (plan.request.target.root, plan.undo_to) if place is not None and os.path.isdir(place)]
     seen = [find_journals(place) for place in places]

@@ -76,7 +76,7 @@ def write_broker_files(
 
     Args:
         new: holds the partitions already.
-        broker_dir: where they come from; None: no log directory is known, so that a broker of today must be told its
+        broker_dir: where they come from; None: no log directory is known, so that a current broker needs its
             identity before it starts.
         ends: end of the log of each partition.
         cleaned: how far each was cleaned; None: as the other directory says.

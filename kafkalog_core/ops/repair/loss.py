@@ -101,7 +101,7 @@ def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_wa
 
     Args:
         partition: they are of.
-        spans: path of a log and the byte from which on it goes.
+        spans: path of a log and the byte from which on it is deleted.
         high_watermark: None: it is not known.
     """
     tally = _Tally()

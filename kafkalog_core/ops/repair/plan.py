@@ -95,12 +95,12 @@ class PlanRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanReport:
-    """What a planner says beside the changes that it stages.
+    """The report of a planner, apart from the changes that it stages.
 
     Args:
         findings: what it saw, and what is mended by the changes.
         refusals: findings, mostly of severity error, about what is left as it is, each with the next command.
-        losses: what goes away for good.
+        losses: what is lost for good.
         settings: those that counted.
         release: whose rules counted, and the evidence; None: it made no difference.
         needs_release: the evidence is ambiguous and the releases that it leaves differ in what is done here.
@@ -134,7 +134,7 @@ class Plan:
         report: what the planner reports besides the changes.
         spaces: room that is needed and that there is, for each file system that is written to.
         obstacles: why it cannot be applied as things are, a sentence each; empty: it can.
-        undo_to: directory that takes the journal; None: beside the files.
+        undo_to: directory that takes the journal; None: next to the files.
         keeps_undo: whether it can be taken back; false: `--no-undo`.
     """
 

@@ -1,4 +1,4 @@
-"""A plan as it is shown: a sentence that says what would be done or has been done, and rows."""
+"""A plan as it is shown: a sentence that reports what would be done or has been done, and rows."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
 
 
 def refusal_of(plan: UndoPlan) -> str:
-    """Return the sentence that refuses a plan: its obstacles, of many the first and the last, which says what to do."""
+    """Return the sentence that refuses a plan: its obstacles, of many the first and the last, which has the advice."""
     shown = plan.obstacles
     if len(shown) > _SHOWN:
         shown = (*shown[: _SHOWN - 1], f"and {count_of(len(shown) - _SHOWN, 'more file')}", shown[-1])

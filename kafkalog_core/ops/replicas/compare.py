@@ -50,7 +50,7 @@ class ReplicaTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is said of one partition, as rows of `replica_tables`.
+    """The result of one partition, as rows of `replica_tables`.
 
     Args:
         replica: the `replica` row.
@@ -176,7 +176,7 @@ def _decide_gaps(
 
 
 def _name_tails(differences: Differences, verdict: ReplicaVerdict) -> None:
-    """Return what only copies of another history have is no lag of those of the true one."""
+    """Remove from the lag of true copies what only copies of another history have."""
     for each in differences.ranges:
         starts = [verdict.divergent_at[number] for number in each.owners]
         if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
@@ -256,7 +256,7 @@ def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict)
             code = "replicas.undecided" if verdict.keep is None else code
             yield found(code, path, offset=at, cut=cut, records=read.counts.only_here, **where)  # type: ignore[arg-type]
         flaw = read.cursor.first_flaw
-        if state == "keep" and lacks.damaged + lacks.missing:  # never told to be deleted
+        if state == "keep" and lacks.damaged + lacks.missing:  # never to be deleted
             records = lacks.damaged + lacks.missing
             yield found("replicas.keep-lacks", path, records=records, **where)  # type: ignore[arg-type]
         elif lacks.damaged and flaw is not None:
@@ -371,7 +371,7 @@ def replicas(
     Args:
         work: of `work_of`.
         report: counts every row.
-        progress: told how much there is to be read.
+        progress: gets how much there is to be read.
         workers: who does it, one piece of work a partition; None: this process.
     """
     report.expect(partitions=len(work.tasks))

@@ -137,7 +137,7 @@ class BatchCursor:
         self.head: Head | None = None
         self.expected = log_start
         self.flaws: list[Flaw] = []
-        """What stands between the last batch that was passed and the head."""
+        """What is between the last batch that was passed and the head."""
         self.first_flaw: Flaw | None = None
         self.epochs: list[EpochStart] = []
         self.batches = self.records = self.damage_count = self.damage_bytes = 0
@@ -157,7 +157,7 @@ class BatchCursor:
         """Close the file that is open."""
         self._pieces.close()
 
-    # --- where it stands ----------------------------------------------------------------------------------------------
+    # --- position -----------------------------------------------------------------------------------------------------
     @property
     def rows_left(self) -> int:
         """Batches from the head on that are in memory."""
@@ -180,7 +180,7 @@ class BatchCursor:
     def batch(self) -> tuple[memoryview, BatchColumns]:
         """Return the head as columns of one row, and the memory that they refer to; valid until it is passed."""
         if self._run is None:
-            raise LookupError("behind the last batch")
+            raise LookupError("after the last batch")
         return self._run.memory, self._run.batches.part(self._row, self._row + 1)
 
     def skip(self, count: int) -> None:
@@ -285,14 +285,14 @@ def _sound(run: Run, path: str, previous: int) -> Iterable[Run | Flaw]:
         begun = row + 1
         position, size = run.batches.column("position")[row], run.batches.column("size_bytes")[row]
         reason = "header-contradiction" if contradicts else "offset-order"
-        detail = f"a batch of offsets {bases[row]} to {lasts[row]}, behind offset {previous}"
+        detail = f"a batch of offsets {bases[row]} to {lasts[row]}, after offset {previous}"
         yield Flaw(path, position, size, reason, detail)
     if begun < count:
         yield Run(run.memory, run.batches.part(begun, count), run.resynced)
 
 
 Absence = Literal["damaged", "gap", "behind", "trimmed"]
-"""Why a copy has nothing there: damage; offsets that no batch has; behind its end; before its start."""
+"""Why a copy has nothing there: damage; offsets that no batch has; after its end; before its start."""
 _HARMLESS_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 
 

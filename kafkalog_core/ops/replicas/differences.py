@@ -21,7 +21,7 @@ RangeKind = Literal["divergent", "damaged", "gap", "behind", "epoch", "trimmed",
 
 
 MANY: Final = 100
-"""So many ranges of one kind are kept apart; what follows them is added to the last one of its kind."""
+"""Number of ranges of one kind that are kept apart; what follows them is added to the last one of its kind."""
 
 
 _LOSSES: Final = frozenset({"damaged", "behind"})
@@ -31,7 +31,7 @@ _WORDS: Final[dict[str, str]] = {
     "damaged": "damaged",
     "gap": "nothing",
     "behind": "nothing: it ends before",
-    "trimmed": "nothing: it starts behind",
+    "trimmed": "nothing: it starts after",
 }
 
 

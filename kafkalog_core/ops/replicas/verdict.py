@@ -192,7 +192,7 @@ class Lacks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """`keep` is the number of the copy to keep, None: nothing tells; the other lists are by number of copy."""
+    """`keep` is the number of the copy to keep, None: unknown; the other lists are by number of copy."""
 
     keep: int | None
     basis: Basis | None
@@ -254,7 +254,7 @@ def _rank(read: Read, lacks: Lacks) -> tuple[int, ...]:
 
 
 def _true_one(reads: Sequence[Read], differences: Differences) -> tuple[int | None, Basis | None]:
-    """Return a copy of the true history, and what tells it; None: copies contradict each other, and nothing tells."""
+    """Return a copy of the true history, and the evidence; None: copies contradict each other without evidence."""
     numbers = range(len(reads))
     epochs = [-1 if read.history.latest is None else read.history.latest for read in reads]
     best = max(numbers, key=lambda number: (epochs[number], reads[number].cursor.end_offset))
@@ -320,7 +320,7 @@ def _state(read: Read, lacks: Lacks, divergent_at: int | None) -> State:
 
 
 def _harmless(cursor: BatchCursor) -> int:
-    """Torn tails and preallocated space are no damage; what is left of them is in front of no batch."""
+    """Count torn tails and preallocated space: they are not damage; no batch follows them."""
     return len(cursor.flaws) if all(flaw.reason in {"torn-tail", "zero-filled"} for flaw in cursor.flaws) else 0
 
 
@@ -411,5 +411,5 @@ def _records(count: int) -> str:
 
 
 def _of_kinds(lacks: Lacks) -> str:
-    kinds = ((lacks.damaged, "damaged here"), (lacks.missing, "missing here"), (lacks.behind, "behind its end"))
+    kinds = ((lacks.damaged, "damaged here"), (lacks.missing, "missing here"), (lacks.behind, "after its end"))
     return ", ".join(f"{count} {text}" for count, text in kinds if count)

@@ -151,7 +151,7 @@ class RetentionForecaster:
         self._policies = load_policies(wanted.policies)
 
     def forecasts(self, progress: Progress, jobs: int = 1) -> Iterator[Forecast | Finding]:
-        """Yield a forecast of each partition that a broker serves or fills, and what is to be said of others.
+        """Yield a forecast of each partition that a broker serves or fills, and findings about others.
 
         Args:
             progress: asked for leave to go on after each partition.
@@ -378,7 +378,7 @@ def totals(outcomes: Iterable[ScenarioResult]) -> list[ScenarioResult]:
 
 
 def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
-    """Return the settings with some that count whatever else is said, for each topic too."""
+    """Return the settings with some that override all others, for each topic too."""
     assigned = dict(values)
     silenced: set[str] = set()
     for definition in SETTINGS:
@@ -404,7 +404,7 @@ def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """What is said of one partition.
+    """The result of one partition.
 
     Args:
         forecast: of the next check.

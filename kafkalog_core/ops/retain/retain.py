@@ -167,8 +167,8 @@ def _outcomes(forecast: Forecast, settings: Settings, scenarios: Sequence[Scenar
 def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
     """Return the planner of `kafkalog retain`: what the next check of a broker would delete.
 
-    Options: `kafka` (of a SettingsRequest), `policies` (texts `MODULE:FUNCTION`) and `log_start_offset`. What goes by
-    a policy is no loss.
+    Options: `kafka` (of a SettingsRequest), `policies` (texts `MODULE:FUNCTION`) and `log_start_offset`. What a policy
+    deletes is not a loss.
 
     Raises:
         SelectionError: files by themselves were named, or several partitions for one log start.

@@ -1,4 +1,4 @@
-"""What is to be said of a forecast: in one sentence, and as findings where something keeps what ought to go."""
+"""The report of a forecast: one sentence, and findings if something keeps what should be deleted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def state_of(forecast: Forecast) -> State:
 
 
 def sentence_of(forecast: Forecast) -> str:
-    """Return what goes and when, one sentence without its point."""
+    """Return what is deleted and when, one sentence without its full stop."""
     state, due = state_of(forecast), forecast.next_due
     if state == "deletes":
         rules = list(dict.fromkeys(each.rule for each in forecast.deleted))
@@ -80,7 +80,7 @@ def findings_of(forecast: Forecast) -> Iterator[Finding]:
     held = [fate for fate in fates if fate.rule == "held" and fate.verdict == "keep"]
     if held:
         holder = next(fate for fate in fates if fate.verdict != "delete")
-        why = f"{_name(holder.segment)} stays ({holder.reason})"
+        why = f"{_name(holder.segment)} is kept ({holder.reason})"
         yield _found(forecast, "retain.held-back", held[0].segment.path, **_sum(held), why=why)
     bounded = next((fate for fate in fates if fate.rule == "high-watermark"), None)
     if bounded is not None:
@@ -105,7 +105,7 @@ def findings_of(forecast: Forecast) -> Iterator[Finding]:
 
 
 def _future(forecast: Forecast) -> Iterator[Finding]:
-    """Of segments that time keeps; of one that goes by another rule nothing needs to be said."""
+    """Yield findings of segments that time keeps; one that another rule deletes needs none."""
     question = forecast.question
     if "time" not in question.rules.passes or question.rules.retention_ms < 0:
         return

@@ -37,7 +37,7 @@ class PartitionFiles:
     Args:
         new: the directory that they go into.
         partition: where the log comes from.
-        rules: what the release has beside logs.
+        rules: what the release has apart from logs.
         max_batch_bytes: the largest batch that is inflated.
     """
 
@@ -54,7 +54,7 @@ class PartitionFiles:
         self._epochs: list[tuple[int, int]] = []
         self._markers: tuple[Run | None, dict[int, Marker]] = (None, _NO_MARKERS)
         self.mtime_ns: int | None = None
-        """Modification time of the source's log that is being read: a broker goes by it where records have no time."""
+        """Modification time of the source's log that is being read: a broker uses it if records have no time."""
         new.directory(self._name)
 
     # --- a Sink -------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class PartitionFiles:
                 self._aborted += encode_txn_entry(*event[:3], event.last_stable_offset)
 
     def end(self, segment: OpenSegment, roll: Roll | None) -> None:
-        """Complete the log, and write what goes with it."""
+        """Complete the log, and write the other files of its segment."""
         base_offset, indexes = segment.base_offset, segment.indexes
         if self._log is not None:
             self._new.end(self._log, mtime_ns=self.mtime_ns)

@@ -235,7 +235,7 @@ class _Listener:
             self._sink.end(segment, roll)
 
     def flush(self, end_offset: int) -> None:
-        """Bring it to the disk."""
+        """Flush it to disk."""
         if self._sink is not None:
             self._sink.flush(end_offset)
 
@@ -278,7 +278,7 @@ class RollTask:
         path: of the partition directory.
         guess: whose rules count.
         settings: of the topic.
-        seed: of the jitter; None: none is taken off, and the most is told beside it.
+        seed: of the jitter; None: none is subtracted, and the largest is reported too.
         max_batch_bytes: the largest batch that is read.
         size_bytes: of its logs.
         stray: why the broker does not keep the partition at its next start; None: it does.
@@ -300,7 +300,7 @@ class RollForecast:
     Args:
         partition: the `rolling` row.
         segments: a `rolled_segment` row for each segment.
-        findings: what cannot be told, and why.
+        findings: what is unknown, and why.
         end_offset: after the last batch.
         is_whole: whether all of the log was played.
     """

@@ -1,6 +1,6 @@
 """`kafkalog roll`: where logs would have rolled under other settings, and the same logs in such segments.
 
-What is written goes into a new log directory. Nothing that is there changes.
+It writes only into a new log directory. Existing files do not change.
 """
 
 from __future__ import annotations

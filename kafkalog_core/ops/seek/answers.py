@@ -172,7 +172,7 @@ def broker_findings(
 ) -> list[Finding]:
     """Return how a broker's answer differs from the right one, where it does."""
     rules = fetch_rules(release)
-    is_checked = rules.checks_indexes  # all indexes, at every start: wrong ones are built anew
+    is_checked = rules.checks_indexes  # all indexes, at every start: wrong ones are rebuilt
     is_out = lookup.is_v07 or not target.is_based or not lookup.segments
     if is_out or (is_checked and trace.doubts):
         return []

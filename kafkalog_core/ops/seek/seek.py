@@ -106,7 +106,7 @@ def fetch_chunks(
     batches, whole_end, last_offset = 0, cut.position, None
     for item in segment.scan(cut.position, ScanOptions(), end=end):
         if isinstance(item, Damage):
-            if item.position + item.size_bytes < end:  # else it is the cut batch, or whatever stands at the end
+            if item.position + item.size_bytes < end:  # else it is the cut batch, or whatever is at the end
                 trace.met(segment.path, item)
                 whole_end = max(whole_end, item.position + item.size_bytes)
             continue
@@ -150,7 +150,7 @@ class Releases:
 
 
 def seek_targets(target: Target) -> Iterator[SeekTarget]:
-    """Yield the logs of one target. Raises SelectionError for a file that is no log, StorageError for a directory."""
+    """Yield the logs of one target. Raises SelectionError for another file than a log, StorageError for a directory."""
     if isinstance(target, FileTarget):
         yield _of_file(target)
         return
@@ -178,7 +178,7 @@ def _of_partition(path: str, log_dir: str | None) -> SeekTarget:
 
 
 def _of_file(target: FileTarget) -> SeekTarget:
-    """Return a log file with the indexes beside it that have its name."""
+    """Return a log file with the indexes in its directory that have its name."""
     if target.kind not in LOG_KINDS and target.kind is not FileKind.KRAFT_SNAPSHOT:
         raise SelectionError("no log: name the .log file, or its directory", path=target.path)
     unit = unit_of_file(target)
@@ -224,7 +224,7 @@ class SeekRequest:
         read_bytes: also what a fetch of that many bytes from there on returns.
         max_read_bytes: how far a client of 0.8 to 0.10.0 doubles that for a message that is larger.
         explain: rows have their steps.
-        kafka: the release whose rules count; None: told from the files.
+        kafka: the release whose rules count; None: inferred from the files.
         max_batch_bytes: the largest batch that is read, inflated too.
     """
 

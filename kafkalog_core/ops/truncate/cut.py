@@ -43,7 +43,7 @@ class SegmentCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What goes of one partition.
+    """The part of one partition that is deleted.
 
     Args:
         partition: its files as they are.
@@ -53,7 +53,7 @@ class Cut:
         why_removed: a part of a sentence.
         new_base: base offset of an empty segment that takes the place of all others; None: none.
         inside: first and last offset of the batch that holds the offset that was asked for, where it holds it in its
-            middle and goes as a whole.
+            middle and is deleted as a whole.
     """
 
     partition: Partition
@@ -66,7 +66,7 @@ class Cut:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing goes."""
+        """Whether nothing is deleted."""
         return not self.segments and not self.removed
 
 
@@ -84,7 +84,7 @@ def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], No
 
     Args:
         partition: has segments, the first of which starts at or below the offset.
-        offset: the first that goes; of 0.7 an address.
+        offset: the first that is deleted; of 0.7 an address.
         advance: called with the bytes that are read.
     """
     segments = partition.segments
@@ -125,7 +125,7 @@ def cut_at_offset(partition: Partition, offset: int, advance: Callable[[int], No
 
 
 def cut_at_damage(partition: Partition, advance: Callable[[int], None], *, first: int = 0) -> Cut | None:
-    """Cut at the first place that is no whole batch, or one with a wrong checksum; None: there is none.
+    """Cut at the first place that is not a whole batch, or one with a wrong checksum; None: there is none.
 
     Args:
         partition: whose segments are read.

@@ -171,7 +171,7 @@ def _tell(answer: PartitionCut, cut: Cut, companions: CompanionFiles, facts: Par
 
 
 def _what(cut: Cut) -> str:
-    """Return what goes, in words."""
+    """Return what is deleted, in words."""
     parts = []
     for each in cut.segments:
         lost = each.segment.size_bytes - each.size_bytes
@@ -179,7 +179,7 @@ def _what(cut: Cut) -> str:
         parts.append(f"{lost:,} bytes from byte {each.size_bytes} of {name} on go ({each.why})")
     if cut.removed:
         count, size_bytes = len(cut.removed), sum(segment.size_bytes for segment in cut.removed)
-        names = "1 segment goes" if count == 1 else f"{count} segments go"
+        names = "1 segment is deleted" if count == 1 else f"{count} segments are deleted"
         parts.append(f"{names}, with {size_bytes:,} bytes ({cut.why_removed})")
     return "; ".join(parts)
 

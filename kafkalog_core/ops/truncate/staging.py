@@ -39,7 +39,7 @@ class CompanionFiles:
         snapshots: as they are to be; None: nothing is known, and those after the end go.
         epochs: path and content of the leader-epoch-checkpoint; None: it is kept as it is.
         open_transactions: at the new end.
-        obstacle: path and place that keep the producers from being told; None: none.
+        obstacle: path and place because of which the producers are unknown; None: none.
     """
 
     snapshots: SnapshotFiles | None = None
@@ -81,9 +81,9 @@ def epochs_after(
     """Return path and content of the leader-epoch-checkpoint after a cut; None: it is kept, or cannot be read.
 
     Args:
-        cut: what goes.
+        cut: what is deleted.
         facts: the release.
-        entries: those that are to stand there; None: those that are, up to the new end.
+        entries: those that are to be there; None: those that are, up to the new end.
     """
     file = read_epoch_file(cut.partition.path)
     if file is None or file.refusal is not None:
@@ -117,8 +117,8 @@ def stage_cut(cut: Cut, companions: CompanionFiles | None, stage: Stage) -> None
     """Stage all changes in the directory of a partition.
 
     Args:
-        cut: what goes.
-        companions: the small files; None: nothing is known of them, and snapshots after the end go.
+        cut: what is deleted.
+        companions: the small files; None: nothing is known of them, and snapshots after the end are deleted.
         stage: takes the changes.
     """
     snapshots, epochs = (None, None) if companions is None else (companions.snapshots, companions.epochs)

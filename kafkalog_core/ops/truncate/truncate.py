@@ -41,7 +41,7 @@ __all__ = ["FOLLOWING", "lower_offsets", "plan_truncate"]
 
 
 FOLLOWING: Final = (FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK, FileKind.CLEANER_OFFSET)
-"""What is lowered behind the cut; the log start is lowered before."""
+"""What is lowered after the cut; the log start is lowered before."""
 _NAMES: Final = {
     FileKind.RECOVERY_POINT: "recovery point",
     FileKind.HIGH_WATERMARK: "high watermark",

@@ -166,7 +166,7 @@ class FramingCheck:
         self._waiting.append(damage)
 
     def _put(self, open_end: str | None, behind: int | None = None) -> None:
-        """Report all that waits; argument `behind`: offset of the next batch, `open_end`: the text if there is none."""
+        """Report all that waits, up to the offset of the next batch, or with the text `open_end` if there is none."""
         waiting, self._waiting = self._waiting, []
         count, self._waiting_more = len(waiting) + self._waiting_more, 0
         self._waiting_of.clear()

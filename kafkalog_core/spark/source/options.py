@@ -32,7 +32,7 @@ _MANY: Final = 1_000_000
 
 
 class Option(NamedTuple):
-    """The meaning of an option, and the tables that accept it; `stream` stands for a stream of records."""
+    """The meaning of an option, and the tables that accept it; `stream` is a stream of records."""
 
     meaning: str
     tables: tuple[str, ...]

@@ -151,6 +151,6 @@ def test_no_view(tmp_path: Path) -> None:
 def test_now_before_all_data_is_refused(directory: Path) -> None:
     views = [_view(directory)]
     check_now(views, 1)  # of 1970, as the file of the first segment is
-    with pytest.raises(RefusedError, match=r"1970-01-01T00:00:00\.000Z, lies before all of the data"):
+    with pytest.raises(RefusedError, match=r"1970-01-01T00:00:00\.000Z, is before all of the data"):
         check_now(views, 0)
     check_now([], 0)

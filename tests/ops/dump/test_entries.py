@@ -166,7 +166,7 @@ def test_a_partial_entry_is_damage(tmp_path: Path, name: str, data: bytes, size:
     for left in range(1, size):
         found = rows(tmp_path, name, data[: size + left])
         assert brief(found) == [("damage", size, left, "partial-entry")]
-        assert found[1]["detail"] == f"{left} bytes behind entry 0, where an entry has {size}"
+        assert found[1]["detail"] == f"{left} bytes after entry 0, where an entry has {size}"
 
 
 def test_a_version_that_stops_a_broker(tmp_path: Path) -> None:

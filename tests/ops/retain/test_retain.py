@@ -215,7 +215,7 @@ def test_a_log_that_cannot_be_read_to_its_end_leaves_producers_unknown(log_dir: 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
 def test_now_before_all_data(log_dir: Path) -> None:
-    with pytest.raises(RefusedError, match="lies before all of the data"):
+    with pytest.raises(RefusedError, match="is before all of the data"):
         _draft(log_dir, now_ms=1000)
     assert _draft(log_dir, "retention.ms=-1", now_ms=1009).plan.changes == ()
 
