@@ -56,7 +56,7 @@ def test_a_missing_segment_is_said_in_words(tmp_path: Path) -> None:
     home = write_segments(tmp_path / "t-0", {0: batches((0, 5)), 30: batches((30, 5))})
     (row,) = [row for row in dump_rows(home) if row["type"] == "finding"]
     assert "Offsets 5 to 29 are missing" in row["message"]
-    assert row["cure"].startswith("If the topic is or was a compacted one, nothing needs to be done.")
+    assert row["cure"].startswith("If the topic is or was compacted, nothing needs to be done.")
     assert f"{0:020d}.log" in row["message"]
     assert (row["topic"], row["partition"]) == ("t", 0)
 
