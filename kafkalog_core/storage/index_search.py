@@ -70,7 +70,8 @@ class IndexPages:
     def search(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
         """Search the entries in use by one of their fields. Raises UnreadableError."""
         found = self.search_all(key, column=column, has_warm_section=has_warm_section)
-        if found.lower is None or any(self._bytes(found.lower)):
+        edge = found.upper if found.lower is None else found.lower
+        if edge is None or any(self._bytes(edge)):
             return found
         self.count = self._used()
         slots = found.slots

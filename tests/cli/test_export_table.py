@@ -69,8 +69,8 @@ def test_what_is_stopped_and_what_is_replaced(
     rows = [row(0, state="stopped", errors=1), row(1, 10, removed_records=8)]
     lines = shown(capsys, monkeypatch, rows)
     assert " ".join(line.strip() for line in lines[:2]) == (
-        "10 records of 1 partition exported to /data/out (commit 7), in the place of 8 that were there; 1 partition "
-        "stopped: the log is not the one that was exported"
+        "10 records of 1 partition exported to /data/out (commit 7), which replace 8 records that were exported "
+        "before; 1 partition stopped: the log differs from the exported one"
     )
 
 

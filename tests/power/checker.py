@@ -362,7 +362,7 @@ class Checker:
     def _taken_back(self, tree: Tree) -> Generator[str, None, bool]:
         """Take a run back; whether there was one."""
         undone = self._player.play(tree, "undo", *self._named(tree), "--apply")
-        has_begun = "there is no run" not in undone.output
+        has_begun = "there is no kafkalog run" not in undone.output
         if undone.status and has_begun and "has been taken back already" not in undone.output:
             yield f"undo --apply: {undone.status} {undone.last_line}"
             return has_begun

@@ -106,7 +106,7 @@ def test_an_undo_that_loses_power_is_finished(disks: Disks, monkeypatch: pytest.
     for number in disks.copies:
         with disks.mounted(number):
             status, output = command("undo", root, "--apply")
-            assert status == 0 or "has been taken back already" in output or "there is no run" in output, output
+            assert status == 0 or "has been taken back already" in output or "there is no kafkalog run" in output, output
             assert _shown(disks) == before, number
 
 

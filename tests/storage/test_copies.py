@@ -28,7 +28,7 @@ def test_undo_of_a_copy_leaves_the_original_alone(tmp_path: Path, is_wide: bool)
     assert found.journals == ()
     (remains,) = found.remains
     assert remains.is_unreadable
-    assert f"is of {root}" in remains.reason
+    assert f"belongs to {root}, of which this directory is a copy" in remains.reason
     assert snapshot(root) == done
 
 
