@@ -25,7 +25,7 @@ def test_a_running_broker_keeps_everybody_out(fresh: Patient, tmp_path: Path) ->
     broker.start()
     segments(broker, "untouched", ".index")[1].unlink()  # so that there is something to do
     planned = run("reindex", broker.log_dir, *fresh.options(), "--plan-out", plan)
-    assert "(java), most likely a running broker, holds its lock" in planned.errors
+    assert "(java), most likely a running broker, holds the lock of this directory" in planned.errors
     assert json.loads(plan.read_text())
     before, ours = contents(broker, (".log", *INDEXES, ".snapshot")), journals(broker)
     place = broker.partition_dir("untouched")
