@@ -46,7 +46,7 @@ PROMPT: Final = "$ "
 PREPARED: Final = re.compile(r"<!-- (copy|make) (\S+) as (\S+) -->")
 VARYING: Final = (
     (re.compile(r"kafkalog-undo-\d{8}T\d{6}Z-\d"), "kafkalog-undo-20261123T031500Z-1"),
-    (re.compile(r"/kafkalog-docs-\w{8}/"), "/kafkalog-docs-00000000/"),
+    (re.compile(r"\S*/kafkalog-docs-\w{8}/"), "/data/disks/"),
     (re.compile(r"\bneeds [\d.]+ [KMGT]iB"), "needs 32.0 KiB"),
     (re.compile(r"[\d.]+ [KMGT]iB( that are)? free"), r"207.4 GiB\1 free"),
 )
