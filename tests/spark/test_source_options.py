@@ -125,7 +125,8 @@ def test_rows_that_are_missing_are_an_error_unless_they_are_left_out(tmp_path: P
     lax = source_options({"path": str(log), "ignoreUnreadable": "true"})
     work = plan(strict, ("offset",), 0)
     (log / f"{0:020d}.log").unlink()
-    with pytest.raises(StorageError, match=r"was deleted.*\(file.vanished\); set ignoreUnreadable=true to leave it out"):
+    sentence = r"was deleted.*\(file.vanished\); set ignoreUnreadable=true to leave it out"
+    with pytest.raises(StorageError, match=sentence):
         [*read(work[0], strict, ("offset",))]
     assert [batch["offset"].to_pylist() for batch in read(work[0], lax, ("offset",))] == [[1]]
 
