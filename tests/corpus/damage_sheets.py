@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,22 @@ _ZEROED = re.compile(r"last (\d+) bytes of (\S+) zeroed")
 _CHANGED = re.compile(r"byte at position (\d+) of (\S+) xor 0x[0-9a-f]+")
 _OVERWRITTEN = re.compile(r"first \d+ entries of (\S+) overwritten with .*")
 _REMOVED = "all index files removed"
+_FATAL = "Found log file with no corresponding index file"
+"""What brokers of 0.8.0 say that refuse to start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hurt:
-    """One damaged place: `kind` is cut, zeroed, changed, overwritten or removed, `size` a number of bytes or a byte."""
+    """One damaged place: `kind` is cut, zeroed, changed, overwritten or removed, `size` a number of bytes or a byte.
+
+    `is_fatal`: the broker of the case refused to start for it.
+    """
 
     kind: str
     partition: str
     file: str = ""
     size: int = 0
+    is_fatal: bool = False
 
     def byte(self, log_dir: Path) -> int:
         """A byte of the file that is damaged."""
@@ -63,10 +69,12 @@ def hurts() -> dict[str, tuple[Hurt, ...]]:
 
 
 def _of_case(sheet: dict[str, Any]) -> Iterator[Hurt]:
+    is_fatal = any(_FATAL in note for note in sheet.get("notes", ()))
     for step in sheet["steps"]:
         match = _STEP.fullmatch(step)
         for place, words in json.loads(match[1]).items() if match else ():
-            yield _hurt(place if re.fullmatch(r".*-\d+", place) else f"{place}-0", words)
+            hurt = _hurt(place if re.fullmatch(r".*-\d+", place) else f"{place}-0", words)
+            yield replace(hurt, is_fatal=is_fatal and hurt.kind == "removed")
 
 
 def _hurt(partition: str, words: str) -> Hurt:

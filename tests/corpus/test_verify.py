@@ -135,10 +135,11 @@ def _check_hurts(found: list[Finding], log_dir: Path, hurts: list[Hurt]) -> None
 
 
 def _is_told(finding: Finding, hurt: Hurt, log_dir: Path) -> bool:
-    """After a crash a cut tail is what a crash leaves too, and indexes that were not copied are no loss."""
+    """A crash leaves a cut tail too; indexes that were not copied are an error if the broker refused to start."""
     directory = log_dir / hurt.partition
     if hurt.kind == "removed":
-        return (finding.severity, finding.code, finding.path) == ("warning", "partition.no-companions", str(directory))
+        severity = "error" if hurt.is_fatal else "warning"
+        return (finding.severity, finding.code, finding.path) == (severity, "partition.no-companions", str(directory))
     path = directory / hurt.file
     if finding.path != str(path) or finding.position is None:
         return False
