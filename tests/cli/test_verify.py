@@ -314,9 +314,17 @@ def large(tmp_path_factory):
 
 
 def start(*arguments):
+    """Start verify in a session of its own; below a long temporary path its workers would not have a fork server."""
+    environment = os.environ | {"TMPDIR": "/tmp"}  # noqa: S108 - nothing is written there but sockets
     command = [sys.executable, "-m", "kafkalog_cli", "verify", *map(str, arguments)]
     return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
