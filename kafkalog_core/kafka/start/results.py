@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.start.recovery import SegmentRecovery
     from kafkalog_core.storage.listing import FileInfo, Segment
 
-__all__ = ["LoadOptions", "LoadProblem", "LoadProblemKind", "LoadResult", "LoadedSegment", "Occasion", "RemovedSegment"]
+__all__ = [
+    "RECOVERY_REASONS",
+    "LoadOptions",
+    "LoadProblem",
+    "LoadProblemKind",
+    "LoadResult",
+    "LoadedSegment",
+    "Occasion",
+    "RemovedSegment",
+]
 
 LoadProblemKind = Literal["fatal", "old-release", "split", "unknown"]
 Occasion = Literal["unclean-stop", "no-index", "odd-index"]
-_REASONS: Final[dict[Occasion, str]] = {
+RECOVERY_REASONS: Final[dict[Occasion, str]] = {
     "unclean-stop": "the last shutdown was not clean, and the segment is not below the recovery point",
     "no-index": "it has no offset index",
     "odd-index": "its index is not valid",
@@ -110,7 +119,7 @@ class LoadedSegment:
     @property
     def why(self) -> str:
         """Why it is recovered, as a clause."""
-        return "" if self.occasion is None else _REASONS[self.occasion]
+        return "" if self.occasion is None else RECOVERY_REASONS[self.occasion]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logs import DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.outcome import Start
-from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.start.results import RECOVERY_REASONS, LoadOptions
 from kafkalog_core.ops.verify.metadata_log import snapshot_damage
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
@@ -201,7 +201,9 @@ def _bytes(count: int) -> str:
 
 
 def _continued(text: str) -> str:
-    """Return a sentence as the end of another one."""
+    """Return an action as the end of a sentence that has said how the broker was shut down: not as its reason again."""
+    for reason in (RECOVERY_REASONS["unclean-stop"], _CLEAN):
+        text = text.replace(f", as {reason}", "")
     return f"{text[:1].lower()}{text[1:]}"
 
 
@@ -259,7 +261,7 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         name = "unread-hidden"
     return BrokerAction.of(
         name,
-        why="the last shutdown was clean" if start.is_clean else "the segment is below the recovery point",
+        why=_CLEAN if start.is_clean else "the segment is below the recovery point",
         rest=_bytes(place.rest_bytes),
         found_end=f"{found_end:,}",
         last="" if end_offset is None else f"{end_offset - 1:,}",
@@ -316,6 +318,7 @@ _FAILS: Final = frozenset(
     {"record.control-key", "record.control-value", "record.control-type", "txn.plain-inside", "txn.marker-unreadable"}
 )
 """Findings at which the replay of a recovered segment fails, or truncates what follows."""
+_CLEAN: Final = "the last shutdown was clean"
 _SAFE: Final = "Verified: without that file the next start would truncate nothing else in this log directory."
 
 _ALONE: Final = "This partition can be truncated alone: kafkalog truncate --at-damage shows the plan."
