@@ -1,0 +1,122 @@
+"""Requests and responses with their headers, and the frame of a request.
+
+A frame is its length in four bytes, a header and a body. The header of a request names the API and the version of
+header and body; that of a response holds the correlation id alone (`RequestHeader.parse`, `ResponseHeader`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_core.errors import ProtocolError
+from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.schemas import api_of, apis
+
+if TYPE_CHECKING:
+    from kafkalog_core.wire.codec import EncodedPart
+    from kafkalog_core.wire.schemas import Api
+
+__all__ = ["Request", "UnsupportedVersionError", "decode_request", "encode_request", "encode_response"]
+
+_PREFIX_BYTES: Final = 8
+_LENGTH_BYTES: Final = 4
+_API_VERSIONS: Final = 18
+_JOINED_BYTES: Final = 1 << 16
+
+
+class UnsupportedVersionError(ProtocolError):
+    """A request of a known API in a version that is not known; its body cannot be read.
+
+    The answer to ApiVersions is version 0 of its response with the error 35, from which clients learn the range.
+    """
+
+    def __init__(self, api: Api, version: int, correlation_id: int) -> None:
+        super().__init__(
+            f"{api.name} has no version {version}; the known ones are {api.versions.first} to {api.versions.last}"
+        )
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request: its API, the version of its body, the header's values, and the decoded body."""
+
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: dict[str, Any]
+
+
+def decode_request(data: bytes | memoryview) -> Request:
+    """Return the request in a frame, without the frame's length.
+
+    Raises UnsupportedVersionError, and ProtocolError if the bytes are not a request, or are longer than it.
+    """
+    if len(data) < _PREFIX_BYTES:
+        raise ProtocolError(f"a request has at least {_PREFIX_BYTES} bytes, not {len(data)}")
+    prefix = codec("RequestHeader", 0).decode(data)[0]
+    version, correlation_id = prefix["request_api_version"], prefix["correlation_id"]
+    api = api_of(prefix["request_api_key"])
+    if version not in api.versions:
+        raise UnsupportedVersionError(api, version, correlation_id)
+    header, position = codec("RequestHeader", _header_version(api, version)).decode(data)
+    body, end = codec(f"{api.name}Request", version).decode(data, position)
+    if end != len(data):
+        raise ProtocolError(f"{api.name} version {version} ends at byte {end} of {len(data)}")
+    return Request(api, version, correlation_id, header["client_id"], body)
+
+
+def encode_request(
+    name: str, version: int, body: dict[str, Any], *, correlation_id: int, client_id: str | None
+) -> list[EncodedPart]:
+    """Return the pieces of a frame with a request. Raises ProtocolError."""
+    api = _named(name)
+    head = {
+        "request_api_key": api.key,
+        "request_api_version": version,
+        "correlation_id": correlation_id,
+        "client_id": client_id,
+    }
+    header = codec("RequestHeader", _header_version(api, version)).encode(head)
+    pieces = header + codec(f"{name}Request", version).encode(body)
+    return _joined([sum(map(len, pieces)).to_bytes(_LENGTH_BYTES, "big"), *pieces])
+
+
+def encode_response(api: Api, version: int, correlation_id: int, body: dict[str, Any]) -> list[EncodedPart]:
+    """Return the pieces of a response, header and body, without the length of its frame. Raises ProtocolError.
+
+    Small pieces are joined. A range of a file remains a piece of its own.
+    """
+    is_flexible = api.is_flexible(version) and api.key != _API_VERSIONS  # a client reads that one before it knows us
+    header = codec("ResponseHeader", int(is_flexible)).encode({"correlation_id": correlation_id})
+    return _joined(header + codec(f"{api.name}Response", version).encode(body))
+
+
+def _named(name: str) -> Api:
+    for api in apis().values():
+        if api.name == name:
+            return api
+    raise ProtocolError(f"no request of a client is named {name}")
+
+
+def _header_version(api: Api, version: int) -> int:
+    return 2 if api.is_flexible(version) else 1
+
+
+def _joined(pieces: list[EncodedPart]) -> list[EncodedPart]:
+    """Return pieces of which small neighbours are joined."""
+    joined: list[EncodedPart] = []
+    small: list[bytes] = []
+    for piece in pieces:
+        if isinstance(piece, (bytes, memoryview)) and len(piece) < _JOINED_BYTES:
+            small.append(bytes(piece))
+            continue
+        if small:
+            joined.append(b"".join(small))
+        joined.append(piece)
+        small = []
+    return [*joined, b"".join(small)] if small else joined
