@@ -18,12 +18,12 @@ from benchmarks.data import FIRST_SEGMENT, PARTITION, LogFile
 from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.names import FileKind, fixed_file_name, segment_file_name
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, SEED, Recipe, seeded_log
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, SEED, Recipe, seeded_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog_core.ops.bench.seeded import SeededPiece
+    from kafkalog_core.ops.bench import SeededPiece
 
 __all__ = ["IndexedLog", "spread_segments", "write_indexed", "write_log_dir", "write_produced", "write_segments"]
 

@@ -24,7 +24,7 @@ from benchmarks import machine
 from benchmarks.keyed import KeyedLog, write_keyed
 from benchmarks.run import RESULTS
 from kafkalog_core.format import kernels
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 from tests.integration import jars
 from tests.integration.log_harness import running_harness
 

@@ -1,6 +1,6 @@
 """Seeded log files of a wanted size, in a directory named as a partition.
 
-`kafkalog_core.ops.bench.seeded` makes one block of distinct batches; here it is repeated up to the size, with its
+`kafkalog_core.ops.bench` makes one block of distinct batches; here it is repeated up to the size, with its
 base offset moved on each time, so that the file is a log that a broker could have written. (Timestamps repeat with the
 block: they are covered by the checksum.) A directory that is kept holds a note beside the partition, and is used
 again when recipe, seed and size agree.
@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.bench.seeded import CODECS, SEED, SHAPES, Recipe, seeded_log
+from kafkalog_core.ops.bench import CODECS, SEED, SHAPES, Recipe, seeded_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.names import FileKind, fixed_file_name, segment_file_name
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import machine
 from benchmarks.data import write_log
 from benchmarks.run import RESULTS
-from kafkalog_core.ops.bench.seeded import Recipe
+from kafkalog_core.ops.bench import Recipe
 from tests.build import LZ4, NONE, Producer, Record, batch_v2, epoch_checkpoint, snapshot
 from tests.cli.test_memory import peak_bytes
 

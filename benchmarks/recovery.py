@@ -30,11 +30,12 @@ from benchmarks.run import RESULTS, size_of
 from kafkalog_core.format import kernels
 from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.bench import bench
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops import bench
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import clients, jars
 from tests.integration.broker import Broker

@@ -25,23 +25,17 @@ from benchmarks.data import FIRST_SEGMENT, PARTITION, LogFile, write_log
 from benchmarks.run import RESULTS, size_of
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32c
-from kafkalog_core.format.layout import (
-    BATCH_V2,
-    LOG_OVERHEAD,
-    MAGIC_V2,
-    RECORD_BATCH_OVERHEAD,
-    V2_ATTRIBUTES,
-    V2_CRC,
-)
+from kafkalog_core.format.layout import BATCH_V2, LOG_OVERHEAD, MAGIC_V2, RECORD_BATCH_OVERHEAD, V2_ATTRIBUTES, V2_CRC
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import recovery_rules
 from kafkalog_core.kafka.settings import Settings, SettingsRequest
 from kafkalog_core.kafka.start.recovery import recover_segment
-from kafkalog_core.ops.bench import bench
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, Recipe
+from kafkalog_core.ops import bench
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from benchmarks.run import RESULTS
 from kafkalog_core.format import kernels
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions
+from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, RetentionOptions
 from kafkalog_core.ops.retain.retain import RetainRequest, retain
 from kafkalog_core.ops.retain.rows import partition_rows, segment_rows
 from kafkalog_core.progress import NO_PROGRESS
@@ -100,7 +100,7 @@ def _forecast(log_dir: Path, count: int) -> tuple[float, float]:
     site = target_dir([str(log_dir)])
     seen = 0
     for each in retain(RetainRequest(target=site, wanted=asked), RetentionForecaster(site, asked), NO_PROGRESS):
-        if isinstance(each, Retained):
+        if isinstance(each, RetainForecast):
             seen += segment_rows(each.forecast).count
             partition_rows(each.forecast)
     if seen != count:

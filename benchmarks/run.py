@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import machine, others, report
 from benchmarks.data import recipes, write_log
 from kafkalog_core.format import kernels
-from kafkalog_core.ops.bench import bench
+from kafkalog_core.ops import bench
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.data import LogFile
-    from kafkalog_core.ops.bench.seeded import Recipe
+    from kafkalog_core.ops.bench import Recipe
 
 RESULTS: Final = Path(__file__).parent / "results"
 PROCESS_RECIPES: Final = ("v2/none/16k", "v2/none/single")

@@ -21,11 +21,11 @@ from benchmarks import broker, machine, report
 from benchmarks.run import RESULTS, size_of
 from kafkalog_core.format import kernels
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, Recipe
-from kafkalog_core.storage.index_search import WARM_BYTES
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.segment_lookup import WARM_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -30,13 +30,14 @@ from benchmarks.run import RESULTS
 from benchmarks.spark_data import RECORDS_A_BATCH, Disk, write_disk
 from kafkalog_core.format import kernels
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
-from kafkalog_core.ops.compact.task import CompactRequest
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.export.export import ExportRequest, export
-from kafkalog_core.spark.jobs import compact, verify
+from kafkalog_core.spark.jobs import compact
 from kafkalog_core.spark.session.schema import RECORDS, ddl
 from kafkalog_core.spark.session.session import SessionSettings, spark_session
 from kafkalog_core.spark.session.workers import SparkWorkers
@@ -66,7 +67,7 @@ class Bench:
 # --- the jobs: each gives the records that it saw, or null where it counts something else ----------------------------
 def _verify(bench: Bench) -> int:
     request = VerifyRequest(targets=_targets(bench.disk), now_ms=_NOW_MS)
-    verdicts = list(verify(SparkWorkers(bench.spark), request))
+    verdicts = list(verify(request, workers=SparkWorkers(bench.spark)))
     wrong = [finding for verdict in verdicts for finding in verdict.findings if finding.severity == "error"]
     if wrong:
         raise SystemExit(f"{wrong[0].path}: {wrong[0].message}")

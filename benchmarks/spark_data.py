@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.keyed import NewBatch, SegmentFiles, batch_bytes, varint
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,11 +28,11 @@ from benchmarks import broker, machine, others, report
 from benchmarks.data import FIRST_SEGMENT, LogFile, recipes, write_log
 from benchmarks.run import RESULTS, SMALL_BYTES, size_of
 from kafkalog_core.format import kernels, layout
-from kafkalog_core.ops.bench import bench
-from kafkalog_core.ops.bench.seeded import FIRST_TIMESTAMP_MS, Recipe, build_block
+from kafkalog_core.ops import bench
+from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe, build_block
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.check import Level
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import Level, VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 
 if TYPE_CHECKING:

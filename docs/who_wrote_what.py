@@ -1,4 +1,4 @@
-"""Who wrote what, when, and where is it damaged: a picture out of a catalogue of kafkalog.
+"""Who wrote what, when, and where is it damaged: a picture out of a catalog of kafkalog.
 
     python docs/who_wrote_what.py CATALOGUE TOPIC PICTURE.png
 
@@ -38,9 +38,9 @@ DAMAGED: Final = """
 
 def main() -> None:
     """Query, and draw."""
-    catalogue, topic, picture = sys.argv[1:]
+    catalog, topic, picture = sys.argv[1:]
     spark = open_session()
-    tables = open_catalog(spark, catalogue)
+    tables = open_catalog(spark, catalog)
     for name, frame in tables.items():
         frame.createOrReplaceTempView(name)
     wrote = _rows(spark, WROTE.format(bin=BIN_MS, topic=topic))

@@ -1,4 +1,4 @@
-"""What every command is made of: exit statuses, help sections, groups that import a command when it runs.
+"""The parts of every command: exit statuses, help sections, groups that import a command when it runs.
 
 `kafkalog --help` imports this module, so it imports no more of kafkalog than the errors.
 """

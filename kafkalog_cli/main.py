@@ -116,7 +116,7 @@ def _one_line(sentence: str) -> str:
 
 
 def _forget_stdout() -> None:
-    """Redirect standard output to /dev/null: its reader is gone, and the interpreter flushes it once more at exit."""
+    """Redirect standard output to /dev/null: its reader has ended, and the interpreter flushes it once more at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):  # stdout has no file, so nothing can fail

@@ -1,6 +1,6 @@
-"""The one way in which the CLI writes a file that a user asked for.
+"""Files that the CLI writes at the request of the user, such as plans and reports.
 
-The file is complete or absent: it is written in the same directory under another name, fsynced and renamed. Nothing is
+A file is complete or absent: it is written in the same directory under another name, fsynced and renamed. None is
 written into a log directory, where a file that brokers do not know would itself be damage.
 """
 
@@ -15,6 +15,7 @@ from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.storage.source import may
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -32,7 +33,7 @@ class OutputFile:
     """A file that is written once or several times; the constructor checks that it can be written.
 
     Args:
-        path: as the user gave it; a symbolic link is followed.
+        path: path of the file, as the user gave it; a symbolic link is followed.
         targets: the targets of the command; nothing is written into any of them.
         is_ours: returns whether a file that begins with these bytes may be overwritten; None: any file may.
 
@@ -103,7 +104,7 @@ class OutputFile:
             raise NotFoundError("cannot be written: its directory does not exist", path=self._path)
         if os.path.lexists(self._real) and not os.path.isfile(self._real):
             raise AccessError("cannot be written: it exists and is not a regular file", path=self._path)
-        if not os.access(self._directory, os.W_OK | os.X_OK):
+        if not may(self._directory, os.W_OK | os.X_OK):
             raise AccessError("cannot be written: no permission to create a file in its directory", path=self._path)
 
     def _check_overwritten(self, is_ours: Callable[[bytes], bool]) -> None:

@@ -1,50 +1,46 @@
-"""The way of a repair: from a command line to a plan, and from a plan to a changed disk."""
+"""What the commands that repair have in common: their options, plans for all paths, locks, and the output of plans."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from functools import reduce, update_wrapper
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from kafkalog_cli.command import ExitStatus, command_line
+from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.writers import PLANS, open_results
-from kafkalog_cli.running import clock_ms, watched
+from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.planners import is_plan_file, make_plan, plan_file, plan_to_apply
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import check_topics, resolve
-from kafkalog_core.ops.repair.apply import apply_plan, stage_plan
+from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dirs
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
-from kafkalog_core.ops.repair.plan_file import is_plan_file, plan_file
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.plan_rows import rows_of_plan
 from kafkalog_core.storage.changing.journal_search import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_cli.options.repair import RepairOptions
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.ops.repair.context import TargetDir
-    from kafkalog_core.ops.repair.plan import Json, Plan, StagedPlan
+    from kafkalog_core.ops.repair.plan import Json, Plan, PlanDraft
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.journal import Journal
 
-__all__ = [
-    "PlanOutput",
-    "apply_all",
-    "locked",
-    "places_of_journal",
-    "run_repair",
-]
+__all__ = ["PlanOutput", "RepairOptions", "apply_all", "locked", "places_of_journal", "repair_options", "run_repair"]
+
 
 _HELD_BACK: Final = "not applied, because another plan of this command is refused: kafkalog applies all of them or none"
 
@@ -89,63 +85,62 @@ def run_repair(
             _warn_of_brokers(places)
         progress = stack.enter_context(watched())
         started_ms = clock_ms()
-        staged_plans: list[StagedPlan] = []
-        requests = [
-            PlanRequest(
+        drafts: list[PlanDraft] = []
+        stack.callback(_discard, drafts)
+        for target in log_dirs:
+            request = PlanRequest(
                 target=target,
                 options=options,
                 now_ms=started_ms if now_ms is None else now_ms,
                 jobs=repair.jobs,
                 command_line=command_line(),
             )
-            for target in log_dirs
-        ]
-        stack.callback(_discard, staged_plans)
-        staged_plans.extend(_stage(command, request, repair, started_ms, progress) for request in requests)
+            drafts.append(_draft(command, request, repair, started_ms, progress))
         if plan_out is not None:
-            plan_out.write(plan_file(staged.plan for staged in staged_plans))
+            plan_out.write(plan_file(draft.plan for draft in drafts))
         if repair.apply:
-            apply_all(staged_plans, plan_output, started_ms, progress)
+            apply_all(drafts, plan_output, started_ms, progress)
         else:
-            for staged in staged_plans:
-                plan_output.show_plan(staged.plan)
+            for draft in drafts:
+                plan_output.show_plan(draft.plan)
     return plan_output.finish()
 
 
-def _stage(command: str, request: PlanRequest, repair: RepairOptions, now_ms: int, progress: Progress) -> StagedPlan:
+def _draft(command: str, request: PlanRequest, repair: RepairOptions, now_ms: int, progress: Progress) -> PlanDraft:
     where, keeps_undo = repair.undo_to, repair.keeps_undo
     if repair.apply:
-        return stage_plan(
-            command, request, Disk(), undo_to=where, keeps_undo=keeps_undo, now_ms=now_ms, progress=progress
+        disk = Disk()  # one for each plan: staging restricts it to the directories of the plan
+        return plan_to_apply(
+            command, request, disk, undo_to=where, keeps_undo=keeps_undo, now_ms=now_ms, progress=progress
         )
     return make_plan(command, request, undo_to=where, keeps_undo=keeps_undo, progress=progress)
 
 
-def _discard(staged_plans: Iterable[StagedPlan]) -> None:
+def _discard(drafts: Iterable[PlanDraft]) -> None:
     """Delete the staged files of plans that were not applied."""
-    for staged in staged_plans:
-        staged.discard()
+    for draft in drafts:
+        draft.discard()
 
 
-def apply_all(staged_plans: list[StagedPlan], plan_output: PlanOutput, now_ms: int, progress: Progress) -> None:
+def apply_all(drafts: list[PlanDraft], plan_output: PlanOutput, now_ms: int, progress: Progress) -> None:
     """Apply all plans, or none if one is refused. The caller holds the locks.
 
-    A plan leaves the list when its turn comes; plans that are still in the list were not applied.
+    Each draft is removed from the list before it is applied; those that remain in the list were not applied.
     """
-    refused = [staged.plan for staged in staged_plans if staged.plan.obstacles]
+    refused = [draft.plan for draft in drafts if draft.plan.obstacles]
     if refused:
-        for staged in staged_plans:
-            is_held_back = staged.plan.changes and not staged.plan.obstacles
-            plan_output.show_plan(replace(staged.plan, obstacles=(_HELD_BACK,)) if is_held_back else staged.plan)
+        for draft in drafts:
+            is_held_back = draft.plan.changes and not draft.plan.obstacles
+            plan_output.show_plan(replace(draft.plan, obstacles=(_HELD_BACK,)) if is_held_back else draft.plan)
         plan_output.finish(ExitStatus.REFUSED)
         raise RefusedError(f"{refused[0].obstacles[0]}; nothing has been changed")
-    while staged_plans:
-        staged = staged_plans.pop(0)
-        if staged.plan.changes:
-            journal = apply_plan(staged, Disk(), now_ms=now_ms, progress=progress)
-            plan_output.show(rows_of_plan(staged.plan, journal), is_alarming=bool(staged.plan.report.refusals))
+    while drafts:
+        draft = drafts.pop(0)
+        if draft.plan.changes:
+            journal = apply_plan(draft, Disk(), now_ms=now_ms, progress=progress)
+            plan_output.show(rows_of_plan(draft.plan, journal), is_alarming=bool(draft.plan.report.refusals))
         else:
-            plan_output.show_plan(staged.plan)
+            plan_output.show_plan(draft.plan)
 
 
 class PlanOutput:
@@ -211,9 +206,9 @@ def places_of(target: TargetDir) -> Iterator[str]:
 
 
 def places_of_journal(journal: Journal) -> Iterator[str]:
-    """Yield the paths whose log directories must be locked: where files are changed, which may be far from the journal.
+    """Yield the paths whose log directories must be locked: those of changed files, which may be far from the journal.
 
-    A directory that only the journal names, and that the user did not, is not locked: nothing is changed there either.
+    If the journal leads to a directory that the user did not name, there are none: nothing is changed then.
     """
     if not untrusted_places(journal):
         yield journal.layout.root
@@ -229,3 +224,87 @@ def locked(paths: Iterable[str]) -> Iterator[None]:
     places = list(paths)
     with LogDirLocks(locked_dirs(places), Disk(), unlocked_dirs(places)):
         yield
+
+
+Decorated = TypeVar("Decorated", bound="Callable[..., object]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOptions:
+    """How a repair is done.
+
+    apply: whether the plan is applied.
+    plan_out: the file that gets the plan; None: none.
+    undo_to: the absolute path of the directory of the undo journal; None: next to the changed files.
+    keeps_undo: whether an undo journal is kept.
+    jobs: number of processes; without --jobs the number of cores.
+    asked_jobs: the number of --jobs; None: not given.
+    output: the form of the result.
+    """
+
+    apply: bool
+    plan_out: str | None
+    undo_to: str | None
+    keeps_undo: bool
+    jobs: int
+    asked_jobs: int | None
+    output: str
+
+
+def repair_options(function: Decorated) -> Decorated:
+    """Add --apply, --plan-out, --undo-to, --no-undo, --jobs and --output: `repair`, a `RepairOptions`."""
+
+    def with_repair(*arguments: object, **given: Any) -> object:
+        undo_to, no_undo, asked_jobs = given.pop("undo_to"), given.pop("no_undo"), given.pop("jobs")
+        if no_undo and undo_to is not None:
+            raise click.UsageError(
+                "--undo-to keeps the undo journal in a directory, and --no-undo keeps no journal; give only one of them"
+            )
+        repair = RepairOptions(
+            apply=given.pop("apply"),
+            plan_out=given.pop("plan_out"),
+            undo_to=None if undo_to is None else os.path.abspath(undo_to),
+            keeps_undo=not no_undo,
+            jobs=asked_jobs or cores(),
+            asked_jobs=asked_jobs,
+            output=common.chosen_output(given.pop("output")),
+        )
+        return function(*arguments, repair=repair, **given)
+
+    wrapped = cast("Decorated", update_wrapper(with_repair, function))
+    return reduce(lambda inner, decorator: decorator(inner), reversed(_OPTIONS), wrapped)
+
+
+_OPTIONS = (
+    click.option(
+        "--apply",
+        is_flag=True,
+        help="Apply the plan. Without this option the plan is only shown. The broker must be stopped.",
+    ),
+    click.option(
+        "--plan-out",
+        metavar="FILE",
+        help="Also write the plan as JSON, for kafkalog apply FILE. FILE must be outside log directories.",
+    ),
+    click.option(
+        "--undo-to",
+        metavar="DIR",
+        type=click.Path(readable=False),
+        help=(
+            "Keep the undo journal in this directory, which is created if it is missing. A directory on another file "
+            "system also helps if the disk is full: nothing is written to the full disk before space has been freed.  "
+            "[default: next to the changed files, where brokers ignore it]"
+        ),
+    ),
+    click.option(
+        "--no-undo",
+        is_flag=True,
+        help=(
+            "Keep no undo journal, for a full disk if no other disk is available: the run cannot be undone. A run that "
+            "is interrupted can still be finished, with kafkalog apply --resume or, if it was interrupted before its "
+            "intent, with the same command again."
+        ),
+    ),
+    common.jobs_option,
+    common.output_option,
+)

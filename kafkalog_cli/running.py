@@ -125,9 +125,9 @@ class StoppableProgress:
 
 
 @contextmanager
-def watched() -> Iterator[Progress]:
+def watched(*, shares_terminal: bool = False) -> Iterator[Progress]:
     """Yield a progress listener: a bar on a terminal, and a SIGINT raises Stopped at the next report of progress."""
-    with Interruption() as interruption, open_progress(shares_terminal=False) as progress:
+    with Interruption() as interruption, open_progress(shares_terminal=shares_terminal) as progress:
         yield StoppableProgress(progress, interruption)
 
 

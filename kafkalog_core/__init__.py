@@ -1,4 +1,4 @@
-"""The library's front door: `__all__` is the whole public API, and only these names stay as they are between releases.
+"""The library's front door: `__all__` is the whole public API, and only these names are stable between releases.
 
     from kafkalog_core import DumpRequest, Report, dump, resolve
 
@@ -45,12 +45,11 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.compact.compact import compact
-    from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.compact.task import CompactRequest
-    from kafkalog_core.ops.compact.to_dir import compact_to
-    from kafkalog_core.ops.dump.dump import dump
-    from kafkalog_core.ops.dump.entries import entries
+    from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
+    from kafkalog_core.ops.compact.planning import compact_to
+    from kafkalog_core.ops.dump.dump import dump, entries
     from kafkalog_core.ops.dump.follow import follow
+    from kafkalog_core.ops.planners import make_plan
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.selection import Filters
@@ -58,7 +57,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.apply import apply_plan, resume
     from kafkalog_core.ops.repair.context import TargetDir, target_dirs
     from kafkalog_core.ops.repair.loss import Loss
-    from kafkalog_core.ops.repair.plan import Plan, PlanReport, PlanRequest, StagedPlan, make_plan
+    from kafkalog_core.ops.repair.plan import Plan, PlanDraft, PlanReport, PlanRequest
     from kafkalog_core.ops.repair.undo import (
         PrunePlan,
         Scope,
@@ -69,12 +68,13 @@ if TYPE_CHECKING:
         plan_undo,
         scope_of,
     )
-    from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions
+    from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, RetentionOptions
     from kafkalog_core.ops.retain.retain import RetainRequest, retain
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.roll.roll import RollRequest, roll
-    from kafkalog_core.ops.seek.seek import SeekQuestion, SeekRequest, seek
-    from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+    from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
+    from kafkalog_core.ops.verify.engine import verify
+    from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
     from kafkalog_core.rows.chunk import RowChunk, json_line, json_object
     from kafkalog_core.rows.tables import TABLES
@@ -126,6 +126,7 @@ __all__ = [
     "PayloadDamage",
     "PlaceVerdict",
     "Plan",
+    "PlanDraft",
     "PlanReport",
     "PlanRequest",
     "PrunePlan",
@@ -134,8 +135,8 @@ __all__ = [
     "RefusedError",
     "ReleaseGuess",
     "Report",
+    "RetainForecast",
     "RetainRequest",
-    "Retained",
     "RetentionForecaster",
     "RetentionOptions",
     "RollForecast",
@@ -153,7 +154,6 @@ __all__ = [
     "SettingError",
     "SettingsRequest",
     "Source",
-    "StagedPlan",
     "StorageError",
     "TargetDir",
     "Trace",
@@ -207,13 +207,12 @@ _HOMES: Final = {
     "kafka.evidence": "ReleaseGuess infer_release",
     "kafka.logdir.segment_views": "PartitionView SegmentView",
     "kafka.settings": "SettingsRequest",
+    "ops.compact.forecast": "CompactForecast CompactRequest",
     "ops.compact.compact": "compact",
-    "ops.compact.forecast": "CompactForecast",
-    "ops.compact.task": "CompactRequest",
-    "ops.compact.to_dir": "compact_to",
-    "ops.dump.dump": "dump",
-    "ops.dump.entries": "entries",
+    "ops.compact.planning": "compact_to",
+    "ops.dump.dump": "dump entries",
     "ops.dump.follow": "follow",
+    "ops.planners": "make_plan",
     "ops.reading.report": "Report",
     "ops.reading.runs": "DumpRequest",
     "ops.reading.selection": "Filters",
@@ -221,14 +220,15 @@ _HOMES: Final = {
     "ops.repair.apply": "apply_plan resume",
     "ops.repair.loss": "Loss",
     "ops.repair.context": "TargetDir target_dirs",
-    "ops.repair.plan": "Plan PlanReport PlanRequest StagedPlan make_plan",
+    "ops.repair.plan": "Plan PlanReport PlanRequest PlanDraft",
     "ops.repair.undo": "PrunePlan Scope UndoPlan apply_prune apply_undo plan_prune plan_undo scope_of",
     "ops.retain.retain": "RetainRequest retain",
-    "ops.retain.forecaster": "Retained RetentionForecaster RetentionOptions",
+    "ops.retain.forecaster": "RetainForecast RetentionForecaster RetentionOptions",
     "ops.roll.forecast": "RollForecast",
     "ops.roll.roll": "RollRequest roll",
-    "ops.seek.seek": "SeekQuestion SeekRequest seek",
-    "ops.verify.engine": "VerifyRequest verify",
+    "ops.seek": "SeekQuestion SeekRequest seek",
+    "ops.verify.engine": "verify",
+    "ops.verify.request": "VerifyRequest",
     "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
     "rows.chunk": "RowChunk json_line json_object",
     "rows.tables": "TABLES",

@@ -1,4 +1,4 @@
-"""Command lines for people to paste: every command that kafkalog prints is quoted here.
+"""Quoting of every command line that kafkalog prints, ready to paste.
 
 A path may hold spaces, quotes, newlines, control characters and bytes that are not UTF-8, which are surrogates in
 Python's texts (PEP 383). A printed command is one line without control characters, and the shell reads it back to the
@@ -19,7 +19,7 @@ __all__ = ["CommandLine", "current_directory", "shell_line", "shell_path", "shel
 
 _NAMES: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _ESCAPED: Final = frozenset("\\'!")
-"""Printable characters that `$'...'` does not take as they are; `!` is history to an interactive bash."""
+"""Printable characters that `$'...'` must escape; an interactive bash expands `!` from its history."""
 
 
 def shell_word(text: str) -> str:
@@ -33,23 +33,23 @@ def shell_word(text: str) -> str:
 
 
 def shell_path(path: str) -> str:
-    """Return a path as a word; one that begins with a dash must not be read as an option."""
+    """Return a path as a word; a path that starts with a dash gets `./`, so that it is not read as an option."""
     return shell_word(f"./{path}" if path.startswith("-") else path)
 
 
 def shell_line(words: Iterable[str]) -> str:
-    """Return words as a command line, see `shell_word`."""
+    """Return words as a quoted command line."""
     return " ".join(map(shell_word, words))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLine:
-    """A command line of kafkalog as it was typed.
+    """A command line of kafkalog, as the user typed it.
 
     Args:
         program: kafkalog and the name of its command.
         arguments: the options and paths of the command.
-        directory: absolute path of the directory that it was typed in; None: the current one.
+        directory: absolute path of the directory where it was typed; None: the current one.
     """
 
     program: str
@@ -57,7 +57,7 @@ class CommandLine:
     directory: str | None = None
 
     def with_options(self, *options: str) -> str:
-        """Return it with more options, ready to paste. `options`: quoted; those that are there already are left out."""
+        """Return it with more options, which are quoted already, ready to paste; options are not repeated."""
         typed, rest = self._parts()
         added = [option for option in options if option not in typed]
         line = " ".join([self.program, *map(shell_word, typed), *added, *map(shell_word, rest)])
@@ -72,13 +72,13 @@ class CommandLine:
         return replace(self, arguments=arguments).with_options()
 
     def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what precedes the `--` that ends the options, and the rest."""
+        """Return the arguments before the `--` that ends the options, and the rest."""
         end = self.arguments.index("--") if "--" in self.arguments else len(self.arguments)
         return self.arguments[:end], self.arguments[end:]
 
 
 def current_directory() -> str | None:
-    """Return the current directory; None: it has been deleted."""
+    """Return the current directory; None: it no longer exists."""
     try:
         return os.getcwd()
     except OSError:
@@ -86,7 +86,7 @@ def current_directory() -> str | None:
 
 
 def _escaped(char: str) -> str:
-    """Return a character within `$'...'`; three octal digits are read alike by every shell."""
+    """Return a character escaped for `$'...'`; every shell reads three octal digits in the same way."""
     if char.isprintable() and char not in _ESCAPED:
         return char
     return _NAMES.get(char) or "".join(f"\\{byte:03o}" for byte in os.fsencode(char))

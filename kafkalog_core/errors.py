@@ -1,8 +1,7 @@
 """The exception hierarchy of kafkalog.
 
-Every error that kafkalog raises on purpose descends from `KafkalogError`. Texts are built in `__str__` from the
-attributes, so that a caller can read the numbers and a person the sentence. Damage in a log is not an error:
-`storage.scan` catches `FormatError` and yields it as data.
+Every error that kafkalog raises on purpose is a `KafkalogError`. `__str__` builds the text from the attributes, which
+a caller can read. Damage in a log is not an error: `storage.scan` catches `FormatError` and yields the damage as data.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ __all__ = [
     "LimitError",
     "LockedError",
     "NotFoundError",
+    "ProtocolError",
     "RefusedError",
     "SelectionError",
     "SettingError",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 class KafkalogError(Exception):
-    """Root of all errors of kafkalog. `path` names the file that it is about, if there is one."""
+    """The root of all errors of kafkalog. `path` is that of the affected file, if there is one."""
 
     def __init__(self, message: str, *, path: str | None = None) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class KafkalogError(Exception):
         return f"{self.path}: {self.message}" if self.path else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle errors whole, whatever arguments their class takes: they travel between processes."""
+        """Return a form that pickles with any constructor, because errors are sent between processes."""
         return _made_again, (type(self), self.args, vars(self))
 
 
@@ -55,7 +55,7 @@ def _made_again(kind: type[KafkalogError], arguments: tuple[Any, ...], attribute
 
 
 class FormatError(KafkalogError):
-    """Bytes that are not valid in their place; `position` is a byte in the buffer or file."""
+    """Invalid bytes; `position` is a byte in the buffer or file."""
 
     def __init__(self, message: str, *, position: int | None = None, path: str | None = None) -> None:
         super().__init__(message, path=path)
@@ -67,11 +67,11 @@ class FormatError(KafkalogError):
 
 
 class TruncatedError(FormatError):
-    """The bytes end before the value does."""
+    """Bytes that end before the value does."""
 
 
 class ChecksumError(FormatError):
-    """A stored checksum differs from the one computed over the bytes."""
+    """A stored checksum that differs from the one computed over the bytes."""
 
     def __init__(
         self, message: str, *, stored: int, computed: int, position: int | None = None, path: str | None = None
@@ -85,7 +85,7 @@ class ChecksumError(FormatError):
 
 
 class FieldError(FormatError):
-    """A field holds an impossible value."""
+    """A field with an impossible value."""
 
 
 class UnsupportedError(FormatError):
@@ -93,26 +93,30 @@ class UnsupportedError(FormatError):
 
 
 class LimitError(FormatError):
-    """A declared or decompressed size is over the limit; it is refused before the memory is allocated."""
+    """A declared or decompressed size over the limit, refused before the memory is allocated."""
+
+
+class ProtocolError(KafkalogError):
+    """Bytes that do not form a message of Kafka's protocol, or a value that a message cannot hold."""
 
 
 class StorageError(KafkalogError):
-    """An operation on a file or directory failed."""
+    """A failed operation on a file or directory."""
 
 
 class NotFoundError(StorageError):
-    """No such file or directory, or a glob that matches nothing."""
+    """A file or directory that does not exist, or a glob that matches nothing."""
 
 
 class AccessError(StorageError):
-    """The operating system refused to open or read a file, or symbolic links form a circle."""
+    """A file that the operating system refuses to open or read, or symbolic links that form a circle."""
 
 
 class DeniedError(AccessError):
-    """This user has no permission to read a file or to list a directory.
+    """A file that this user may not read, or a directory that this user may not list.
 
-    `message` names the user, the owner and the mode; `advice` names the user to run the command as, which
-    `with_command` names. `prefix` precedes that command, quoted; None: the owner is unknown.
+    `message` names the user, the owner and the mode; `advice` names the user to run the command as. `prefix`, such as
+    `sudo -u kafka`, precedes the command line, which `with_command` sets; None: the owner is unknown.
     """
 
     def __init__(self, message: str, advice: str, *, path: str | None = None, prefix: str | None = None) -> None:
@@ -122,11 +126,11 @@ class DeniedError(AccessError):
         self._command: str | None = None
 
     def with_command(self, line: str) -> None:
-        """Set the command line that was refused, ready to paste."""
+        """Set the refused command line, ready to paste."""
         self._command = line
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle it with all its arguments."""
+        """Return a form that pickles with all arguments."""
         return _denied_again, (self.message, self.advice, self.path, self.prefix)
 
     def __str__(self) -> str:
@@ -141,7 +145,7 @@ def _denied_again(message: str, advice: str, path: str | None, prefix: str | Non
 
 
 class UnknownFileError(StorageError):
-    """A file whose name and content are of no kind that Kafka writes."""
+    """A file whose name and content match no kind of file that Kafka writes."""
 
 
 class SelectionError(StorageError):
@@ -153,18 +157,18 @@ class SettingError(KafkalogError):
 
 
 class LockedError(StorageError):
-    """Another process, most likely a running broker, holds the lock of a log directory."""
+    """A log directory whose lock another process, most likely a running broker, holds."""
 
 
 class RefusedError(StorageError):
-    """A change that kafkalog does not make: nothing has been written."""
+    """A change that kafkalog refuses; nothing has been written."""
 
 
 class CleanError(StorageError):
-    """A compaction of a log that cannot be done: a broker's cleaner would stop there. Nothing has been changed.
+    """A log that cannot be compacted, because a broker's cleaner would stop there. Nothing has been changed.
 
-    `reason` is a stable word: one of damage's, or map-too-small, not-a-segment, null-key, empty-legacy, empty-marker,
-    too-large, index-full, index-order, offset-range; `position` is a byte in the file, None if no single one is meant.
+    `reason` is a stable word: a damage reason, or map-too-small, not-a-segment, null-key, empty-legacy, empty-marker,
+    too-large, index-full, index-order, offset-range; `position` is a byte in the file; None: there is no single one.
     """
 
     def __init__(self, reason: str, message: str, *, path: str | None, position: int | None = None) -> None:
@@ -174,8 +178,8 @@ class CleanError(StorageError):
 
 
 class UnfinishedError(KafkalogError):
-    """A change that ended before all its files were changed; its journal can finish or undo it."""
+    """A change that stopped before all its files were changed; its journal can finish or undo it."""
 
 
 class WorkerLostError(KafkalogError):
-    """A worker process ended before its work was done, so that the result is not complete."""
+    """A worker process that ended before its work was done, so that the result is incomplete."""

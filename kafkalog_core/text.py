@@ -1,4 +1,4 @@
-"""Counts, sizes, times and durations as parts of sentences; JSON and CSV texts."""
+"""Counts, sizes, times and durations as text for sentences; JSON and CSV text."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _MAX_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(millis
 
 def count_of(number: object, noun: str) -> str:
     """Return a number with its noun: `1 record`, `12 records`, `2 batches`, `2 entries`."""
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("tch") else "s")
     return f"{number} {noun if number == 1 else plural}"
 
 
 def duration(time_ms: int) -> str:
-    """Return a duration by its largest unit and the next one, without a sign: `7 d`, `3 d 2 h`, `250 ms`."""
+    """Return a duration in its largest unit and the next one, without a sign: `7 d`, `3 d 2 h`, `250 ms`."""
     rest = abs(time_ms)
     parts: list[str] = []
     for unit_ms, name in _SPANS:
@@ -53,7 +53,7 @@ def duration(time_ms: int) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """Return a size: `512 B`, `1.5 KiB`, `3.0 GiB`, exact below 1 KiB, in powers of 1024."""
+    """Return a size in powers of 1024, exact below 1 KiB: `512 B`, `1.5 KiB`, `3.0 GiB`."""
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     power = min((abs(size_bytes).bit_length() - 1) // 10, len(_SIZES))
@@ -61,7 +61,7 @@ def size(size_bytes: int) -> str:
 
 
 def sizes(*sizes_bytes: int) -> tuple[str, ...]:
-    """Return several sizes; if two that differ would read alike, all are exact: `4,096 bytes`."""
+    """Return several sizes as text; if two different ones would look the same, all are exact: `4,096 bytes`."""
     texts = tuple(size(each) for each in sizes_bytes)
     if len(set(texts)) == len(set(sizes_bytes)):
         return texts
@@ -69,7 +69,7 @@ def sizes(*sizes_bytes: int) -> tuple[str, ...]:
 
 
 def moment(time_ms: int) -> str:
-    """Return a time in ISO 8601, UTC, with milliseconds; beyond the year 9999 the number with its unit."""
+    """Return a time in ISO 8601, UTC, with milliseconds; after the year 9999 the number with its unit."""
     if not _MIN_MS <= time_ms <= _MAX_MS:
         return f"{time_ms} ms"
     return (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
@@ -105,22 +105,22 @@ def csv_field(value: object) -> str:
 
 
 def needs_quotes(text: str) -> bool:
-    """Whether a text would end its field or its line."""
+    """Return whether a CSV field with this text needs quotes."""
     return not _NEEDS_QUOTES.isdisjoint(text)
 
 
 def csv_text(text: str) -> str:
-    """Return a text, or a part of one, as it is written between quotes."""
+    """Return a text with its quotes doubled, for a quoted CSV field."""
     return text.replace('"', '""')
 
 
 def csv_line(fields: Iterable[str]) -> bytes:
-    """Return fields as a line; file names that are not UTF-8 have lone surrogates in them."""
+    """Return fields as a CSV line; lone surrogates, from file names that are not UTF-8, are escaped."""
     return (",".join(fields) + "\r\n").encode("utf-8", "backslashreplace")
 
 
 def has_controls(text: str) -> bool:
-    """Whether a text has control characters that a terminal would obey."""
+    """Return whether a text has control characters that act on a terminal."""
     return _CSV_FORM_CONTROLS.search(text) is not None
 
 
@@ -131,10 +131,7 @@ _T = TypeVar("_T")
 
 
 def first_of(items: Sequence[_T], text_of: Callable[[_T], str] = str, *, joint: str = ", ") -> str:
-    """Return the first few of many as text, and the number of the others.
-
-    A log directory may have a hundred thousand partitions.
-    """
+    """Return the first three items as text, and the number of the others: there may be a hundred thousand."""
     parts = [text_of(item) for item in items[:_SHOWN]]
     more = len(items) - len(parts)
     return joint.join([*parts, f"and {more:,} more"] if more else parts)

@@ -39,6 +39,7 @@ MODULES: Final = (
     LOOPS,
     *NUMBERS,
     "batch_checks",
+    "blocks",
     "clean_judge",
     "clean_write",
     "fields",
@@ -46,7 +47,6 @@ MODULES: Final = (
     "index_checks",
     "key_map",
     "lines",
-    "lz4_block",
     "producers",
     "rebuild",
     "record_checks",
@@ -72,7 +72,7 @@ _REBUILD: Final = "build it again with `python -m pip install -e .`"
 
 
 def text_hash(directory: str) -> str | None:
-    """Return the hash of all compiled text, as Python hashes sources for its caches; None: a file is missing."""
+    """Return the hash of all compiled text, as Python hashes sources for its caches; `None`: a file is missing."""
     text = b""
     for name in (*(f"{module}.py" for module in MODULES), *NATIVE, *LAYOUT):
         try:
@@ -101,7 +101,7 @@ def runs_compiled(loops: ModuleType) -> bool:
 
 
 def _loads_interpreted() -> bool:
-    """Whether `interpreted` is loading the kernels."""
+    """Return whether `interpreted` is loading the kernels."""
     return any(isinstance(finder, _SourceFinder) for finder in sys.meta_path)
 
 

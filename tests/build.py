@@ -121,7 +121,7 @@ def _sized_int32(data: bytes | None) -> bytes:
 
 # --- magic 2 ---------------------------------------------------------------------------------------------------------
 def record_v2(record: Record, *, base_offset: int, base_timestamp_ms: int) -> bytes:
-    """One record inside of a batch, its size in front."""
+    """One record in a batch, its size in front."""
     body = bytearray([record.attributes & 0xFF])
     body += varint(record.timestamp_ms - base_timestamp_ms)
     body += varint(record.offset - base_offset)
@@ -158,7 +158,7 @@ def batch_v2(
     """A record batch.
 
     Base and last offset are those of the records unless given (after compaction they reach farther). `attributes` are
-    bits on top of those that the other arguments set. `payload` stands in place of the (compressed) records.
+    bits on top of those that the other arguments set. `payload` is in place of the (compressed) records.
     """
     first = records[0] if records else Record()
     base_offset = first.offset if base_offset is None else base_offset

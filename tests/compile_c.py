@@ -31,7 +31,7 @@ def c_library(directory: Path, text: str, options: Iterable[str] = ()) -> str:
 
 
 def c_program(directory: Path, text: str) -> str:
-    """Path of a program of such C. It ends at the first step outside of a buffer, where the compiler has sanitizers."""
+    """Path of a program of such C. It ends at the first step outside a buffer, where the compiler has sanitizers."""
     built = directory / "program"
     if _compile(directory, text, built, SANITIZERS, capture=True).returncode:
         _compile(directory, text, built, ("-O1",)).check_returncode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import signal
 from typing import TYPE_CHECKING
 
@@ -20,11 +21,20 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     """Watch over skipped tests where CI asks for it; let children be interrupted, in the background too."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("ascii", "latin-1", "utf-8", "utf-16", "utf-16-le", "utf-16-be", "idna", "punycode"):
+        codecs.lookup(name)  # one first looked up while a test leaves no free descriptor would never be found again
     settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any-machine")  # no test is a matter of time: machines are busy, a twin is interpreted
     guard = skips.guard()
     if guard is not None:
         config.pluginmanager.register(guard)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out modules in which every test needs the corpus, where none is to run: listing them takes seconds."""
+    if "not corpus" in config.option.markexpr and collection_path.suffix == ".py":
+        return "\npytestmark = pytest.mark.corpus\n" in collection_path.read_text("utf-8") or None
+    return None
 
 
 def pytest_report_header() -> str:

@@ -1,6 +1,6 @@
 """CI's rule about skipped tests: with KAFKALOG_EXPECT_NO_SKIPS=1 a skip that nobody expects fails the run.
 
-Expected ones stand in `expected_skips.txt`, a line each: a pattern of node ids as of `fnmatch`, a colon and a blank,
+Expected ones are in `expected_skips.txt`, a line each: a pattern of node ids as of `fnmatch`, a colon and a blank,
 and why such a test may be skipped where CI runs.
 """
 
@@ -21,7 +21,7 @@ EXPECTED = Path(__file__).with_name("expected_skips.txt")
 
 
 class SkipGuard:
-    """Collects skips; at the end those that were not expected are told, and the run fails."""
+    """Collects skips; at the end those that were not expected are reported, and the run fails."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._patterns = tuple(patterns)

@@ -122,7 +122,7 @@ def test_what_repairs_take_give_and_raise_is_promised() -> None:
         "ReleaseGuess",
         "Scope",
         "SettingError",
-        "StagedPlan",
+        "PlanDraft",
     }
     meant |= {"SettingsRequest", "UndoPlan", "WriteError", "apply_prune", "infer_release", "plan_prune", "resume"}
     assert meant <= set(kafkalog_core.__all__)

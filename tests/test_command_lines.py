@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkalog_cli.render.text import closed, sentence_lines
+from kafkalog_cli.render.summary import closed, sentence_lines
 from kafkalog_core.command_lines import CommandLine, shell_line, shell_path, shell_word
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Write man/ from the command tree, the layouts, the tables and the catalogue of findings.
+"""Write man/ from the command tree, the layouts, the tables and the catalog of findings.
 
 `python -m tools.make_man` after a change of any of them; a test fails on pages that no longer match.
 """

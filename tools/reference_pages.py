@@ -1,4 +1,4 @@
-"""The pages of chapters 5 and 7: Kafka's bytes, the rows, the catalogues, each from its declaration in the code."""
+"""The pages of chapters 5 and 7: Kafka's bytes, the rows, the catalogs, each from its declaration in the code."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format import layout
-from kafkalog_core.format.unprotected import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, VALUES
+from kafkalog_core.format.layout import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, UNPROTECTED_VALUES
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.ops.explain import entries
-from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE, UNTRACEABLE_FIELDS
 from kafkalog_core.rows import tables
 from tools import roff
+from tools.untraceable import ONLY_WARNED, UNTRACEABLE, UNTRACEABLE_FIELDS
 
 if TYPE_CHECKING:
     from kafkalog_core.format.layout import Field, Layout
@@ -126,7 +126,7 @@ def _unprotected() -> str:
     )
     for item in UNPROTECTED_FIELDS:
         label = f"{roff.bold(item.field)} of {item.layout.name}"
-        body += roff.tagged(label, f"{VALUES[item.values].capitalize()}. {item.why}")
+        body += roff.tagged(label, f"{UNPROTECTED_VALUES[item.values].capitalize()}. {item.why}")
     return body + roff.tagged(roff.bold("the file's length"), UNPROTECTED_LENGTH)
 
 

@@ -1,4 +1,4 @@
-"""`kafkalog apply`: apply a plan that was made before, or finish a run that was interrupted."""
+"""`kafkalog apply`: apply a plan from a file, or finish a run that was interrupted."""
 
 from __future__ import annotations
 
@@ -14,25 +14,22 @@ from kafkalog_cli.repair import PlanOutput, apply_all, locked, places_of_journal
 from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import FieldError, RefusedError
-from kafkalog_core.ops.repair.apply import check_drift, is_of_plan, replan_advice, resume, rows_of_resumed
-from kafkalog_core.ops.repair.plan import make_plan
-from kafkalog_core.ops.repair.plan_file import parse_plans
+from kafkalog_core.ops.planners import is_of_plan, make_plan, parse_plans
+from kafkalog_core.ops.repair.apply import check_drift, replan_advice, resume, rows_of_resumed
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.storage.changing.journal_search import leading_directory, undo_command
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import SUPERUSER, Disk
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.ops.repair.plan import StagedPlan
-    from kafkalog_core.ops.repair.plan_file import StoredPlan
+    from kafkalog_core.ops.planners import StoredPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["apply_command"]
-
-_SUPERUSER = 0
 
 EXAMPLES = (
     Example("kafkalog apply plan.json", "Apply the plan that kafkalog reindex --plan-out plan.json has written"),
@@ -65,7 +62,7 @@ def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int |
 
     FILE is a plan that a repair command wrote with --plan-out. kafkalog reads the disk and makes the plan again; it
     changes nothing unless the new plan has the same changes, to the hash of each file. The broker must be stopped.
-    kafkalog undo takes the changes back.
+    kafkalog undo can undo the changes.
     """
     if also and not is_resume:
         raise click.UsageError("give one FILE; several directories are only for --resume")
@@ -98,8 +95,8 @@ def _read(path: str) -> list[StoredPlan]:
 
 def _check_owner(path: str, owner: int) -> None:
     """Raise RefusedError if root would apply a plan that another user wrote, unless that user ran sudo."""
-    trusted = {str(_SUPERUSER), os.environ.get("SUDO_UID")}
-    if os.geteuid() == _SUPERUSER and str(owner) not in trusted:
+    trusted = {str(SUPERUSER), os.environ.get("SUDO_UID")}
+    if os.geteuid() == SUPERUSER and str(owner) not in trusted:
         name = shell_path(path)
         raise RefusedError(
             f"belongs to user {owner}, who would decide what root changes; nothing has been changed. Read the plan; "
@@ -108,8 +105,8 @@ def _check_owner(path: str, owner: int) -> None:
         )
 
 
-def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> StagedPlan:
-    """Return the plan, made again. Options that no command line gives mean that the file was edited."""
+def _planned(stored: StoredPlan, jobs: int, progress: Progress) -> PlanDraft:
+    """Plan the command of a stored plan again. Options that no command line gives mean that the file was edited."""
     try:
         return make_plan(
             stored.command,
@@ -151,7 +148,7 @@ def _resume_directory(path: str, also: Sequence[str], plan_output: PlanOutput) -
 
 
 def _resume_plan(plan: StoredPlan, also: Sequence[str], plan_output: PlanOutput) -> bool:
-    """Finish the run of a plan if it was interrupted; return whether there was a run of it."""
+    """Finish the run of a plan if it was interrupted. Return whether the plan has a run, finished or not."""
     for journal in reversed(scope_of(plan.root, also).found.journals):
         if is_of_plan(journal, plan):
             if journal.state == "complete":

@@ -11,8 +11,7 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
-from kafkalog_cli.options.repair import RepairOptions, repair_options
-from kafkalog_cli.repair import run_repair
+from kafkalog_cli.repair import RepairOptions, repair_options, run_repair
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:

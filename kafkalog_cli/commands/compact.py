@@ -11,22 +11,21 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus, command_line
 from kafkalog_cli.commands.shared import write_compactions
 from kafkalog_cli.options import common
-from kafkalog_cli.options.cleaning import check_memory, cleaning_options
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.forecasts import check_memory, cleaning_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
-from kafkalog_cli.options.repair import repair_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
-from kafkalog_cli.repair import run_repair
+from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_cli.running import warn_of_interpreted, watched
 from kafkalog_core.ops.compact.compact import compact
-from kafkalog_core.ops.compact.task import CompactRequest
-from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.compact.forecast import CompactRequest
+from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.reading.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from kafkalog_cli.options.repair import RepairOptions
+    from kafkalog_cli.repair import RepairOptions
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.reading.selection import Selection

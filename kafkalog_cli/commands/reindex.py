@@ -10,11 +10,10 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
-from kafkalog_cli.options.repair import repair_options
-from kafkalog_cli.repair import run_repair
+from kafkalog_cli.repair import repair_options, run_repair
 
 if TYPE_CHECKING:
-    from kafkalog_cli.options.repair import RepairOptions
+    from kafkalog_cli.repair import RepairOptions
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
 

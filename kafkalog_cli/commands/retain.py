@@ -11,11 +11,10 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.shared import requests_of, write_retention
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.forecasts import check_until, find_policies, forecast_options, retention_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
-from kafkalog_cli.options.repair import repair_options
-from kafkalog_cli.options.retention import check_until, find_policies, forecast_options, retention_options
 from kafkalog_cli.render.writers import RETENTION, open_results
-from kafkalog_cli.repair import run_repair
+from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_cli.running import watched
 from kafkalog_core.ops.retain.forecaster import RetentionForecaster
 from kafkalog_core.ops.retain.retain import retain
@@ -23,11 +22,11 @@ from kafkalog_core.ops.retain.retain import retain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_cli.options.repair import RepairOptions
+    from kafkalog_cli.repair import RepairOptions
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
-    from kafkalog_core.ops.retain.forecaster import Retained
+    from kafkalog_core.ops.retain.forecaster import RetainForecast
     from kafkalog_core.ops.retain.retain import RetainRequest
     from kafkalog_core.progress import Progress
 
@@ -107,7 +106,7 @@ def retain_command(
 
 def _forecasts(
     requests: list[RetainRequest], progress: Progress
-) -> Iterator[tuple[RetentionForecaster, Iterator[Retained | Finding]]]:
+) -> Iterator[tuple[RetentionForecaster, Iterator[RetainForecast | Finding]]]:
     for request in requests:
         forecaster = RetentionForecaster(request.target, request.wanted)
         yield forecaster, retain(request, forecaster, progress)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster
+    from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = ["counted", "requests_of", "write_compactions", "write_retention"]
@@ -73,8 +73,8 @@ def requests_of(
 
 
 def write_retention(
-    writer: ResultWriter[RetentionForecaster | Retained | Finding],
-    forecasters: Iterable[tuple[RetentionForecaster, Iterator[Retained | Finding]]],
+    writer: ResultWriter[RetentionForecaster | RetainForecast | Finding],
+    forecasters: Iterable[tuple[RetentionForecaster, Iterator[RetainForecast | Finding]]],
 ) -> int:
     """Write every forecast and the summary; return the exit status."""
     report = Report()
@@ -82,8 +82,8 @@ def write_retention(
 
 
 def _forecasts(
-    forecasters: Iterable[tuple[RetentionForecaster, Iterator[Retained | Finding]]], report: Report
-) -> Generator[RetentionForecaster | Retained | Finding, None, None]:
+    forecasters: Iterable[tuple[RetentionForecaster, Iterator[RetainForecast | Finding]]], report: Report
+) -> Generator[RetentionForecaster | RetainForecast | Finding, None, None]:
     """Yield each forecaster and its forecasts, which are counted in the report."""
     for forecaster, forecasts in forecasters:
         yield forecaster

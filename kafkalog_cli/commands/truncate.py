@@ -10,11 +10,10 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
-from kafkalog_cli.options.repair import repair_options
-from kafkalog_cli.repair import run_repair
+from kafkalog_cli.repair import repair_options, run_repair
 
 if TYPE_CHECKING:
-    from kafkalog_cli.options.repair import RepairOptions
+    from kafkalog_cli.repair import RepairOptions
     from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
 
@@ -58,7 +57,7 @@ def truncate_command(
     request: SettingsRequest,
     repair: RepairOptions,
 ) -> int:
-    """Truncate logs: delete the segments after an offset, and cut the segment that contains it at a batch.
+    """Truncate logs at an offset, at the first damage, or where a broker would.
 
     Indexes, producer snapshots, leader epochs and the checkpoints of the log directory are updated too. The plan shows
     what is lost: records, bytes, times, transactions and producers, and how many of the records were committed (below

@@ -1,4 +1,4 @@
-"""`kafkalog undo`: take back a run of kafkalog, list the runs, or delete their journals."""
+"""`kafkalog undo`: undo a run of kafkalog, list the runs, or delete their journals."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafkalog_cli.options import common
 from kafkalog_cli.repair import PlanOutput, locked, places_of_journal
 from kafkalog_cli.running import watched
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.repair.obstacles import trust_problem
 from kafkalog_core.ops.repair.plan_rows import rows_of_list, rows_of_prune, rows_of_undo
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, refusal_of, scope_of
+from kafkalog_core.storage.changing.journal_search import trust_problem
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _prune(scope: Scope, run: str | None, plan_output: PlanOutput, *, is_apply: 
 
 
 def _places(scope: Scope, run: str | None) -> Iterator[str]:
-    """Yield the paths whose log directories must be locked: the named one, and those of a run; `None`: of every run."""
+    """Yield the paths whose log directories must be locked: the named one, and those of a run (None: of every run)."""
     yield scope.root
     for journal in scope.found.journals:
         if run in {None, journal.run}:

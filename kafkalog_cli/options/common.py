@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import re
 import sys
-from contextlib import contextmanager
 from functools import reduce, update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_core.errors import SelectionError
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading import selection
 from kafkalog_core.ops.reading.selection import Filters, Selection
 from kafkalog_core.ops.reading.targets import LogDirTarget, resolve, where_to_look
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from kafkalog_core.errors import KafkalogError
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
 
@@ -35,6 +33,7 @@ __all__ = [
     "jobs_option",
     "level_option",
     "limit_options",
+    "option_type",
     "output_option",
     "output_options",
     "parse_header",
@@ -46,11 +45,14 @@ __all__ = [
     "resolve_all",
     "resolve_readable",
     "selection_options",
+    "stacked",
     "targets_argument",
     "verdict_options",
 ]
 
 
+Decorated = TypeVar("Decorated", bound="Callable[..., object]")
+Value = TypeVar("Value")
 Range = tuple[int | None, int | None]
 """First and last value, both inclusive; None: no limit."""
 
@@ -62,37 +64,22 @@ def command_line_bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def parse_size(text: str) -> int:
-    """Return a size in bytes: `4096`, `64k` and `64KiB` (powers of 1024), `64kB` (powers of 1000)."""
-    with _usage():
-        return selection.parse_size(text)
+def option_type(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Return an option's type: the value that `parse` returns, or a usage error with the message that it raises."""
+
+    def convert(text: str) -> Value:
+        try:
+            return parse(text)
+        except KafkalogError as error:
+            raise click.BadParameter(error.message) from None
+
+    return convert
 
 
-def parse_range(text: str) -> Range:
-    """Return the range `A..B`, `A..`, `..B` or `A`; both ends are included."""
-    with _usage():
-        return selection.parse_range(text)
-
-
-def parse_times(text: str) -> Range:
-    """Return a range of times, epoch milliseconds or ISO 8601; a last day without a time of day is included whole."""
-    with _usage():
-        return selection.parse_times(text)
-
-
-def parse_time_ms(text: str) -> int:
-    """Return milliseconds since 1970, given as such (from 1973-03-03 on) or as ISO 8601."""
-    with _usage():
-        return selection.parse_time_ms(text)
-
-
-@contextmanager
-def _usage() -> Iterator[None]:
-    """Turn a SelectionError into a usage error."""
-    try:
-        yield
-    except SelectionError as error:
-        raise click.BadParameter(error.message) from None
+parse_size = option_type(selection.parse_size)
+parse_range = option_type(selection.parse_range)
+parse_times = option_type(selection.parse_times)
+parse_time_ms = option_type(selection.parse_time_ms)
 
 
 def parse_pattern(text: str) -> str:
@@ -118,14 +105,12 @@ def parse_header(text: str) -> tuple[bytes, bytes | None]:
     return command_line_bytes(key), command_line_bytes(value) if equals else None
 
 
-Decorated = TypeVar("Decorated", bound="Callable[..., object]")
-
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 OUTPUTS = ("table", "json", "ndjson", "csv")
 DEFAULT_MAX_BATCH_BYTES = "256MiB"
 
 
-def _stacked(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
+def stacked(*decorators: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
     """Return one decorator for several; --help lists their options in this order."""
     return lambda function: reduce(lambda inner, decorator: decorator(inner), reversed(decorators), function)
 
@@ -145,7 +130,7 @@ def selection_options(function: Decorated) -> Decorated:
         selection = Selection(**{name: options.pop(name) for name in names})
         return function(*arguments, selection=selection, **options)
 
-    return _stacked(*_SELECTION)(cast("Decorated", update_wrapper(with_selection, function)))
+    return stacked(*_SELECTION)(cast("Decorated", update_wrapper(with_selection, function)))
 
 
 def filter_options(function: Decorated) -> Decorated:
@@ -161,7 +146,7 @@ def filter_options(function: Decorated) -> Decorated:
         return function(*arguments, filters=filters, **options)
 
     decorators = (*_RANGE_FILTERS, *_RECORD_FILTERS, *_BATCH_FILTERS)
-    return _stacked(*decorators)(cast("Decorated", update_wrapper(with_filters, function)))
+    return stacked(*decorators)(cast("Decorated", update_wrapper(with_filters, function)))
 
 
 _SELECTION = (
@@ -279,36 +264,27 @@ def limit_options(function: Decorated) -> Decorated:
     )(function)
 
 
+output_option = click.option(
+    "--output",
+    type=click.Choice(OUTPUTS),
+    help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object per line]",
+)
+_BYTES = click.option(
+    "--bytes",
+    "bytes_mode",
+    type=click.Choice(("auto", "base64", "hex")),
+    default="auto",
+    show_default=True,
+    help=(
+        "Form of keys and values in json, ndjson and csv: auto is text for exact UTF-8 and base64 (key_b64) for other "
+        "bytes, in csv also for control characters; base64 and hex (key_hex) are used for all keys and values."
+    ),
+)
+
+
 def output_options(function: Decorated) -> Decorated:
-    """Add --output and --bytes."""
-    return _stacked(
-        click.option(
-            "--output",
-            type=click.Choice(OUTPUTS),
-            help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object per line]",
-        ),
-        click.option(
-            "--bytes",
-            "bytes_mode",
-            type=click.Choice(("auto", "base64", "hex")),
-            default="auto",
-            show_default=True,
-            help=(
-                "Form of keys and values in json, ndjson and csv: auto is text for exact UTF-8 and base64 (key_b64) "
-                "for other bytes, in csv also for control characters; base64 and hex (key_hex) are used for all keys "
-                "and values."
-            ),
-        ),
-    )(function)
-
-
-def output_option(function: Decorated) -> Decorated:
-    """Add --output alone, for a command whose rows have no keys and values."""
-    return click.option(
-        "--output",
-        type=click.Choice(OUTPUTS),
-        help="Form of the result.  [default: table on a terminal, else ndjson: one JSON object per line]",
-    )(function)
+    """Add --output and --bytes, for a command whose rows have keys and values."""
+    return output_option(_BYTES(function))
 
 
 level_option = click.option(

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import time
-from functools import reduce, update_wrapper
+from dataclasses import fields
+from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from kafkalog_cli.options import common
-from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.releases import describe_known, parse_release
 from kafkalog_core.kafka.setting_table import BY_NAME
 from kafkalog_core.kafka.settings import SettingsRequest, parse_assignment, parse_topic_assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.kafka.setting_table import Definition
 
-__all__ = ["kafka_option", "kafka_options", "now_option", "setting_options", "with_shorthands"]
+__all__ = ["kafka_option", "kafka_options", "kafka_start_options", "now_option", "setting_options", "with_shorthands"]
 
 
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
@@ -28,29 +28,30 @@ Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 def kafka_options(function: Decorated) -> Decorated:
     """Add --kafka, --config, --set, --topic-config and --assume-defaults: `request`, a `SettingsRequest`."""
+    return _with_request(function, _OPTIONS)
 
-    def with_request(*arguments: object, **options: Any) -> object:
-        request = SettingsRequest(
-            kafka=options.pop("kafka"),
-            config=options.pop("config"),
-            assignments=options.pop("assignments"),
-            topic_assignments=options.pop("topic_assignments"),
-            assume_defaults=options.pop("assume_defaults"),
-        )
-        return function(*arguments, request=request, **options)
+
+def kafka_start_options(function: Decorated) -> Decorated:
+    """Add the options of `kafka_options` without --assume-defaults, for a command that reports what a start does."""
+    return _with_request(function, _OPTIONS[:-1])
+
+
+def _with_request(function: Decorated, options: Sequence[Callable[[Decorated], Decorated]]) -> Decorated:
+    names = [each.name for each in fields(SettingsRequest)]
+
+    def with_request(*arguments: object, **given: Any) -> object:
+        request = SettingsRequest(**{name: given.pop(name) for name in names if name in given})
+        return function(*arguments, request=request, **given)
 
     wrapped = cast("Decorated", update_wrapper(with_request, function))
-    return reduce(lambda inner, decorator: decorator(inner), reversed(_OPTIONS), wrapped)
+    return common.stacked(*options)(wrapped)
 
 
 def _checked(check: Callable[[str], object]) -> Callable[[str], str]:
     """Return an option's type: the text itself, or a usage error with the message that `check` raises."""
 
     def convert(text: str) -> str:
-        try:
-            check(text)
-        except SettingError as error:
-            raise click.BadParameter(error.message) from error
+        common.option_type(check)(text)
         return text
 
     return convert
@@ -125,15 +126,15 @@ def setting_options(**helps: str) -> Callable[[Decorated], Decorated]:
     def decorate(function: Decorated) -> Decorated:
         def with_settings(*arguments: object, **given: Any) -> object:
             values = {definition.name: given.pop(name) for name, definition in names.items()}
-            said = {name: text for name, text in values.items() if text is not None}
-            given["assignments"] = with_shorthands(given["assignments"], said)
+            shorthands = {name: text for name, text in values.items() if text is not None}
+            given["assignments"] = with_shorthands(given["assignments"], shorthands)
             return function(*arguments, **given)
 
         wrapped = cast("Decorated", update_wrapper(with_settings, function))
         for name, definition in reversed(names.items()):
             option = f"--{name.replace('_', '-')}"
             wrapped = click.option(
-                option, name, type=_setting_options_checked(definition), metavar=_metavar(name), help=helps[name]
+                option, name, type=_setting_type(definition), metavar=_metavar(name), help=helps[name]
             )(wrapped)
         return wrapped
 
@@ -158,21 +159,21 @@ def now_option(function: Decorated) -> Decorated:
     )(cast("Decorated", update_wrapper(with_now, function)))
 
 
-def with_shorthands(assignments: tuple[str, ...], said: Mapping[str, str]) -> tuple[str, ...]:
+def with_shorthands(assignments: tuple[str, ...], shorthands: Mapping[str, str]) -> tuple[str, ...]:
     """Return the assignments of --set and of shorthand options. Raises click.UsageError if they contradict."""
     kept = []
     for text in assignments:
         name, _, value = text.partition("=")
-        other = said.get(name.strip())
+        other = shorthands.get(name.strip())
         if other is None:
             kept.append(text)
         elif other != value.strip():
             option = f"--{name.strip().replace('.', '-')}"
             raise click.UsageError(f"{option} {other} and --set {text} contradict each other; give one of them")
-    return (*kept, *map("=".join, said.items()))
+    return (*kept, *map("=".join, shorthands.items()))
 
 
-def _setting_options_checked(definition: Definition) -> Callable[[str], str]:
+def _setting_type(definition: Definition) -> Callable[[str], str]:
     """Return an option's type: the text itself, or a usage error if no release accepts it."""
 
     def convert(text: str) -> str:
@@ -187,12 +188,10 @@ def _setting_options_checked(definition: Definition) -> Callable[[str], str]:
 
 
 def _check_number(text: str, definition: Definition) -> None:
-    least = definition.least
-    if least is None:
-        least = -1
+    least = -1 if definition.least is None else definition.least
     if not text.removeprefix("-").isascii() or not text.removeprefix("-").isdigit() or int(text) > MAX_INT64:
         raise click.BadParameter(f"{text!r} is not a whole number from {least} to 2^63-1")
-    if least is not None and int(text) < least:
+    if int(text) < least:
         unlimited = " (-1: unlimited)" if least == -1 else ""
         raise click.BadParameter(f"{text} is out of range: the minimum is {least}{unlimited}")
 

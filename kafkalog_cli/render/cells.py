@@ -17,9 +17,11 @@ __all__ = [
     "NONE",
     "bytes_cell",
     "counts_cell",
+    "directory_name",
     "headers_cell",
     "human_bytes",
     "number",
+    "offsets_cell",
     "place_of",
     "plain",
     "safe_text",
@@ -73,6 +75,12 @@ def span(first: object, last: object) -> str:
     return f"{'?' if first is None else first}..{'?' if last is None else last}"
 
 
+def offsets_cell(row: Mapping[str, object]) -> str:
+    """Return the offsets of a row's log, from its log start offset to the last one."""
+    end = row.get("log_end_offset")
+    return span(row.get("log_start_offset"), end - 1 if isinstance(end, int) else None)
+
+
 def bytes_cell(value: object) -> str:
     """Return a key or value: text if it is UTF-8, else `x'00ff'`; quoted if it could be mistaken for another form."""
     if not isinstance(value, (bytes, bytearray, memoryview)):
@@ -121,3 +129,8 @@ def place_of(row: Mapping[str, object]) -> str:
     if segment is not None:
         parts.append(safe_text(str(segment)))
     return "/".join(parts)
+
+
+def directory_name(row: Mapping[str, object]) -> str:
+    """Return the name of a row's directory, which distinguishes `t-0.<id>-future` from the partition in use."""
+    return safe_text(str(row["path"]).rstrip("/").rpartition("/")[2])

@@ -189,8 +189,8 @@ _FETCH: Final = (
     number_column("bytes", "size_bytes"),
     number_column("batches", "batches"),
     number_column("to offset", "last_offset"),
-    number_column("cut batch at", "partial_position", rank=1),
-    number_column("bytes of it", "partial_bytes"),
+    number_column("partial batch at", "partial_position", rank=1),
+    number_column("partial bytes", "partial_bytes"),
     number_column("asked for", "asked_bytes", rank=2),
     number_column("fetches", "tries", rank=2),
 )
@@ -311,7 +311,10 @@ class _Times:
 
 # --- batches ----------------------------------------------------------------------------------------------------------
 def _batch_cells(chunk: BatchChunk | RecordChunk, columns: ChunkColumns) -> Iterator[tuple[Cells, str]]:
-    """Yield the cells of batches of magic 2. Most batches of a log share attributes and leader epoch: made once."""
+    """Yield the cells of batches of magic 2.
+
+    Most batches of a log have the same attributes and leader epoch: the cells of these are computed once.
+    """
     batches, times = columns.batches, _Times()
     shared: dict[tuple[object, ...], tuple[Cells, str]] = {}
     rows = zip(

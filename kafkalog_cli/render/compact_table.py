@@ -1,4 +1,4 @@
-"""Forecasts of `kafkalog compact` for people: would the cleaner run, what would it save, what holds it back."""
+"""Forecasts of `kafkalog compact` for people: whether the cleaner would run, what it would save, and what limits it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, bytes_cell, human_bytes, number, plain, safe_text, time_cell
+from kafkalog_cli.render.cells import NONE, bytes_cell, directory_name, human_bytes, number, plain, safe_text, time_cell
 from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
@@ -20,14 +20,14 @@ from kafkalog_cli.render.grid import (
 )
 from kafkalog_cli.render.summary import INDENT, SummaryTable, wrapped_texts
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.kafka.assumptions import forecast_note
 from kafkalog_core.ops.compact.forecast import CompactForecast
+from kafkalog_core.ops.repair.assumptions import forecast_note
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_core.kafka.assumptions import Assumption
+    from kafkalog_core.ops.repair.assumptions import Assumption
 
 __all__ = ["CompactTable", "detail_lines", "headline", "share"]
 
@@ -69,7 +69,7 @@ def headline(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 def _stuck(rows: Iterable[Row]) -> list[str]:
-    """Return how many partitions have nothing to clean, and what holds them back."""
+    """Return how many partitions have nothing to clean, by the limit of the cleaner."""
     kinds = Counter(plain(row.get("held_back_by")) for row in rows if row["state"] == "nothing-cleanable")
     if not kinds:
         return []
@@ -79,7 +79,7 @@ def _stuck(rows: Iterable[Row]) -> list[str]:
 
 def partition_sentence(row: Row) -> str:
     """Return `orders-0: its dirty ratio ...; saves 1.2 GiB of 2.0 GiB (60 %)`."""
-    text = f"{partition_name(row)}: {plain(row.get('reason'))}"
+    text = f"{directory_name(row)}: {plain(row.get('reason'))}"
     if row["state"] == "fails" or row.get("bytes_after") is None or not row.get("passes"):
         return text
     verb = "saves" if row.get("would_run") else "a clean would save"
@@ -87,11 +87,6 @@ def partition_sentence(row: Row) -> str:
     if saved <= 0:
         return f"{text}; {'it' if row.get('would_run') else 'a clean'} would save nothing"
     return f"{text}; {verb} {_of_total(saved, number(row, 'bytes_before'))}"
-
-
-def partition_name(row: Row) -> str:
-    """Return the name of the partition's directory."""
-    return safe_text(str(row["path"]).rstrip("/").rpartition("/")[2])
 
 
 def saved_bytes(row: Mapping[str, object]) -> int:
@@ -377,7 +372,7 @@ def _records(row: Mapping[str, object]) -> str:
 
 
 _COLUMNS: Final = (
-    TableColumn("partition", lambda row: partition_name(dict(row))),
+    TableColumn("partition", directory_name),
     word_column("state", "state"),
     TableColumn("dirty ratio", _ratio, right=True),
     size_column("log", "bytes_before"),

@@ -26,6 +26,7 @@ __all__ = [
     "TableLayout",
     "choose_layout",
     "count_column",
+    "draws_blocks",
     "fitted",
     "more_line",
     "number_column",
@@ -52,7 +53,7 @@ class TableColumn(NamedTuple):
     """One column of a table.
 
     title: the heading.
-    cell: makes the text of a row.
+    cell: returns the text of a row.
     right: whether the texts are right-aligned.
     flexible: whether a text may be cut to fit the line; texts of other columns are never cut.
     rank: on a narrow terminal columns are left out by rank, the highest first; those of rank 0 are always shown.
@@ -66,7 +67,7 @@ class TableColumn(NamedTuple):
 
 
 def number_column(title: str, name: str, rank: int = 0) -> TableColumn:
-    """Return a column of a number as it is: an offset, an id, a position."""
+    """Return a column of an offset, an id or a position, without separators."""
     return TableColumn(title, lambda row: plain(row.get(name)), right=True, rank=rank)
 
 
@@ -286,3 +287,8 @@ def open_console() -> Console:
     if not columns.isdecimal() or int(columns) == 0:
         console.width = shutil.get_terminal_size().columns if console.is_terminal else PIPED_WIDTH
     return console
+
+
+def draws_blocks(console: Console) -> bool:
+    """Return whether the console shows block characters; ASCII pictures replace them elsewhere."""
+    return console.encoding.lower().replace("-", "") == "utf8"

@@ -37,7 +37,7 @@ SAMPLE_ROWS: Final = 200
 Row = dict[str, object]
 
 SHOWN_PARTITIONS: Final = 100
-_HOLES: Final = frozenset({"export.gone-before", "segment.gap"})
+_GAPS: Final = frozenset({"export.gone-before", "segment.gap"})
 
 
 _COLUMNS: Final = (
@@ -58,7 +58,7 @@ _COLUMNS: Final = (
 class ExportTable(SummaryTable["Chunk"]):
     """The result of an export: the partitions with errors, then the largest ones.
 
-    `commit_of` gives the number of the last commit in `place`, the directory of the export; 0: there is none.
+    `commit_of` returns the number of the last commit in `place`, the directory of the export; 0: nothing is committed.
     """
 
     def __init__(self, place: str, commit_of: Callable[[], int]) -> None:
@@ -66,7 +66,7 @@ class ExportTable(SummaryTable["Chunk"]):
         self._place = place
         self._commit_of = commit_of
         self._rows: list[Row] = []
-        self._holes = 0
+        self._gaps = 0
 
     def write(self, chunk: Chunk) -> None:
         """Keep the rows of partitions and the findings."""
@@ -74,11 +74,11 @@ class ExportTable(SummaryTable["Chunk"]):
             if row["type"] != "finding":
                 self._rows.append(row)
                 continue
-            self._holes += row["code"] in _HOLES
+            self._gaps += row["code"] in _GAPS
             self.add_findings([row])
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:
-        """Return the answer and the partitions with news."""
+        """Return the answer and the partitions that have changed or have findings."""
         style = VERDICT_STYLES[verdict(summary)]
         lines = wrapped_texts(
             self._headline(is_cut_short=bool(summary.get("interrupted"))), self.width, f"bold {style}"
@@ -86,7 +86,7 @@ class ExportTable(SummaryTable["Chunk"]):
         news = sorted((row for row in self._rows if _is_news(row)), key=_rank)
         lines += table_lines(_COLUMNS, news, self.width, noun="partition", most=SHOWN_PARTITIONS)
         if news and len(news) < len(self._rows):
-            lines.append(Text(f"{count_of(len(self._rows) - len(news), 'more partition')} without news", "dim"))
+            lines.append(Text(f"{count_of(len(self._rows) - len(news), 'more partition')} without changes", "dim"))
         return lines
 
     def _headline(self, *, is_cut_short: bool) -> str:
@@ -108,7 +108,7 @@ class ExportTable(SummaryTable["Chunk"]):
         parts = [
             f"{_partitions(stopped)} stopped: the log differs from the exported one" if stopped else "",
             f"{_partitions(damaged)} with errors" if damaged else "",
-            f"{self._holes:,} {'hole' if self._holes == 1 else 'holes'} in the offsets" if self._holes else "",
+            f"{self._gaps:,} {'gap' if self._gaps == 1 else 'gaps'} in the offsets" if self._gaps else "",
         ]
         return "; ".join([text, *filter(None, parts)])
 

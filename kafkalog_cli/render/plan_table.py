@@ -9,9 +9,8 @@ from rich.text import Text
 
 from kafkalog_cli.render.cells import plain, safe_text, span
 from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
-from kafkalog_cli.render.summary import INDENT, SummaryTable, sentence_texts
-from kafkalog_cli.render.text import closed, command_text, finding_lines
-from kafkalog_core.ops.repair.plan_rows import PlanRows
+from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, finding_lines, sentence_texts
+from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows
 from kafkalog_core.rows import tables
 from kafkalog_core.text import sizes
 
@@ -45,7 +44,7 @@ def _last(row: Mapping[str, object]) -> int | None:
 
 
 _CHANGES: Final = (
-    word_column("change", "kind"),
+    TableColumn("change", lambda row: ACTIONS[str(row["kind"])][0]),
     TableColumn("file", lambda row: safe_text(str(row["shown"]))),
     size_column("before", "bytes_before", 1),
     size_column("after", "bytes_after", 1),
@@ -64,7 +63,7 @@ _LOSSES: Final = (
 )
 _JOURNALS: Final = (
     word_column("run", "run"),
-    time_column("made", "created_ms"),
+    time_column("created", "created_ms"),
     word_column("command", "command"),
     word_column("state", "state"),
     count_column("files", "files"),
@@ -89,7 +88,7 @@ _DETAILS: Final = {
 
 
 class PlanTable(SummaryTable[PlanRows]):
-    """Plans, one at a time, as soon as each is made: the answer, then losses, findings, and changes."""
+    """Plans, each printed as soon as it is complete: the answer, then losses, findings, and changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,7 +141,7 @@ class PlanTable(SummaryTable[PlanRows]):
     def _release(self, plan: Row) -> list[Text]:
         if plan.get("release") is None:
             return []
-        certain = "" if plan.get("is_release_certain") else " (the most likely release)"
+        certain = "" if plan.get("is_release_certain") else " (the latest release that fits)"
         evidence = "; ".join(_split(plan.get("release_evidence")))
         return self._wrapped(f"{INDENT}by the rules of Kafka {plan['release']}{certain}: {evidence}", "dim")
 

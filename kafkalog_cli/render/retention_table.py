@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, time_cell
-from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
+from kafkalog_cli.render.cells import NONE, directory_name, human_bytes, plain, safe_text, time_cell
+from kafkalog_cli.render.grid import (
+    TableColumn,
+    count_column,
+    draws_blocks,
+    size_column,
+    table_lines,
+    time_column,
+    word_column,
+)
 from kafkalog_cli.render.summary import INDENT, SummaryTable, sentence_texts
 from kafkalog_core.findings import Finding
-from kafkalog_core.kafka.assumptions import forecast_note
-from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, totals
+from kafkalog_core.ops.repair.assumptions import forecast_note
+from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, totals
 from kafkalog_core.ops.retain.rows import event_rows, headline, partition_rows, segment_rows
 from kafkalog_core.text import count_of, duration
 
@@ -155,11 +163,6 @@ _STATES: Final = {"deletes": "red", "held": "yellow"}
 _IN_TIME: Final = frozenset({"retention.ms", "local.retention.ms", "file.delete.delay.ms"})
 
 
-def _directory_of(row: Mapping[str, object]) -> str:
-    """Return the name of the partition's directory: `orders-0`, or `orders-0.<uuid>-future`."""
-    return os.path.basename(str(row["path"]))
-
-
 def _partition_of(row: Mapping[str, object]) -> str:
     return safe_text(f"{row.get('topic')}-{row.get('partition')}") if row.get("topic") else plain(row.get("path"))
 
@@ -179,7 +182,7 @@ def _due(row: Mapping[str, object]) -> str:
 
 
 _PARTITIONS: Final = (
-    TableColumn("partition", lambda row: safe_text(_directory_of(row))),
+    TableColumn("partition", directory_name),
     word_column("state", "state"),
     count_column("segments", "segments", 2),
     count_column("deleted", "deleted_segments"),
@@ -208,7 +211,7 @@ _EVENTS: Final = (
 )
 
 
-class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
+class RetentionTable(SummaryTable[RetentionForecaster | RetainForecast | Finding]):
     """The forecasts of all partitions; a few partitions are shown in full, with a picture.
 
     `until_ms`: the time up to which retention checks are simulated; `None`: no simulation.
@@ -216,12 +219,12 @@ class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
 
     def __init__(self, until_ms: int | None) -> None:
         super().__init__()
-        self._is_solid = self.console.encoding.lower().replace("-", "") == "utf8"
+        self._is_solid = draws_blocks(self.console)
         self._until_ms = until_ms
         self._forecasters: list[RetentionForecaster] = []
-        self._retained: list[Retained] = []
+        self._retained: list[RetainForecast] = []
 
-    def write(self, item: RetentionForecaster | Retained | Finding) -> None:
+    def write(self, item: RetentionForecaster | RetainForecast | Finding) -> None:
         """Keep the rules of a log directory, the forecast of a partition, or a finding."""
         if isinstance(item, RetentionForecaster):
             self._forecasters.append(item)
@@ -252,7 +255,7 @@ class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
 
     # --- rules ------------------------------------------------------------------------------------------------------
     def _release(self, forecaster: RetentionForecaster) -> list[Text]:
-        certain = "" if forecaster.context.guess.is_certain else " (the most likely release)"
+        certain = "" if forecaster.context.guess.is_certain else " (the latest release that fits)"
         evidence = "; ".join(forecaster.context.guess.evidence)
         where = f" in {forecaster.context.target.root}" if len(self._forecasters) > 1 else ""
         text = f"by the rules of Kafka {forecaster.context.guess.release}{where}{certain}: {evidence}"
@@ -283,10 +286,10 @@ class RetentionTable(SummaryTable[RetentionForecaster | Retained | Finding]):
             return self._table(_PARTITIONS, self._rows(), "partition", SHOWN_PARTITIONS)
         return [line for each in self._retained for line in self._in_full(each)]
 
-    def _in_full(self, each: Retained) -> list[Text]:
+    def _in_full(self, each: RetainForecast) -> list[Text]:
         """Return the lines of one partition: the forecast, the picture, the segments."""
         (row,) = partition_rows(each).rows()
-        head = f"{_directory_of(row)}: {row['message']}"
+        head = f"{os.path.basename(str(row['path']))}: {row['message']}"  # `_wrapped` escapes it
         lines = [Text(), *self._wrapped(head, "bold cyan", "")]
         lines += self._wrapped(_bounds(row), "dim", INDENT)
         lines += timeline(each.forecast, self.width, is_solid=self._is_solid)
@@ -360,7 +363,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def _scenario(text: str | None) -> str:
-    return "as things are" if text is None else safe_text(text)
+    return "current settings" if text is None else safe_text(text)
 
 
 def _cell(outcome: ScenarioResult) -> str:

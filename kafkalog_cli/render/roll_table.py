@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, counts_cell, plain, safe_text
+from kafkalog_cli.render.cells import NONE, counts_cell, directory_name, plain, safe_text
 from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
 from kafkalog_cli.render.summary import SummaryTable, wrapped_texts
 from kafkalog_core.ops.roll.forecast import RollForecast
@@ -30,13 +29,8 @@ def _at_most(row: Mapping[str, object]) -> str:
     return plain(after) if most in {None, after} else f"{after} to {most}"
 
 
-def _partition_name(row: Mapping[str, object]) -> str:
-    """Return the name of the directory, which distinguishes a `-future` or `-stray` one from the partition in use."""
-    return safe_text(os.path.basename(str(row["path"])))
-
-
 _PARTITIONS: Final = (
-    TableColumn("partition", _partition_name, flexible=True),
+    TableColumn("partition", directory_name, flexible=True),
     word_column("state", "state", 1),
     count_column("segments", "segments_before"),
     TableColumn("would be", _at_most, right=True),
@@ -82,7 +76,7 @@ class RollTable(SummaryTable[RollForecast]):
             lines += [Text(), *self._rules()]
         for forecast in self._most:
             if len(self._rows) > 1 and forecast.segments:
-                lines += [Text(), Text(_partition_name(forecast.partition), "bold")]
+                lines += [Text(), Text(directory_name(forecast.partition), "bold")]
             lines += table_lines(_SEGMENTS, forecast.segments, self.width, noun="segment", most=SHOWN_SEGMENTS)
         if len(self._rows) > len(self._most):
             lines += [
@@ -100,7 +94,7 @@ class RollTable(SummaryTable[RollForecast]):
         for name, each in settings.items():
             by_origin.setdefault(plain(each["origin"]), []).append(f"{name}={plain(each['value'])}")
         values = ", ".join(f"{', '.join(texts)} ({origin})" for origin, texts in by_origin.items())
-        whose = "" if len(self._rows) == 1 else f" of {_partition_name(row)}"
+        whose = "" if len(self._rows) == 1 else f" of {directory_name(row)}"
         return [
             *wrapped_texts(f"rules: Kafka {plain(row.get('release'))}: {evidence}", self.width, "dim"),
             *wrapped_texts(f"settings{whose}: {values}", self.width, "dim"),

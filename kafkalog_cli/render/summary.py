@@ -1,20 +1,142 @@
-"""The one shape of a verb's result for people: headline, tables, findings, and the summary line."""
+"""Results as lines for people: sentences, findings, and the table that ends with the summary line."""
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from textwrap import wrap
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from rich.text import Text
 
+from kafkalog_cli.render.cells import plain, safe_text
 from kafkalog_cli.render.grid import more_line, open_console
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
-from kafkalog_cli.render.text import finding_lines, sentence_lines, wrapped_lines
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["INDENT", "KEPT_FINDINGS", "SummaryTable", "sentence_texts", "wrapped_texts"]
+__all__ = [
+    "INDENT",
+    "KEPT_FINDINGS",
+    "SummaryTable",
+    "closed",
+    "command_text",
+    "finding_lines",
+    "sentence_lines",
+    "sentence_texts",
+    "wrapped_lines",
+    "wrapped_texts",
+]
+
+
+_MIN_WIDTH: Final = 40
+_GLUE: Final = "\ue000"
+"""Replaces a space within a command while lines are broken; `safe_text` escapes this character in the text itself."""
+_PLAIN: Final = r"[^\s'\"$\\;()]"
+_WORD: Final = rf"(?:{_PLAIN}|'[^']*'|\"[^\"]*\"|\$'(?:[^'\\]|\\.)*')+"
+_COMMAND: Final = re.compile(
+    rf"(?:(?<=: )|(?<=\())(?:kafkalog|cd|chown|cp|setfattr) {_WORD}(?:(?<![a-z][.,]) {_WORD})*"
+)
+"""A command follows a colon or is in parentheses; it ends at a semicolon, a parenthesis or the end of the sentence."""
+
+
+def command_text(command: object) -> str:
+    """Return a command as it is: `command_lines` has quoted it already, and its backslashes must not be doubled."""
+    text = str(command)
+    return text if text.isprintable() else safe_text(text)
+
+
+def sentence_lines(text: str, width: int, *, first: str = "", indent: str = "    ") -> list[str]:
+    """Return a text in lines, like `wrapped_lines`; a command is never broken, even between its words.
+
+    Everything that does not print is escaped.
+    """
+    pieces: list[str] = []
+    end = 0
+    for match in _COMMAND.finditer(text):
+        pieces += [safe_text(text[end : match.start()]), command_text(match[0]).replace(" ", _GLUE)]
+        end = match.end()
+    pieces.append(safe_text(text[end:]))
+    return [line.replace(_GLUE, " ") for line in wrapped_lines("".join(pieces), width, first=first, indent=indent)]
+
+
+def closed(text: str) -> str:
+    """Return a text with a period at its end; without one after a command, with which it would be pasted."""
+    ends = [match.end() for match in _COMMAND.finditer(text)]
+    return text if len(text) in ends else f"{text}."
+
+
+def wrapped_lines(text: str, width: int, *, first: str = "", indent: str = "    ") -> list[str]:
+    """Return a printable text in lines of at most `width` cells; words, and so paths, are never broken.
+
+    Args:
+        text: one sentence or several.
+        width: in terminal cells; less than 40 counts as 40.
+        first: beginning of the first line.
+        indent: beginning of all other lines.
+    """
+    return wrap(
+        text,
+        max(width, _MIN_WIDTH),
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+SHOWN_FILES: Final = 10
+SHOWN_COMMANDS: Final = 5
+_INDENT: Final = " " * 8
+_RANK: Final = {"info": 0, "warning": 1, "error": 2}
+_STYLES: Final = {"error": "bold red", "warning": "yellow"}
+_CAUSE: Final = "dir.interrupted"
+_COMMON: Final = ("severity", "code", "message", "broker_action", "cure")
+
+
+def finding_lines(findings: Iterable[Mapping[str, object]], width: int) -> list[Text]:
+    """Return findings in lines of at most `width` cells: message, broker action, cure, and files.
+
+    Findings with the same texts are one group; the worst group is last, next to the summary line.
+    """
+    groups: dict[tuple[str, ...], list[Mapping[str, object]]] = {}
+    for row in findings:
+        groups.setdefault(tuple(str(row.get(name)) for name in _COMMON), []).append(row)
+    lines: list[Text] = []
+    for common, rows in sorted(groups.items(), key=_place):
+        lines += _group_lines(dict(zip(_COMMON, common, strict=True)), rows, width)
+    return lines
+
+
+def _place(group: tuple[tuple[str, ...], object]) -> tuple[bool, int]:
+    """Return the order of a group: the worst last, but an interrupted run first: it may be the cause of the others."""
+    common = dict(zip(_COMMON, group[0], strict=True))
+    return common["code"] != _CAUSE, _RANK.get(common["severity"], 0)
+
+
+def _group_lines(common: Mapping[str, str], rows: list[Mapping[str, object]], width: int) -> list[Text]:
+    severity = common["severity"]
+    lines = sentence_texts(
+        f"{severity.upper():<8}{common['code']}: {common['message']}", width, _STYLES.get(severity, ""), indent=_INDENT
+    )
+    for label, name in (("a broker", "broker_action"), ("cure", "cure")):
+        if rows[0].get(name):
+            lines += sentence_texts(f"{_INDENT}{label}: {common[name]}", width, indent=_INDENT)
+    commands = list(dict.fromkeys(command_text(row["next_command"]) for row in rows if row.get("next_command")))
+    lines += [Text(f"{_INDENT}next: {command}", "bold") for command in commands[:SHOWN_COMMANDS]]
+    lines += [Text(f"{_INDENT}{_where(row)}") for row in rows[:SHOWN_FILES]]
+    if len(rows) > SHOWN_FILES:
+        rest = count_of(len(rows) - SHOWN_FILES, "more file")
+        lines.append(Text(f"{_INDENT}and {rest}: --output ndjson has them all"))
+    return lines
+
+
+def _where(row: Mapping[str, object]) -> str:
+    position = row.get("position")
+    return plain(row.get("file")) + ("" if position is None else f" at byte {position}")
+
 
 INDENT: Final = "    "
 KEPT_FINDINGS: Final = 1000

@@ -9,9 +9,9 @@ from rich.text import Text
 
 from kafkalog_cli.render.cells import human_bytes, place_of, plain, safe_text, span, time_cell
 from kafkalog_cli.render.columns import DAMAGE_STYLE, SHOWN, column_cells, heading_of, kind_of, partition_of, row_style
-from kafkalog_cli.render.grid import choose_layout, more_line, open_console
+from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, open_console
+from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
-from kafkalog_cli.render.text import finding_lines
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = ["TableWriter", "stats_lines"]
 
 SAMPLE_ROWS: Final = 200
 MAX_WAIT_SECONDS: Final = 0.5
-KEPT_FINDINGS: Final = 1000
 _PLACE: Final = "text"
 
 
@@ -102,7 +101,7 @@ class TableWriter:
 
     def _take_stats(self, row: Mapping[str, object]) -> None:
         self._flush()
-        self._print(*stats_lines(row, self._console.encoding))
+        self._print(*stats_lines(row, solid=draws_blocks(self._console)))
 
     def _take_row(self, row: Mapping[str, object]) -> None:
         kind = kind_of(row)
@@ -217,9 +216,8 @@ _BAR_WIDTH: Final = 30
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
-def stats_lines(row: Mapping[str, object], encoding: str) -> list[Text]:
+def stats_lines(row: Mapping[str, object], *, solid: bool) -> list[Text]:
     """Return the figures of a partition: a heading, counts, then a chart for each distribution that is not empty."""
-    solid = encoding.lower().replace("-", "") == "utf8"
     lines = [Text(), Text(place_of(row) or "(no partition)", "bold cyan")]
     unread = row.get("unread_segments")
     if unread:
@@ -236,11 +234,8 @@ def stats_lines(row: Mapping[str, object], encoding: str) -> list[Text]:
         times = f"{time_cell(row.get('min_base_timestamp_ms'))} to {time_cell(row['max_timestamp_ms'])}"
         lines.append(Text(f"  times    {times}"))
     if row.get("control_records") or row.get("transactional_records"):
-        transactional, control = (
-            row.get("transactional_records"),
-            count_of(row.get("control_records"), "control record"),
-        )
-        lines.append(Text(f"  transactions  {count_of(transactional, 'record')}, {control}"))
+        counted = count_of(row.get("transactional_records"), "record")
+        lines.append(Text(f"  transactions  {counted}, {count_of(row.get('control_records'), 'control record')}"))
     if row.get("damage_count"):
         place = count_of(row["damage_count"], "place")
         lines.append(Text(f"  DAMAGE in {place}, {human_bytes(row.get('damage_bytes'))}", "bold red"))

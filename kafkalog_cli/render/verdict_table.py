@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, human_bytes, plain, safe_text, span
-from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines
+from kafkalog_cli.render.cells import NONE, directory_name, human_bytes, offsets_cell, plain
+from kafkalog_cli.render.grid import TableColumn, count_column, draws_blocks, size_column, table_lines
 from kafkalog_cli.render.summary import SummaryTable
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, verdict_sentence
 from kafkalog_cli.render.summary_line import verdict as verdict_word
@@ -36,19 +36,14 @@ def _damage_cell(row: Mapping[str, object]) -> str:
     return human_bytes(row["damage_bytes"]) if is_damage else NONE
 
 
-def _last(row: Mapping[str, object]) -> int | None:
-    end = row.get("log_end_offset")
-    return None if end is None else cast("int", end) - 1
-
-
 _COLUMNS: Final = (
-    TableColumn("partition", lambda row: safe_text(str(row["name"])), flexible=True),
+    TableColumn("partition", directory_name, flexible=True),
     TableColumn("state", lambda row: _WORDS.get(str(row["state"]), str(row["state"]))),
     count_column("errors", "errors"),
     count_column("warnings", "warnings"),
     count_column("segments", "segments", 2),
     count_column("records", "records", 3),
-    TableColumn("offsets", lambda row: span(row.get("log_start_offset"), _last(row)), right=True, rank=4),
+    TableColumn("offsets", offsets_cell, right=True, rank=4),
     size_column("log", "bytes", 1),
     TableColumn("damage", _damage_cell, right=True),
     TableColumn("at risk", lambda row: human_bytes(row["at_risk_bytes"]) if row.get("at_risk_bytes") else NONE, rank=5),
@@ -60,7 +55,7 @@ class VerdictTable(SummaryTable[PartitionVerdict | PlaceVerdict]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._is_solid = self.console.encoding.lower().replace("-", "") == "utf8"
+        self._is_solid = draws_blocks(self.console)
         self._states: dict[str, int] = {}
         self._rows: list[Mapping[str, object]] = []
         self._infos = 0
@@ -74,7 +69,7 @@ class VerdictTable(SummaryTable[PartitionVerdict | PlaceVerdict]):
         state = state_of(verdict)
         self._states[state] = self._states.get(state, 0) + 1
         if state != "clean" and len(self._rows) < KEPT_PARTITIONS:
-            self._rows.append(partition_row(verdict) | {"name": _name(verdict), "maps": self._maps(verdict)})
+            self._rows.append(partition_row(verdict) | {"maps": self._maps(verdict)})
 
     def body(self, summary: Mapping[str, object]) -> list[Text]:
         """Return the table of partitions, with a map of each damaged segment."""
@@ -134,8 +129,3 @@ class QuietVerdicts:
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the line."""
         sys.stderr.write(f"{verdict_sentence(summary, self._states)}\n")
-
-
-def _name(verdict: PartitionVerdict) -> str:
-    """Return the name of the directory, which distinguishes `t-0.<id>-delete` from the partition in use."""
-    return verdict.path.rstrip("/").rpartition("/")[2]

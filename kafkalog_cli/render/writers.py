@@ -8,6 +8,7 @@ A kind of result (verdicts, plans, forecasts, ...) is registered once, as a `Res
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
-    from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, ScenarioResult
+    from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.rows.chunk import BytesMode, Chunk
@@ -73,7 +74,7 @@ class RowSettings:
 
 
 class ResultWriter(Protocol[Taken_contra]):
-    """Receives a result item by item, in bounded memory, and its summary last."""
+    """A receiver of a result, item by item, in bounded memory, and of its summary, which comes last."""
 
     def write(self, item: Taken_contra, /) -> None:
         """Show an item, or keep the part of it that is shown at the end."""
@@ -88,46 +89,57 @@ if TYPE_CHECKING:
 
 
 # --- rows for programs ------------------------------------------------------------------------------------------------
-class NdjsonWriter:
-    """JSON lines, written to the binary stream of standard output."""
+class _StreamWriter(ABC):
+    """A writer of rows to the binary stream of standard output."""
 
     def __init__(self, settings: RowSettings) -> None:
         self._settings = settings
         self._stream = sys.stdout.buffer
 
+    @abstractmethod
+    def lines(self, chunk: Chunk) -> Iterable[bytes | memoryview]:
+        """Yield the lines of the chunk, in parts."""
+
     def write(self, chunk: Chunk) -> None:
         """Write the lines of the chunk."""
-        for part in chunk.parts(self._settings.bytes_mode):
+        for part in self.lines(chunk):
             self._stream.write(part)
         if self._settings.live:
             self._stream.flush()
 
+    def _summary_line(self, summary: Mapping[str, object]) -> bytes:
+        return json_line(tables.SUMMARY, summary, self._settings.bytes_mode)
+
+
+class NdjsonWriter(_StreamWriter):
+    """JSON lines."""
+
+    def lines(self, chunk: Chunk) -> Iterable[bytes | memoryview]:
+        """Yield the JSON lines of the chunk."""
+        return chunk.parts(self._settings.bytes_mode)
+
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the summary as the last line."""
-        self._stream.write(json_line(tables.SUMMARY, summary, self._settings.bytes_mode))
+        self._stream.write(self._summary_line(summary))
         self._stream.flush()
 
 
-class JsonWriter:
+class JsonWriter(_StreamWriter):
     """One JSON array of all rows, an element a line, written as the rows come."""
 
     def __init__(self, settings: RowSettings) -> None:
-        self._settings = settings
-        self._stream = sys.stdout.buffer
+        super().__init__(settings)
         self._opening = b"[\n"
 
-    def write(self, chunk: Chunk) -> None:
-        """Write the lines of the chunk, each with a comma: the summary always follows. No line contains a newline."""
+    def lines(self, chunk: Chunk) -> Iterable[bytes]:
+        """Yield the lines of the chunk, each with a comma: the summary always follows. No line contains a newline."""
         self._open()
-        for part in chunk.parts(self._settings.bytes_mode):
-            self._stream.write(bytes(part).replace(b"\n", b",\n"))
-        if self._settings.live:
-            self._stream.flush()
+        return (bytes(part).replace(b"\n", b",\n") for part in chunk.parts(self._settings.bytes_mode))
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the summary as the last element, and close the array."""
         self._open()
-        self._stream.write(json_line(tables.SUMMARY, summary, self._settings.bytes_mode) + b"]\n")
+        self._stream.write(self._summary_line(summary) + b"]\n")
         self._stream.flush()
 
     def _open(self) -> None:
@@ -136,25 +148,21 @@ class JsonWriter:
         self._opening = b""
 
 
-class CsvWriter:
+class CsvWriter(_StreamWriter):
     """CSV of all row types, with the columns of all of them; `type` is the first one."""
 
     def __init__(self, settings: RowSettings) -> None:
-        self._settings = settings
-        self._stream = sys.stdout.buffer
+        super().__init__(settings)
         self._header = tuple(csv_columns(settings.tables, settings.bytes_mode))
         self._stream.write(csv_line(self._header))
 
-    def write(self, chunk: Chunk) -> None:
-        """Write a line for each row."""
+    def lines(self, chunk: Chunk) -> Iterable[bytes | memoryview]:
+        """Yield a line for each row."""
         table, mode = chunk.table, self._settings.bytes_mode
         unknown = csv_columns([table], mode).keys() - set(self._header)
         if unknown:
             raise LookupError(f"{table.name} row with columns that the CSV header lacks: {sorted(unknown)}")
-        for part in chunk.csv(self._header, mode):
-            self._stream.write(part)
-        if self._settings.live:
-            self._stream.flush()
+        return chunk.csv(self._header, mode)
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the summary line to stderr: it has no columns."""
@@ -183,7 +191,7 @@ class ItemRows(Generic[Item]):
         self._writer.write(chunk)
 
 
-class RetentionRows(ItemRows["RetentionForecaster | Retained | Finding"]):
+class RetentionRows(ItemRows["RetentionForecaster | RetainForecast | Finding"]):
     """Retention as rows; the totals of all `--what-if` scenarios come last, and the summary counts the rows."""
 
     def __init__(self, writer: Writer, rows_of: Callable[[Any], Iterable[Chunk]]) -> None:
@@ -191,13 +199,13 @@ class RetentionRows(ItemRows["RetentionForecaster | Retained | Finding"]):
         self._outcomes: list[ScenarioResult] = []
         self._count = 0
 
-    def write(self, item: RetentionForecaster | Retained | Finding) -> None:
+    def write(self, item: RetentionForecaster | RetainForecast | Finding) -> None:
         """Write the rows of the item; each row of a survey's partitions already has its rules."""
         if isinstance(item, _load("kafkalog_core.ops.retain.forecaster:RetentionForecaster")):
             return
         super().write(item)
         if not isinstance(item, Finding):
-            self._outcomes += cast("Retained", item).outcomes
+            self._outcomes += cast("RetainForecast", item).outcomes
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the totals of all scenarios, then the summary row."""
@@ -273,7 +281,7 @@ COMPACTIONS: Final[ResultKind[CompactForecast]] = ResultKind(
     rows_of=f"{_OPS}.compact.forecast:CompactForecast.chunks",
     for_people={"table": f"{_RENDER}.compact_table:CompactTable"},
 )
-RETENTION: Final[ResultKind[RetentionForecaster | Retained | Finding]] = ResultKind(
+RETENTION: Final[ResultKind[RetentionForecaster | RetainForecast | Finding]] = ResultKind(
     tables=(
         tables.RETENTION,
         tables.RETAINED_SEGMENT,

@@ -1,46 +1,60 @@
-"""What a finding is, and what its catalogue says of a code."""
+"""The finding, and the types of the declarations in the catalogs of findings, damage reasons and broker messages."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from kafkalog_core.findings.next_commands import command_of
+from kafkalog_core.command_lines import shell_path
 
 __all__ = [
+    "AS_BROKER",
+    "AT_DAMAGE",
+    "CHECKPOINT",
+    "CHECKPOINT_HERE",
+    "CHECKPOINT_WITH_OTHERS",
     "CLEAN_MARK",
     "DENIED",
+    "DUMP_BATCHES",
+    "DUMP_RECORDS",
     "MARK_OF_ALL",
+    "MOVE_DIRECTORY",
+    "MOVE_FILE",
+    "RAISE_LIMIT",
+    "REINDEX",
+    "VERIFY",
     "BrokerMessage",
-    "DamageType",
     "Finding",
     "FindingType",
     "Severity",
     "Variant",
+    "command_of",
 ]
+
 
 Severity = Literal["info", "warning", "error"]
 
 DENIED: Final = "file.permission-denied"
-"""The code of what this user may not read: the result lacks it, so the exit status is 3."""
+"""The code of a file that this user may not read: the result does not cover it, so the exit status is 3."""
 CLEAN_MARK: Final = ".kafka_cleanshutdown"
-"""A cure that names it is one that deletes it."""
+"""The name of the clean shutdown file. Each cure that names it deletes it."""
 MARK_OF_ALL: Final = (
-    "The clean shutdown file applies to the whole log directory: verify all of it first, as without that file "
+    "The clean shutdown file applies to the whole log directory, so verify all of it first: without the file "
     "the next start truncates every partition at its first bad batch and deletes the segments after it."
 )
-"""The end of such a cure where the other partitions were not checked; else it reports what they are like."""
+"""The end of such a cure if the other partitions were not checked; else the cure reports their state."""
 
 
 class Variant(NamedTuple):
-    """What a broker does otherwise than the catalogue's own text where a rule of its release has a value.
+    """The texts of a finding for releases in which a rule has a value.
 
     Args:
         rule: name of a rule for loading partitions (`LoaderRules`).
-        value: of the rule.
-        broker_action: what the broker does then.
-        cure: what to do then; None: as else.
-        severity: of the finding then; None: as else.
+        value: the value of that rule.
+        broker_action: what the broker does.
+        cure: what to do; None: the cure of the finding.
+        severity: None: the severity of the finding.
     """
 
     rule: str
@@ -51,15 +65,16 @@ class Variant(NamedTuple):
 
 
 class FindingType(NamedTuple):
-    """One code of the catalogue.
+    """The declaration of one finding.
 
     Args:
-        severity: where no check knows better.
-        message: template of one sentence about one case: what is there.
-        broker_action: template: what a broker does with it; None: nothing.
+        severity: unless the check gives another one.
+        message: template of a sentence: what is there.
+        broker_action: template of a sentence: what a broker does with it; None: nothing.
         cure: what to do, with the command.
-        meaning: a sentence or two about all cases.
-        variants: texts for releases that do otherwise. They have no placeholders.
+        meaning: one or more sentences about every case of the finding.
+        variants: texts for other releases, without placeholders.
+        next_step: template of the command that comes next, see `command_of`; None: no command helps.
     """
 
     severity: Severity
@@ -68,22 +83,18 @@ class FindingType(NamedTuple):
     cure: str | None = None
     meaning: str | None = None
     variants: tuple[Variant, ...] = ()
-
-
-class DamageType(NamedTuple):
-    """One reason of `damage` rows: what it means, what a broker does about it, and what mends it."""
-
-    meaning: str
-    broker_action: str
-    cure: str
+    next_step: str | None = None
 
 
 class BrokerMessage(NamedTuple):
-    """One message of a broker's own log; the texts are templates of what its `wordings` name.
+    """One message of a broker's own log. The texts are templates with the placeholders of its `wordings`.
 
-    `severity` is about the disk: error where records are lost, or where a partition, a directory or the broker is out
-    of service. `codes` are findings, damage reasons or whole subjects that go with it; `is_elsewhere` are messages that
-    say nothing about a log directory.
+    Args:
+        severity: for the disk: error if records are lost, or if a partition, a directory or the broker is offline.
+        wordings: the texts of the message in all releases, with placeholders.
+        codes: related findings, damage reasons, or subjects of findings.
+        commands: templates of the command lines to run next.
+        is_elsewhere: whether the message is not about a log directory.
     """
 
     name: str
@@ -100,11 +111,12 @@ class BrokerMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding; the fields are columns of the `finding` row, `path` its `file`.
+    """One finding. Its fields are the columns of the `finding` row; `path` is the column `file`.
 
-    `next_step`: the template of the command that comes next (see `next_commands`); `None`: no command mends this.
-    `hides_records`: the file holds records, and none of them is among the partition's. `more`: how many others of this
-    code in this file are not given out one by one.
+    Args:
+        next_step: template of the next command, see `command_of`; None: no command repairs this.
+        hides_records: whether the file holds records that are not shown as records of the partition.
+        more: the number of findings with the same code and file that are not reported one by one.
     """
 
     code: str
@@ -128,7 +140,7 @@ class Finding:
         return None if self.next_step is None or self.severity == "info" else command_of(self.next_step, self.path)
 
     def row(self) -> dict[str, object]:
-        """The `finding` row as a dict by column name; columns not named here are null."""
+        """Return the `finding` row by column name."""
         return {
             "code": self.code,
             "severity": self.severity,
@@ -143,3 +155,32 @@ class Finding:
             "cure": self.cure,
             "next_command": self.next_command,
         }
+
+
+# Templates of next commands. Words in capitals are values that only the user knows. A command without --apply prints a
+# plan, and its output names the command that applies it.
+AT_DAMAGE: Final = "kafkalog truncate {parent} --at-damage"
+AS_BROKER: Final = "kafkalog truncate {parent} --as-broker"
+REINDEX: Final = "kafkalog reindex {parent} --apply"
+CHECKPOINT: Final = "kafkalog checkpoint {file} --apply"
+CHECKPOINT_HERE: Final = "kafkalog checkpoint {parent} --apply"
+CHECKPOINT_WITH_OTHERS: Final = "kafkalog checkpoint {parent} --beside OTHER_LOG_DIR --apply"
+MOVE_FILE: Final = "mv -n -- {file} {above}/.."
+MOVE_DIRECTORY: Final = "mv -n -- {file} {parent}/.."
+DUMP_RECORDS: Final = "kafkalog dump {file} --records --resync"
+DUMP_BATCHES: Final = "kafkalog dump {file} --batches"
+RAISE_LIMIT: Final = "kafkalog verify {parent} --max-batch-bytes BYTES"
+VERIFY: Final = "kafkalog verify {parent}"
+
+
+def command_of(template: str, path: str) -> str:
+    """Return the command line of a template, ready to paste.
+
+    Args:
+        template: with `{file}` for the path, `{parent}` for its directory, and `{above}` for the directory of that.
+        path: of the file or directory that the finding is about.
+    """
+    parent = os.path.dirname(path) or "."
+    above = os.path.dirname(parent) or "."
+    names = {"file": path, "parent": parent, "above": above}
+    return template.format_map({name: shell_path(value) for name, value in names.items()})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType, Variant
+from kafkalog_core.findings.kinds import DUMP_BATCHES, MOVE_DIRECTORY, MOVE_FILE, REINDEX, FindingType, Variant
 
 __all__ = ["BROKER_DIRS", "GAP_LOST", "GAP_UNKNOWN", "LOST_CURE", "PARTITIONS"]
 
 
 GAP_LOST: Final = "and the records before it show that no compaction removed them"
-GAP_UNKNOWN: Final = "which is normal if the topic is or was a compacted one, and a loss if not"
+GAP_UNKNOWN: Final = "which is normal if the topic is or was compacted, and a loss if not"
 LOST_CURE: Final = (
     "Look for the missing records on other replicas, in backups, and in directories that were moved aside."
 )
@@ -24,14 +24,15 @@ _INDEX_MISSING: Final = (
     Variant(
         "missing_index",
         "fatal",
-        "Does not start: Kafka 0.8.0 does not build an offset index that is missing.",
+        "Does not start: Kafka 0.8.0 does not rebuild a missing offset index.",
         "With the broker stopped, rebuild it: kafkalog reindex.",
         "error",
     ),
     Variant(
         "missing_index",
         "empty",
-        "Makes an empty offset index and trusts it: recovers nothing, and reads each such segment from its first byte.",
+        "Creates an empty offset index and trusts it: recovers nothing, and reads each such segment from its first "
+        "byte.",
     ),
 )
 """LogSegment and Log of each release (loadSegmentFiles): Kafka 0.8.0 throws, 0.9 to 0.10.0 trust an empty index."""
@@ -39,392 +40,396 @@ _INDEX_MISSING: Final = (
 PARTITIONS: Final = {
     "segment.bad-name": FindingType(
         "error",
-        "A file of a segment whose name has no offset before its first dot.",
+        "The name of a segment's file has no offset before its first dot.",
         "Does not start: it cannot read a number from the name.",
-        "Move it out of the partition directory. A .log may be kept under the name of its first offset, 20 "
-        "digits; anything else is of no use there, as a broker rebuilds indexes and snapshots.",
-        meaning=(
-            "The name ends in .log, .index, .timeindex, .txnindex, .snapshot, .cleaned or .swap, and does not "
-            "start with a number. One such file keeps the broker from starting."
-        ),
+        "Move the file out of the partition directory. You may keep a .log if you rename it to its first offset in 20 "
+        "digits. Nothing else is needed, because a broker rebuilds indexes and snapshots.",
+        "The name ends in .log, .index, .timeindex, .txnindex, .snapshot, .cleaned or .swap, and does not start with "
+        "a number. One such file prevents the broker from starting.",
+        next_step=MOVE_FILE,
     ),
     "segment.misnamed": FindingType(
         "error",
-        "A log file of {size_bytes} bytes whose name is not its base offset in 20 digits.",
-        "Takes offset {offset} from the name, makes an empty segment there, and never reads this file.",
-        "Move it out of the partition directory, or give it the name of its first offset, 20 digits.",
-        meaning=(
-            "Brokers read the number in a name but open the name with 20 digits, so the file is passed over, and an "
-            "empty segment may hide it."
-        ),
+        "The name of a log file ({size_bytes} bytes) is not its base offset in 20 digits.",
+        "Reads offset {offset} from the name, creates an empty segment there, and never reads this file.",
+        "Move the file out of the partition directory, or rename it to its first offset in 20 digits.",
+        "Brokers read the number in the name but open the name with 20 digits. So they skip this file, and an empty "
+        "segment may hide it.",
+        next_step=MOVE_FILE,
     ),
     "segment.misnamed-empty": FindingType(
         "warning",
-        "An empty log file whose name is not its base offset in 20 digits.",
-        "Takes offset {offset} from the name and makes an empty segment there.",
+        "The name of an empty log file is not its base offset in 20 digits.",
+        "Reads offset {offset} from the name and creates an empty segment there.",
         "Move it out of the partition directory.",
-        meaning="The same as segment.misnamed, of a file without records.",
+        "The same as segment.misnamed, for a file without records.",
+        next_step=MOVE_FILE,
     ),
     "segment.duplicate": FindingType(
         "warning",
-        "A second log file for base offset {offset}.",
-        "Reads the one whose name has 20 digits and never this one.",
-        "Compare the two and move this one out of the partition directory.",
-        meaning="Two names mean the same base offset, one with 20 digits and one without.",
+        "This is a second log file for base offset {offset}.",
+        "Reads the file whose name has 20 digits, and never this one.",
+        "Compare the two files and move this one out of the partition directory.",
+        "Two file names have the same base offset, one with 20 digits and one without.",
     ),
     "segment.misnamed-companion": FindingType(
         "info",
-        "The number in its name is not written with 20 digits.",
-        "Never reads it, and may delete it.",
-        meaning="An index or snapshot whose number has not 20 digits: a copy that somebody made.",
-        cure="Move it out of the partition directory.",
+        "The number in the file name does not have 20 digits.",
+        "Never reads the file, and may delete it.",
+        "Move it out of the partition directory.",
+        "The number of an index or snapshot does not have 20 digits: somebody made a copy.",
     ),
     "segment.oversize": FindingType(
         "error",
-        "The log file has {size_bytes} bytes; positions in it end at 2147483647.",
+        "The log file has {size_bytes} bytes, but positions in a log end at 2147483647.",
         "Does not start.",
-        meaning="A log file above 2 GiB - 1 byte; no broker makes one, two were joined or something was appended.",
-        cure="Copy the partition from a healthy replica; kafkalog dump reads the file as it is.",
+        "Copy the partition from a healthy replica. kafkalog dump can read the file.",
+        "A log file is larger than 2 GiB - 1 byte. No broker creates one: two files were joined, or something was "
+        "appended.",
     ),
     "segment.index-missing": FindingType(
         "warning",
         "The segment has no offset index.",
         _RECOVERS,
-        meaning=(
-            "Without .index a broker reads the whole segment at its start and truncates it at the first bad "
-            "batch, after a clean shutdown too; later segments are kept."
-        ),
-        cure="With the broker stopped, kafkalog reindex builds it; where the log is whole a broker may do so as well.",
+        "With the broker stopped, kafkalog reindex rebuilds it. If the log is not damaged, a broker can rebuild it "
+        "too.",
+        "Without .index a broker reads the whole segment at its start and truncates it at the first bad batch, even "
+        "after a clean shutdown. It keeps later segments.",
         variants=_INDEX_MISSING,
+        next_step=REINDEX,
     ),
     "segment.timeindex-missing": FindingType(
         "warning",
-        "The segment has no time index while others of the partition have one.",
-        "Makes an empty one: searches by time miss this segment, and retention uses the file's modification time.",
-        meaning="Searches by time and retention by time go by the .timeindex; here it is gone.",
-        cure=(
-            "With the broker stopped, kafkalog reindex rebuilds it. A broker does so only where the .index is "
-            "missing too, and then truncates the log at its first bad batch, after a clean shutdown too."
-        ),
+        "The segment has no time index, but other segments of the partition have one.",
+        "Creates an empty one: searches by time miss this segment, and retention uses the modification time of the "
+        "file.",
+        "With the broker stopped, kafkalog reindex rebuilds it. A broker rebuilds it only if the .index is missing "
+        "too, and then truncates the log at its first bad batch, even after a clean shutdown.",
+        "Searches by time and retention by time use the .timeindex, which is missing here.",
+        next_step=REINDEX,
     ),
     "segment.index-orphan": FindingType(
         "warning",
-        "An index at offset {offset} without its log file.",
+        "There is an index at offset {offset}, but no log file.",
         "Deletes it.",
-        "Look for the log file: if it was lost, its records are.",
-        meaning="An index is worthless without its log. It shows that there was a segment at this offset.",
+        "Look for the log file: if it was lost, its records were lost.",
+        "An index is useless without its log. It shows that a segment existed at this offset.",
     ),
     "segment.deleted": FindingType(
         "info",
-        "The file waits for its deletion.",
-        "Removes it at its next start.",
-        meaning=(
-            "A file that retention, compaction or a truncation gave up. It is whole and can be read until it is "
-            "removed, about a minute later."
-        ),
-        cure="If it is needed, copy it away before a broker starts.",
+        "The file waits for deletion.",
+        "Deletes it at its next start.",
+        "If you need the file, copy it away before a broker starts.",
+        "Retention, compaction or a truncation no longer needs the file. It is complete and can be read until a "
+        "broker deletes it, about a minute later.",
     ),
     "segment.swap": FindingType(
         "info",
-        "A finished replacement, from compaction or a split, that did not replace the old segments yet.",
-        "Puts it in its place at its next start and deletes what it replaces.",
-        meaning="Compaction or a split was finished, but the broker stopped while it exchanged the files.",
-        cure="Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
+        "Compaction or a split finished this replacement, but it has not replaced the old segments yet.",
+        "Completes the swap at its next start, and deletes the segments that the file replaces.",
+        "Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
+        "Compaction or a split finished, but the broker stopped while it swapped the files.",
     ),
     "segment.swap-worse": FindingType(
         "error",
         "The replacement is worse than what it replaces: {why}.",
-        "Does not compare them: puts it in its place at its next start and deletes what it replaces, or does not "
-        "start because of it.",
+        "Does not compare them: it completes the swap at its next start and deletes the old segments, or does not "
+        "start because of the replacement.",
         "Do not start the broker. Copy the partition directory, then move all .swap files of this offset out of it: "
         "once a broker has started, the originals are deleted.",
-        meaning=(
-            "A finished replacement (.swap) that is empty, damaged, ends early or reaches too far, while the segments "
-            "that it was made from are still there. Compaction empties a segment too: only a warning where the log is "
-            "or may be compacted."
-        ),
+        "A finished replacement (.swap) is empty, damaged, ends early or reaches too far, while its source segments "
+        "still exist. Compaction can empty a segment too, so this is only a warning if the log is or may be compacted.",
+        next_step=MOVE_FILE,
     ),
     "segment.swap-alone": FindingType(
         "warning",
-        "A finished replacement, from compaction or a split, at an offset where no segment is.",
-        "Puts it in its place at its next start.",
-        meaning="The file that it replaces is already gone, which is normal in the middle of the exchange.",
-        cure="Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
+        "Compaction or a split finished this replacement, and no segment is at its offset.",
+        "Completes the swap at its next start.",
+        "Verify it before a broker starts: if no error is found in the file, nothing needs to be done.",
+        "The file that it replaces is already deleted, which is normal in the middle of the swap.",
     ),
     "segment.swap-index-missing": FindingType(
         "warning",
-        "A finished replacement that has no offset index.",
-        "Puts the log in its place with an index of zeros.",
-        meaning="The .swap of the log came through without that of its index.",
-        cure=("After the next clean shutdown kafkalog reindex rebuilds the indexes of that segment."),
+        "A finished replacement has no offset index.",
+        "Completes the swap of the log, with an index of zeros.",
+        "After the next clean shutdown kafkalog reindex rebuilds the indexes of that segment.",
+        "The .swap of the log exists, but the .swap of its index does not.",
     ),
     "segment.cleaned": FindingType(
         "info",
-        "An unfinished output of compaction or a split.",
-        "Removes it at its next start.",
-        meaning="The broker stopped while it wrote the file. The originals are all still there.",
-        cure="Nothing needs to be done.",
+        "This is an unfinished output of compaction or a split.",
+        "Deletes it at its next start.",
+        "Nothing needs to be done.",
+        "The broker stopped while it wrote the file. All originals still exist.",
     ),
     "segment.gap": FindingType(
         "warning",
-        "Offsets {offset} to {last} are missing: {previous}, the segment before this one, holds none of them that can "
+        "Offsets {offset} to {last} are missing: {previous}, the segment before this one, has none of them that can "
         "be read.",
         "Loads the log silently; consumers skip these offsets.",
-        "If the topic is or was compacted, nothing needs to be done. Else look for the missing records on "
-        "other replicas, in backups, and in directories that were moved aside.",
-        meaning=(
-            "Offsets are missing between two segments. Retention deletes from the start only, so in the middle "
-            "a file was lost or a segment truncated, unless the log was compacted, here or on the leader that "
-            "it was copied from. An error where the log directory has not compacted it, and there are records "
-            "before the gap that compaction would have removed."
-        ),
+        "If the topic is or was compacted, nothing needs to be done. Else look for the missing records on other "
+        "replicas, in backups, and in directories that were moved aside.",
+        "Offsets are missing between two segments. Retention deletes only from the start of the log, so in the middle "
+        "a file was lost or a segment was truncated, unless the log was compacted here or on the leader that it was "
+        "copied from. The severity is error if the log directory has not compacted the log and compaction would have "
+        "removed records before the gap.",
     ),
     "segment.gap-compacted": FindingType(
         "info",
-        "No offsets {offset} to {last} between {previous} and this segment, as is normal on a log that is compacted.",
-        meaning="Compaction removes records, and whole segments with them, so offsets are missing on purpose.",
-        broker_action="Passes over them.",
-        cure="Nothing needs to be done.",
+        "There are no offsets {offset} to {last} between {previous} and this segment. This is normal in a compacted "
+        "log.",
+        "Skips them.",
+        "Nothing needs to be done.",
+        "Compaction removes records, and whole segments with them, so offsets are missing.",
     ),
     "batch.gap": FindingType(
         "error",
         "Offsets {offset} to {last} are missing before the batch at byte {position}, {judged}.",
         "Loads the log silently; consumers skip these offsets.",
-        "If the topic is or was a compacted one, nothing needs to be done. Else copy the partition from a healthy "
-        "replica, or look there for the missing records.",
-        meaning=(
-            "Offsets are missing between two batches of a segment. An error where it is a loss: the log "
-            "directory has not compacted the log, and before the gap there is a record without a key, or a "
-            "second one of the same key, which compaction would have removed. Else a warning: a replica that "
-            "was copied from a leader looks like that if the topic is compacted, and the settings of a topic "
-            "are not in its directory."
-        ),
+        "If the topic is or was compacted, nothing needs to be done. Else copy the partition from a healthy replica, "
+        "or look there for the missing records.",
+        "Offsets are missing between two batches of a segment. The severity is error if it is a loss: the log "
+        "directory has not compacted the log, and before the gap there is a record without a key, or a second record "
+        "with the same key, which compaction would have removed. Else it is warning: a replica of a compacted topic, "
+        "copied from a leader, looks the same, and the topic's settings are not in its directory.",
+        next_step=DUMP_BATCHES,
     ),
     "batch.gaps": FindingType(
         "warning",
-        "Offsets are missing in {count} places, the first time {offset} to {last}, as in a log that was compacted.",
+        "Offsets are missing in {count} places, the first time {offset} to {last}, as in a compacted log.",
         "Loads the log; consumers skip these offsets.",
-        "Nothing needs to be done if the topic is a compacted one. If it is not, compare the partition with a replica.",
-        meaning=(
-            "Offsets are missing between batches in many places, which is what compaction leaves. A warning where the "
-            "log directory has not compacted the log itself: then it is a copy of a leader's that was, or much is lost."
-        ),
+        "If the topic is compacted, nothing needs to be done. Else compare the partition with a replica.",
+        "Offsets are missing between batches in many places, as compaction leaves them. The severity is warning if "
+        "the log directory has not compacted the log itself: either the log is a copy of a compacted one, or many "
+        "records were lost.",
     ),
     "segment.overlap": FindingType(
         "error",
         "Offsets {offset} to {last} are in this segment's range and in {previous}, the segment before it.",
-        "Loads both. Consumers that come from before get these offsets from {previous} and skip those in this "
-        "file; those that start within the range get the ones in this file.",
-        "Dump both files by themselves, compare what they hold, and move one out of the partition directory.",
-        meaning=(
-            "Two segments hold the same offsets, which no healthy broker leaves: a file was put back, or two copies "
-            "were mixed."
-        ),
+        "Loads both. A consumer that reads {previous} first gets these offsets from it and skips those in this file. "
+        "A consumer that starts within the range gets those in this file.",
+        "Dump each of the two files, compare their records, and move one file out of the partition directory.",
+        "Two segments hold the same offsets, which no healthy broker leaves: a file was restored, or two copies were "
+        "mixed.",
+        next_step=DUMP_BATCHES,
     ),
     "segment.log-unreadable": FindingType(
         "error",
-        "It has the name of a segment's log and is not a file that can be read: {problem}.",
-        "Skips it and loads the other segments; if it has to create or open this one itself, it takes the "
-        "whole log directory offline.",
-        "Put the log file in its place, or move this out of the partition directory.",
-        meaning="A directory, a device or a broken link has the name of a segment's log.",
+        "The entry has the name of a segment's log, but is not a file that can be read: {problem}.",
+        "Skips it and loads the other segments. If it has to create or open this segment, it takes the whole log "
+        "directory offline.",
+        "Restore the log file, or move this entry out of the partition directory.",
+        "A directory, a device or a broken link has the name of a segment's log.",
     ),
     "segment.gap-v07": FindingType(
         "error",
-        "The file ends at byte address {end}, the next one starts at {offset}: {size_bytes} bytes are missing.",
+        "The file ends at byte address {end}, but the next one starts at {offset}: {size_bytes} bytes are missing.",
         "Kafka 0.7 does not start.",
-        meaning="Kafka 0.7 names files by byte addresses; each must begin where the one before ends.",
-        cure="Put the missing file back, or move all files before the hole away.",
+        "Restore the missing file, or move all files before the gap away.",
+        "Kafka 0.7 names files by byte addresses: each file starts where the file before it ends.",
     ),
     "segment.overlap-v07": FindingType(
         "error",
-        "The file ends at byte address {end}, the next one starts at {offset}: they overlap by {size_bytes} bytes.",
+        "The file ends at byte address {end}, but the next one starts at {offset}: they overlap by {size_bytes} bytes.",
         "Kafka 0.7 does not start.",
-        meaning="Kafka 0.7 names files by byte addresses; each must begin where the one before ends.",
-        cure="Cut the first of the two, on a copy, to the length that its neighbour's name gives.",
+        "Copy the directory. In the copy, truncate the first of the two files to the length that the name of the "
+        "second one gives.",
+        "Kafka 0.7 names files by byte addresses: each file starts where the file before it ends.",
+        next_step=DUMP_BATCHES,
     ),
     "snapshot.bad-name": FindingType(
         "error",
-        "A snapshot of the metadata log whose name has no end offset and epoch.",
+        "The name of a metadata log snapshot has no end offset and epoch.",
         "Does not start: it cannot read the numbers from the name.",
         "Move it out of the directory.",
-        meaning="The name of a metadata snapshot is its end offset, 20 digits, a dash, and its epoch, 10 digits.",
+        "The name of a metadata snapshot is its end offset (20 digits), a dash, and its epoch (10 digits).",
+        next_step=MOVE_FILE,
     ),
     "partition.empty": FindingType(
         "info",
         "The partition has no segment.",
-        "Makes an empty one at the checkpointed log start offset.",
-        meaning="A directory of a partition without a log file.",
-        cure="Nothing needs to be done if it is new; else look for its files before a broker starts on it.",
+        "Creates an empty one at the checkpointed log start offset.",
+        "If the partition is new, nothing needs to be done. Else look for its files before a broker starts on it.",
+        "The directory of a partition has no log file.",
     ),
     "partition.changing": FindingType(
         "warning",
-        "Its files changed while they were checked: findings about files that changed are not errors for that "
-        "reason ({count}).",
-        "Is the one that changes them.",
-        "Run it again when the broker is stopped, or on a copy.",
-        meaning=(
-            "A broker was running on the directory: files that belong together were read at different times. "
-            "Findings about files that have not changed meanwhile hold, the others have severity warning."
-        ),
+        "The files changed while they were checked, so findings about changed files are not errors ({count}).",
+        "Changes these files.",
+        "Stop the broker and run the command again, or run it on a copy.",
+        "A broker was running on the directory, so files that belong together were read at different times. Findings "
+        "about files that have not changed are valid; the others have severity warning.",
     ),
     "partition.mixed-formats": FindingType(
         "warning",
-        "A file of Kafka 0.7 next to segments of a later release.",
+        "A file of Kafka 0.7 is next to segments of a later release.",
         "Ignores it.",
-        "Read it by itself.",
-        meaning="A file of 0.7 ends in .kafka; no later release reads it, and none writes in the same directory.",
+        "Read the file by itself.",
+        "A file of 0.7 ends in .kafka. No later release reads it or writes to the same directory.",
     ),
     "dir.journal": FindingType(
         "info",
         "The undo journal of an earlier repair.",
         "Ignores it, and deletes it with the partition.",
         "List it with kafkalog undo --list. When all is well, free it with kafkalog undo --prune --apply.",
-        "A directory that holds what it takes to undo a repair; no broker looks into it.",
+        "The directory holds what is needed to undo a repair. No broker reads it.",
+        next_step=MOVE_DIRECTORY,
     ),
     "dir.nested": FindingType(
         "info",
-        "A directory inside a partition directory.",
+        "There is a directory inside a partition directory.",
         "Ignores it.",
-        meaning="A directory that is not a broker's, in a partition.",
-        cure="Nothing needs to be done.",
+        "Nothing needs to be done.",
+        "No broker creates a directory in a partition directory.",
     ),
 }
 
 
 _OTHER_BROKERS: Final = (
-    "Verify the directories of each broker by themselves. If they are of one, put back the right meta.properties."
+    "Verify the directories of each broker separately. If they belong to one broker, restore the right meta.properties."
 )
 
 BROKER_DIRS: Final = {
     "dir.other-cluster": FindingType(
         "error",
-        "Its cluster.id is {value}, that of {other} is {other_value}.",
+        "The cluster.id is {value}, but {other} has {other_value}.",
         "Does not start with both.",
         _OTHER_BROKERS,
-        "All log directories of a broker are of one cluster.",
+        "All log directories of a broker belong to one cluster.",
+        next_step="sed -i.before s/^cluster.id=.*/cluster.id=CLUSTER_ID/ {file}",
     ),
     "dir.other-node": FindingType(
         "info",
-        "Its {key} is {value}, but that of {other} is {other_value}: the directories belong to two brokers, or one "
-        "of the two ids is wrong. The disks do not show which. Each is checked as a separate broker.",
+        "The {key} is {value}, but {other} has {other_value}: the directories belong to two brokers, or one of the "
+        "two ids is wrong. The disks do not show which. Each directory is checked as a separate broker.",
         "Starts with its own directories, if the directories belong to two brokers. A broker that has both in "
         "log.dirs does not start.",
-        "Nothing needs to be done for two brokers. If both directories are in log.dirs of one broker, put the id of "
-        "that broker into both meta.properties.",
-        "Log directories of several brokers were named together, or a broker's meta.properties has a wrong id.",
+        "If they belong to two brokers, nothing needs to be done. If both directories are in log.dirs of one broker, "
+        "put the id of that broker into both meta.properties.",
+        "Log directories of several brokers were given together, or the meta.properties of a broker has a wrong id.",
     ),
     "dir.same-directory-id": FindingType(
         "error",
-        "Its directory.id, {value}, is that of {other} too.",
+        "The directory.id, {value}, is also the directory.id of {other}.",
         "Does not start with both.",
         "If one is a copy of the other, keep one of them. If only meta.properties was copied, delete the line "
-        "directory.id "
-        "in the copy: the broker makes a new one.",
-        "Each log directory has an id of its own.",
+        "directory.id in the copy: the broker creates a new id.",
+        "Each log directory has its own id.",
+        next_step="sed -i.before /^directory.id=/d {file}",
     ),
     "dir.without-directory-id": FindingType(
         "warning",
-        "It has no directory.id, and {other} has one.",
-        "Makes one at its next start; its partitions are offline until they are assigned again.",
-        "Put the line back: the cluster knows where partitions are by this id.",
-        "A broker of 3.7 or later gives all its log directories an id at the same start.",
+        "The log directory has no directory.id, but {other} has one.",
+        "Creates an id at its next start. Its partitions are offline until they are assigned again.",
+        "Restore the line: the cluster finds the directory of each partition by this id.",
+        "A broker of 3.7 or later gives an id to all its log directories at the same start.",
     ),
     "dir.unclean-beside-clean": FindingType(
         "warning",
-        "It has no clean shutdown file, but {other} has one.",
-        "Recovers this directory alone.",
-        "Look into the broker's log why it could not be closed: a disk that failed, or the file was deleted.",
-        "A broker that is stopped marks all its log directories, but those that had failed.",
+        "The log directory has no clean shutdown file, but {other} has one.",
+        "Recovers only this directory.",
+        "Read the broker's log to find out why the directory was not closed: the disk failed, or the file was deleted.",
+        "A broker that stops cleanly marks all its log directories, except failed ones.",
     ),
     "dir.in-two-log-dirs": FindingType(
         "error",
-        "The partition is in {other} too.",
-        "Does not start: a partition may be in one log directory alone.",
-        "Compare the two, and move one out of the log directory.",
-        "One broker has a partition twice, e.g. after it was copied from disk to disk by hand.",
+        "The partition is also in {other}.",
+        "Does not start: a partition may be in only one log directory.",
+        "Compare the two directories, and move one out of the log directory.",
+        "A broker has a partition twice, for example because somebody copied it from disk to disk.",
+        next_step=MOVE_DIRECTORY,
     ),
     "dir.interrupted": FindingType(
         "error",
-        "An earlier run stopped in the middle: {what} ({run}) has changed some of its files and not the "
-        "others. Finish it or undo it before anything else: {ways}.",
-        "Starts on the files as they are, half of them changed, and may delete or truncate what the run was to keep.",
-        "Run the next command before the broker starts, and verify again: other findings here may only show that the "
-        "run did not end.",
-        "A journal shows that a repair was interrupted, by a kill, a full disk or a loss of power. Every file "
-        "is either as before or as afterwards, and the journal holds what is needed to finish the repair or to "
-        "undo it.",
+        "An earlier run did not finish: {what} ({run}) has changed some of its files and not the others. Finish it or "
+        "undo it before anything else: {ways}.",
+        "Starts on the files as they are, some of them changed, and may delete or truncate what the run was meant to "
+        "keep.",
+        "Run the next command before the broker starts, and verify again: other findings here may only be effects of "
+        "the unfinished run.",
+        "A journal shows that a repair was interrupted by a kill, a full disk or a power loss. Every file is either "
+        "old or new, and the journal holds what is needed to finish or undo the repair.",
+        next_step="kafkalog apply --resume {file}",
     ),
     "dir.moving": FindingType(
         "info",
-        "A copy of the partition in {other} that is being filled here.",
-        "Goes on with it, and puts it in the place of the other.",
-        "Nothing has to be done.",
-        "A partition moves from one log directory of the broker to another.",
+        "This is an unfinished copy of the partition in {other}.",
+        "Continues to fill it, and then replaces the other one with it.",
+        "Nothing needs to be done.",
+        "The broker is moving a partition from one of its log directories to another.",
     ),
     "dir.second-metadata-log": FindingType(
         "error",
-        "The metadata log is in {other} too.",
-        "Does not start: it may be in the one metadata log directory alone.",
-        "Move the one that is not in metadata.log.dir (else the first of log.dirs) out of its log directory.",
+        "The metadata log is also in {other}.",
+        "Does not start: the metadata log may be only in the metadata log directory.",
+        "Move the copy that is not in metadata.log.dir (default: the first of log.dirs) out of its log directory.",
         "A KRaft broker has one metadata log.",
+        next_step=MOVE_DIRECTORY,
     ),
     "dir.no-permission": FindingType(
         "error",
-        "Its permissions ({mode}) do not let its owner {refused}.",
+        "The directory permissions ({mode}) do not let its owner {refused}.",
         "Takes the whole log directory offline.",
-        "Give its owner the permissions to read, write and enter it: chmod u+rwx.",
-        "A broker makes, renames and deletes files in its directories.",
+        "Give the owner permission to read, write and enter the directory: chmod u+rwx.",
+        "A broker creates, renames and deletes files in its directories.",
+        next_step="chmod u+rwx -- {file}",
     ),
     "dir.foreign-owner": FindingType(
         "error",
-        "It belongs to user {uid}, and most of what is around it to user {broker_uid}, who may not {refused}.",
+        "The directory belongs to user {uid}, but most of its neighbours to user {broker_uid}, who may not {refused}.",
         "Runs as one of the two users: takes the whole log directory offline.",
-        "Give it, and all in it, the owner of the other directories: chown -R.",
-        "A directory that somebody else than the broker's user has made, e.g. root with a copy or a restore.",
+        "Give the directory, and all files in it, the owner of the other directories: chown -R.",
+        "Another user than the broker's created the directory, for example root with a copy or a restore.",
+        next_step="chown -R --reference={parent} -- {file}",
     ),
     "file.not-writable": FindingType(
         "error",
-        "Its permissions ({mode}) do not let its owner write it.",
-        "Has to open it for writing and cannot: takes the whole log directory offline.",
-        "Give its owner the permission to write it: chmod u+w.",
-        "A broker opens logs and indexes to write, closed ones too. The superuser may all the same.",
+        "The file permissions ({mode}) do not let its owner write to it.",
+        "Cannot open the file for writing, and takes the whole log directory offline.",
+        "Give the owner permission to write to the file: chmod u+w.",
+        "A broker opens logs and indexes for writing, even closed ones. The superuser may do so in any case.",
+        next_step="chmod u+w -- {file}",
     ),
     "file.no-access": FindingType(
         "error",
-        "It belongs to user {uid}, with permissions {mode}: user {broker_uid}, who owns the other files in the "
+        "The file belongs to user {uid}, with permissions {mode}. User {broker_uid}, who owns the other files in the "
         "directory, may not {refused} it.",
-        "Runs as one of the two users and may be unable to open it: takes the whole log directory offline.",
-        "Give it the owner of the other files in the directory.",
-        "A file that somebody else than the broker's user has made, e.g. a tool that was run as root.",
+        "Runs as one of the two users and may be unable to open the file: it then takes the whole log directory "
+        "offline.",
+        "Give the file the owner of the other files in the directory.",
+        "Another user than the broker's created the file, for example a tool that root ran.",
+        next_step="chown --reference={parent} -- {file}",
     ),
     "dir.read-only-mount": FindingType(
         "info",
         "The file system is mounted read-only.",
-        "Does not start on it: takes the whole log directory offline.",
-        "If it was not mounted this way on purpose, check the system's log: Linux does so after errors of the disk.",
-        "Fine for looking at; a broker has to write.",
+        "Does not start on it: it takes the whole log directory offline.",
+        "If nobody mounted it read-only on purpose, check the system log: Linux remounts a file system read-only "
+        "after disk errors.",
+        "This is enough to read the disk, but a broker has to write.",
     ),
     "partition.at-risk": FindingType(
         "info",
         "A broker will recover {amount} in {segments}, from offset {offset} on (recovery point: {recovery_point}).",
-        "Reads all of it at its next start and truncates it at the first bad batch, with every later segment.",
-        "Nothing has to be done if nothing in it is damaged.",
-        "After an unclean shutdown a broker trusts only the segments below the one that holds the recovery point.",
+        "Reads these segments at its next start, truncates the log at the first bad batch, and deletes every later "
+        "segment.",
+        "If nothing in these segments is damaged, nothing needs to be done.",
+        "After an unclean shutdown a broker trusts only the segments below the segment that holds the recovery point.",
     ),
     "segment.redpanda": FindingType(
         "error",
-        "A file of Redpanda, whose log is another format than Kafka's.",
-        "Does not start where it cannot read an offset from the name; never reads the file.",
+        "The file is from Redpanda, whose log has another format than Kafka's.",
+        "Does not start if it cannot read an offset from the name. It never reads the file.",
         "Move it out of the partition directory.",
-        "Redpanda names its files offset-term-version; no release of Kafka reads them.",
+        "Redpanda names its files offset-term-version. No release of Kafka reads them.",
+        next_step=MOVE_FILE,
     ),
     "partition.no-companions": FindingType(
         "warning",
-        "All of its {count} segments are without an offset index.",
+        "All of its {count} segments lack an offset index.",
         _RECOVERS,
-        "Copy the indexes too. Else rebuild them with the broker stopped: kafkalog reindex.",
-        "Log files that were copied without their indexes.",
-        _INDEX_MISSING,
+        "Copy the indexes too. Else stop the broker and rebuild them: kafkalog reindex.",
+        "The log files were copied without their indexes.",
+        variants=_INDEX_MISSING,
     ),
 }

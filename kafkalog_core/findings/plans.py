@@ -1,10 +1,10 @@
-"""Findings of plans that truncate logs: what is deleted, and why something is left alone."""
+"""Findings of the commands that plan or predict: truncate, reindex, roll, compact and retain."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import FindingType
+from kafkalog_core.findings.kinds import AT_DAMAGE, REINDEX, VERIFY, FindingType
 
 __all__ = ["COMPACTIONS", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
@@ -15,137 +15,146 @@ TRUNCATIONS: Final = {
     "truncate.cut": FindingType(
         "info",
         "The log ends at offset {offset} afterwards: {what}.",
-        "Goes on appending at that offset.",
-        "Take it back with kafkalog undo as long as no broker has written to it.",
-        "What a plan takes off the end of a log.",
+        "Continues to append at that offset.",
+        "Run kafkalog undo to reverse it, as long as no broker has written to the log.",
+        "The part that a plan truncates at the end of a log.",
     ),
     "truncate.whole-batch": FindingType(
         "info",
-        "Offset {wanted} is within the batch of offsets {first} to {last}, which is removed as a whole.",
-        "Cuts before the whole batch as well.",
-        "Nothing needs to be done; name the offset after the batch to keep it.",
-        "Batches are never divided: Kafka's own truncation takes the whole batch away too.",
+        "Offset {wanted} is inside the batch of offsets {first} to {last}, which is removed as a whole.",
+        "Truncates before the whole batch too.",
+        "Nothing needs to be done. To keep the batch, name the offset after it.",
+        "A batch is never divided: Kafka's own truncation removes the whole batch too.",
     ),
     "truncate.open-transactions": FindingType(
         "warning",
-        "Transactions are open at the new end ({count}), the first one since offset {offset}: read_committed consumers "
-        "stop there until it is ended.",
+        "Transactions are open at the new end ({count}), the first since offset {offset}: read_committed consumers "
+        "stop there until it ends.",
         "Waits for their markers, which their coordinator may have written already.",
         "Ask the transaction coordinator about them: kafka-transactions.sh find-hanging, then abort.",
-        "The truncation removes markers of transactions, or records after the start of some.",
+        "The truncation removes markers of transactions, or records after their start.",
     ),
     "truncate.metadata-log": FindingType(
         "warning",
-        "This is the log of the cluster's own metadata: the cluster loses what is truncated below the offset "
-        "that its voters agreed on, or this node contradicts the others.",
-        "Fetches what the other controllers have, or, alone or with a majority that was truncated alike, "
-        "continues without it.",
-        "Where other controllers are healthy, do not truncate: remove this one from the quorum and add it again.",
-        "A truncation of __cluster_metadata changes topics, partitions and settings of every broker, and "
-        "neither quorum-state nor the snapshots next to the log follow it.",
+        "This is the cluster's metadata log. If the truncation is below the offset that its voters agreed on, the "
+        "cluster loses metadata, or this node contradicts the others.",
+        "Fetches the missing part from the other controllers. If it is alone, or with a majority that was truncated "
+        "alike, it continues without it.",
+        "If other controllers are healthy, do not truncate: remove this one from the quorum and add it again.",
+        "A truncation of __cluster_metadata changes the topics, partitions and settings of every broker, but neither "
+        "quorum-state nor the snapshots next to the log change with it.",
     ),
     "truncate.outside": FindingType(
         "error",
-        "The log starts at offset {start}: it has no offset {wanted} to truncate at.",
-        "Empties the log, or leaves it as it is, if it has to truncate there.",
-        "Name an offset of the log. To throw all of it away, delete its directory on a stopped broker.",
-        "The log must hold the offset of a truncation.",
+        "The log starts at offset {start}, so it cannot be truncated at offset {wanted}.",
+        "Empties the log, or does not change it, if it has to truncate there.",
+        "Name an offset of the log. To delete the whole log, stop the broker and delete its directory.",
+        "Only an offset in the log can be the new log end offset.",
     ),
     "truncate.beyond-end": FindingType(
         "error",
         "The log ends at offset {end} and cannot be truncated at offset {wanted}.",
-        "Leaves the log unchanged if it has to truncate to an offset after the end.",
+        "Does not change the log if it has to truncate to an offset after the end.",
         "Name an offset below the end of the log.",
-        "The log must hold the offset of a truncation.",
+        "Only an offset in the log can be the new log end offset.",
     ),
     "truncate.hidden": FindingType(
         "error",
-        "Damage at byte {position} ({damage}) hides where offset {wanted} is: this log is left as it is.",
-        "Looks for the offset from the nearest index entry on, and may fail at the damage.",
+        "Damage at byte {position} ({damage}) hides the position of offset {wanted}: this log does not change.",
+        "Searches for the offset from the nearest index entry on, and may fail at the damage.",
         "Truncate at the damage: kafkalog truncate --at-damage. To see what is after it: kafkalog dump --resync.",
-        "The place of an offset can only be found where the batches before it can be followed.",
+        "An offset can be found only if the batches before it can be read.",
+        next_step=AT_DAMAGE,
     ),
     "truncate.replacement": FindingType(
         "error",
-        "The replacement {name} waits to take the place of segments, and would bring back what is truncated: "
-        "this log is left as it is.",
-        "Puts it in its place at its next start.",
-        "Let a broker start on a copy of the directory first, or move the file away if it is not wanted.",
-        "An interrupted compaction left a finished replacement; a truncation would not last.",
+        "The replacement {name} has not been swapped in yet, and would restore what is truncated: this log does not "
+        "change.",
+        "Completes the swap at its next start.",
+        "Let a broker start on a copy of the directory first, or move the file away if you do not need it.",
+        "An interrupted compaction left a finished replacement, which would revert the truncation.",
     ),
     "truncate.completes": FindingType(
         "warning",
-        "A finished replacement waits: {names}. It takes the place of {replaced}.",
-        "Puts the replacement in place when it starts, and deletes the files in its range. Since 3.0 it only "
-        "renames the replacement; before 3.0 it first recovers the log of the replacement, and truncates it at "
-        "the first bad batch.",
+        "A finished replacement has not been swapped in yet: {names}. It replaces {replaced}.",
+        "Completes the swap when it starts, and deletes the files in its range. Since 3.0 it only renames the "
+        "replacement. Before 3.0 it first recovers the log of the replacement, and truncates it at the first bad "
+        "batch.",
         "Verify the partition first: kafkalog verify shows whether the replacement is whole. To keep the present "
         "segments instead, move the .swap files out of the partition directory before a broker starts on it.",
         "A broker that starts completes an interrupted compaction or split. The plan shows the records that are lost "
         "with the deleted files.",
+        next_step="kafkalog verify {file}",
     ),
     "truncate.cuts-more": FindingType(
         "warning",
-        "The broker truncates this log further after the replacement is in place.",
-        "Recovers the log after it has completed the replacement.",
+        "The broker truncates this log further after it completes the swap.",
+        "Recovers the log after it completes the swap.",
         "Apply this plan, then plan again.",
-        "A plan that completes a replacement does nothing else: the next truncation depends on the resulting log.",
+        "A plan that completes a swap does nothing else, because the next truncation depends on the resulting log.",
+        next_step="kafkalog truncate {file} --as-broker",
     ),
     "truncate.end-lost": FindingType(
         "error",
-        "The last entry of the offset index leads to a batch that is not whole, so the broker takes offset {offset}, "
-        "the base offset of the segment, for the log end offset. The log holds whole batches up to offset {last}. It "
-        "is left as it is.",
-        "Cuts nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
-        "Start no broker on it yet. Cut the log at its first damage, which keeps every batch before it.",
-        "After a clean shutdown a broker looks for the log end offset from the last index entry on "
-        "(LogSegment.readNextOffset). Where it finds no whole batch there, the base offset is the end.",
+        "The last entry of the offset index points to a batch that is not whole, so the broker takes offset {offset}, "
+        "the base offset of the segment, as the log end offset. The log holds whole batches up to offset {last}. It "
+        "does not change.",
+        "Truncates nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
+        "Start no broker on it yet. Truncate the log at its first damage, which keeps every batch before it.",
+        "After a clean shutdown a broker searches the log end offset from the last index entry on "
+        "(LogSegment.readNextOffset). If it finds no whole batch there, the base offset is the end.",
+        next_step=AT_DAMAGE,
     ),
     "truncate.end-misled": FindingType(
         "error",
-        "The last entry of the offset index leads to no batch, so the broker takes offset {offset}, the base offset of "
-        "the segment, for the log end offset. The log is whole, up to offset {last}. It is left as it is.",
-        "Cuts nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
+        "The last entry of the offset index points to no batch, so the broker takes offset {offset}, the base offset "
+        "of the segment, as the log end offset. The log is whole, up to offset {last}. It does not change.",
+        "Truncates nothing after a clean shutdown, hides every record of the segment, and assigns their offsets again.",
         "Start no broker on it yet. Rebuild the index.",
-        "After a clean shutdown a broker looks for the log end offset from the last index entry on "
-        "(LogSegment.readNextOffset). An entry that leads past the last batch makes the base offset the end.",
+        "After a clean shutdown a broker searches the log end offset from the last index entry on "
+        "(LogSegment.readNextOffset). If the entry points past the last batch, the base offset is the end.",
+        next_step=REINDEX,
     ),
     "truncate.no-log-dir": FindingType(
         "error",
-        "The partition is outside a log directory, so it is unknown whether the last shutdown was clean, and "
-        "where the recovery point is. It is left as it is.",
+        "The partition is outside a log directory, so it is unknown whether the last shutdown was clean, and what the "
+        "recovery point is. The log does not change.",
         "Uses the clean shutdown file and the recovery point, which are in its log directory.",
         "Name the partition in its log directory, or truncate at the damage: kafkalog truncate --at-damage.",
         "What a broker truncates depends on the clean shutdown file and on the recovery point.",
+        next_step="kafkalog truncate {file} --at-damage",
     ),
     "truncate.not-foreseen": FindingType(
         "error",
-        "What a broker would make of this log is not known: {problem}. It is left as it is.",
-        "Cannot be foreseen.",
+        "It is unknown what a broker does with this log: {problem}. The log does not change.",
+        "Does something that cannot be predicted.",
         "See what is damaged: kafkalog verify. To truncate at the first damaged batch: kafkalog truncate --at-damage.",
-        "The start of a broker can be played through only as long as every file can be read.",
+        "The start of a broker can be simulated only if every file can be read.",
+        next_step=VERIFY,
     ),
     "truncate.split-first": FindingType(
         "error",
-        "A broker would split this segment first: {problem}. It is left as it is.",
-        "Splits it as it recovers.",
+        "A broker splits this segment first: {problem}. The log does not change.",
+        "Splits it when it recovers it.",
         "Split it first: kafkalog reindex. Then plan again.",
-        "Offsets further than 2^31-1 from the base offset do not fit into an index.",
+        "An offset more than 2^31-1 above the base offset does not fit into an index.",
+        next_step=REINDEX,
     ),
     "truncate.broker-stops": FindingType(
         "error",
-        "A broker does not start on this log: {problem}. It would truncate nothing; the log is left as it is.",
+        "A broker does not start on this log: {problem}. It truncates nothing, so the log does not change.",
         "Does not start.",
         "See what is wrong: kafkalog verify. To truncate the log at its first damage: kafkalog truncate --at-damage.",
-        "The simulated start of a broker fails here; what it would do after this place is unknown.",
+        "The simulated start of a broker fails here. What a broker would do after this place is unknown.",
+        next_step=AT_DAMAGE,
     ),
     "truncate.snapshot-not-made": FindingType(
         "warning",
-        "The state of producers at the new end is unknown, as the log cannot be read at byte {position} "
-        "({damage}): no snapshot is made.",
+        "The state of producers at the new end is unknown, because the log cannot be read at byte {position} "
+        "({damage}): no snapshot is created.",
         "Reads the log from an older snapshot, and stops where it cannot be read.",
         "See what is there: kafkalog verify.",
-        "A producer snapshot at the end of a log saves a broker from reading all of it.",
+        "With a producer snapshot at the end of a log, a broker does not have to read all of it.",
     ),
 }
 
@@ -153,90 +162,95 @@ TRUNCATIONS: Final = {
 REINDEXING: Final = {
     "reindex.damaged": FindingType(
         "error",
-        "Not reindexed, as the log is damaged at byte {position} ({problem}): an index that is built up to "
-        "there would hide it.",
-        "Where the .index is missing, or the segment is recovered after a crash: builds the index up to there "
-        "and truncates the log: {behind_bytes} bytes after it, whatever is in them.",
-        "See what is after it: kafkalog dump --resync. Copy the partition from a healthy replica, or truncate "
-        "it: kafkalog truncate --at-damage (this place and all after it), kafkalog reindex --as-broker (this "
+        "The segment is not reindexed, because the log is damaged at byte {position} ({problem}): an index that ends "
+        "there would hide the damage.",
+        "Depends on its last shutdown and on the other segments: kafkalog verify simulates the start, and reports what "
+        "it does here.",
+        "See what is after it: kafkalog dump --resync. Copy the partition from a healthy replica, or truncate it: "
+        "kafkalog truncate --at-damage (this place and everything after it), kafkalog reindex --as-broker (this "
         "segment from there on).",
-        "Indexes are built from whole batches. Bytes that do not form a batch, in the middle of a log, are a "
-        "loss that you have to decide about; with an index a broker would serve what is before them as if "
-        "nothing were missing.",
+        "Indexes are built from whole batches. Bytes in the middle of a log that do not form a batch are a loss, and "
+        "you have to decide about it: with an index, a broker would serve the part before them as if nothing were "
+        "missing.",
+        next_step=AT_DAMAGE,
     ),
     "reindex.disorder": FindingType(
         "error",
-        "Not reindexed, as the offsets in the log do not ascend: {problem}.",
-        "Notices it only at an entry of the index: then it empties the segment and deletes those after it when "
-        "it recovers it after a crash, and does not start where its .index is missing.",
-        "Save what is in it before a broker is started: kafkalog dump. Copy the partition from a healthy replica.",
-        "Offsets go back in the log, which no broker writes; the checksum of a batch does not protect its offset.",
+        "The segment is not reindexed, because the offsets in the log do not increase: {problem}.",
+        "Depends on its last shutdown and on the other segments: kafkalog verify simulates the start, and reports what "
+        "it does here.",
+        "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
+        "The offsets in the log go back, but no broker writes this. The checksum of a batch does not protect its "
+        "offset.",
+        next_step=AT_DAMAGE,
     ),
     "reindex.overflow": FindingType(
         "error",
-        "Not reindexed, as it can be neither indexed nor split: {problem}.",
-        "Does not start: it can split a segment only where the last batch is beyond the reach of its indexes, and "
-        "all offsets ascend.",
-        "Save what is in it before a broker is started: kafkalog dump. Copy the partition from a healthy replica.",
+        "The segment is not reindexed, because it can be neither indexed nor split: {problem}.",
+        "Does not start: it can split a segment only if its last batch is out of reach of its indexes, and all "
+        "offsets increase.",
+        "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "Offsets in an index are 32 bits, relative to the segment's base offset.",
+        next_step=AT_DAMAGE,
     ),
     "reindex.index-full": FindingType(
         "error",
-        "Not reindexed, as its entries do not fit: {problem}.",
-        "Does not start where it has to rebuild the index with these settings.",
-        "Raise segment.index.bytes of the topic or index.interval.bytes, in the broker's settings too, and give them "
+        "The segment is not reindexed, because its entries do not fit: {problem}.",
+        "Does not start if it has to rebuild the index with these settings.",
+        "Raise segment.index.bytes of the topic or index.interval.bytes, also in the broker's settings, and give them "
         "with --set or --topic-config.",
-        "segment.index.bytes bounds the size of an index; more entries than fit in there stop a recovery.",
+        "segment.index.bytes limits the size of an index. A recovery that needs more entries stops.",
     ),
     "reindex.bad-records": FindingType(
         "error",
-        "Not reindexed, as what its batches say cannot be: {problem}.",
+        "The segment is not reindexed, because its batches hold impossible values: {problem}.",
         "Does not start when it recovers the segment or replays its producers.",
-        "Save what is in it before a broker is started: kafkalog dump. Copy the partition from a healthy replica.",
-        "Checksums are good, but a transaction marker or a compressed message cannot be read, or a transaction "
+        "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
+        "The checksums are good, but a transaction marker or a compressed message cannot be read, or a transaction "
         "contradicts itself.",
+        next_step=AT_DAMAGE,
     ),
     "reindex.over-limit": FindingType(
         "error",
-        "Not reindexed, as a batch at byte {position} is over the limit: {problem}.",
+        "The segment is not reindexed, because a batch at byte {position} is over the limit: {problem}.",
         "Reads it: the limit is kafkalog's own.",
         "Raise --max-batch-bytes.",
-        "The limit is kafkalog's own, for the sake of memory.",
+        "The limit bounds the memory of the command.",
     ),
     "reindex.unread": FindingType(
         "error",
-        "Not reindexed, as a file cannot be read or replaced: {problem}.",
-        "Takes the log directory offline where it cannot read a file itself.",
-        "Copy the disk (ddrescue) first, and work on the copy. Check that you may read the file.",
-        "What cannot be read is not replaced, as it could not be put back.",
+        "The segment is not reindexed, because a file cannot be read or replaced: {problem}.",
+        "Takes the log directory offline if it cannot read the file either.",
+        "Copy the disk (ddrescue) first, and work on the copy. Check that you have permission to read the file.",
+        "A file that cannot be read is not replaced, because it could not be restored.",
     ),
     "reindex.producers-unknown": FindingType(
         "warning",
-        "Producer snapshots, transaction indexes and leader epochs from offset {offset} on are left as they are: what "
-        "producers did before is not known.",
-        "Rebuilds them from what it finds when it recovers the log, or uses them as they are after a clean shutdown.",
-        "Mend the segment before it first; then reindex again.",
-        "Transactions and producers continue from segment to segment. After a segment that could not be read to its "
-        "end their state is known only from the next snapshot that is right.",
+        "Producer snapshots, transaction indexes and leader epochs from offset {offset} on do not change: the earlier "
+        "state of producers is unknown.",
+        "Rebuilds them when it recovers the log, or uses them as they are after a clean shutdown.",
+        "Repair the segment before it first, then reindex again.",
+        "Transactions and producers continue from segment to segment. If a segment cannot be read to its end, their "
+        "state is known only from the next correct snapshot on.",
     ),
     "reindex.kept": FindingType(
         "info",
-        "Some indexes ({count}) are right although not byte for byte what a recovery writes: they are kept.",
+        "Some indexes ({count}) are right, but differ in bytes from those that a recovery writes: they are kept.",
         "Uses them as they are.",
-        "Nothing needs to be done; kafkalog reindex --all writes them too.",
-        "A running broker restarts the count of bytes between two entries when it is started, and some "
-        "releases write one entry for several batches. Such indexes lead to every record.",
+        "Nothing needs to be done. kafkalog reindex --all writes them again.",
+        "A broker counts the bytes between two entries from its start, and some releases write one entry for several "
+        "batches. Such indexes find every record.",
     ),
     "reindex.no-index": FindingType(
         "info",
         "Kafka 0.7 has no indexes: there is nothing to rebuild.",
-        "A broker of 0.7 reads the log alone.",
+        "Reads only the log.",
         "Nothing needs to be done.",
-        "In 0.7 an offset is the position of a byte, so nothing has to be looked up.",
+        "In 0.7 an offset is the position of a byte, so a broker needs no index.",
     ),
     "reindex.no-log": FindingType(
         "info",
-        "No segment of its own belongs to this file: it is left as it is.",
+        "The file belongs to no segment here: it does not change.",
         "Deletes indexes without a log when it starts.",
         "Name a .log file, a partition directory or a log directory.",
         "Indexes are rebuilt from the .log file of the same base offset.",
@@ -249,24 +263,26 @@ _NOTHING: Final = "Nothing needs to be done."
 ROLLING: Final = {
     "roll.damaged": FindingType(
         "error",
-        "The log is damaged at byte {position} ({problem}): rolls are shown up to there alone.",
+        "The log is damaged at byte {position} ({problem}): rolls are shown only up to there.",
         "Stops here when it recovers the segment, and cannot serve these bytes.",
-        "See what is wrong: kafkalog verify. Cut it off: kafkalog truncate --at-damage. Then ask again.",
-        "A log is appended again batch by batch; bytes that do not form a batch cannot be. With --apply "
-        "nothing is written.",
+        "See what is wrong: kafkalog verify. Truncate the log there: kafkalog truncate --at-damage. Then run the "
+        "command again.",
+        "The prediction appends the log again batch by batch, and bytes that do not form a batch cannot be appended. "
+        "With --apply nothing is written.",
+        next_step=AT_DAMAGE,
     ),
     "roll.unreadable": FindingType(
         "error",
-        "This cannot be read ({problem}): rolls are shown up to there alone.",
-        "Takes the whole log directory offline where its own user cannot read it either.",
-        "Run this as the broker's user, or as root; where the disk is at fault: kafkalog verify.",
-        "A log is appended again from its first batch on; what follows a file that cannot be read is unknown.",
+        "A file cannot be read ({problem}): rolls are shown only up to there.",
+        "Takes the whole log directory offline if its own user cannot read it either.",
+        "Run the command as the broker's user, or as root. If the disk is damaged: kafkalog verify.",
+        "The prediction appends the log again from its first batch on. What follows an unreadable file is unknown.",
     ),
     "roll.torn-tail": FindingType(
         "info",
         "The last {size_bytes} bytes do not form a whole batch ({problem}) and are not counted.",
-        "Cuts them off when it recovers the segment.",
-        _NOTHING + " What --apply writes ends before them.",
+        "Truncates them when it recovers the segment.",
+        _NOTHING + "The log that --apply writes ends before them.",
         "An append was interrupted when the broker stopped.",
     ),
     "roll.not-appendable": FindingType(
@@ -274,45 +290,45 @@ ROLLING: Final = {
         "These batches cannot be appended in this order: {problem}.",
         "Refuses the append, or stops when it rebuilds the index.",
         "See what is wrong: kafkalog verify.",
-        "An index of a segment holds ascending offsets alone.",
+        "The offsets in an index must increase.",
+        next_step=VERIFY,
     ),
     "roll.oversized": FindingType(
         "warning",
-        "Batches are larger than segment.bytes={limit} ({count}): each is taken to have a segment of its own.",
-        "Refuses to append such a batch (RecordBatchTooLargeException), also when a follower fetches it.",
+        "Batches are larger than segment.bytes={limit} ({count}): each gets a segment of its own.",
+        "Refuses to append such a batch (RecordBatchTooLargeException), even when a follower fetches it.",
         "Choose a larger segment.bytes.",
-        "A batch must fit into a segment. Those that are there were appended under a larger setting.",
+        "A batch must fit into a segment. These batches were appended with a larger setting.",
     ),
     "roll.wall-clock": FindingType(
         "info",
-        "The log does not show when a segment became older than segment.ms, so no roll by time is shown: {why}.",
+        "The log does not show when a segment became older than segment.ms, so no rolls by time are shown: {why}.",
         "Compares the time at which it opened the segment with its own clock.",
         _NOTHING,
-        "Since 0.10.1 a segment is as old as its records; before, and where the first batch of a segment has "
+        "Since 0.10.1 the age of a segment is the age of its records. Before, and if the first batch of a segment has "
         "no timestamp, the broker's clock counts, and a restart resets it.",
     ),
     "roll.jitter": FindingType(
         "info",
-        "A random part of segment.jitter.ms={jitter_ms} is subtracted from segment.ms for each segment: the "
+        "A broker subtracts a random part of segment.jitter.ms={jitter_ms} from segment.ms for each segment. The "
         "rolls shown do not contain it.",
         "Draws a number when it opens a segment, and again at each restart.",
-        "Choose what is drawn with --jitter-seed; a restart of the broker draws again.",
-        "The number is written down nowhere, so that the very rolls of a broker cannot be foretold.",
+        "Choose the random numbers with --jitter-seed; a broker draws again when it restarts.",
+        "No file holds the number, so the exact rolls of a broker cannot be predicted.",
     ),
     "roll.old-format": FindingType(
         "warning",
         "Rolls cannot be predicted for Kafka 0.7 logs: they have no offsets, and their segments follow other rules.",
-        "Of 0.8 and later does not read it.",
+        "Does not read it, from 0.8 on.",
         _NOTHING,
         "Rolls are predicted for 0.8.0 and later.",
     ),
     "roll.left-out": FindingType(
         "info",
-        "This directory is not of a partition that is served: it is not written.",
+        "This directory is not a partition that a broker serves: it is not written.",
         "Deletes it, renames it, or continues to fill it.",
-        "Move it by hand where it is wanted.",
-        "Directories that wait for deletion, were found stray, or are being filled do not become part of a new "
-        "log directory.",
+        "If you need the directory, move it by hand.",
+        "Directories that wait for deletion, are stray, or are being filled do not become part of a new log directory.",
     ),
 }
 
@@ -324,63 +340,64 @@ COMPACTIONS: Final = {
         "Stops cleaning the partition, and tries again only after a restart; it grows until then. Releases before 2.1 "
         "stop cleaning all partitions.",
         "Run kafkalog verify: it reports whether it is damage, and how to repair it.",
-        "The cleaner reads every batch of the dirty part, and gives a partition up at the first one that it cannot "
-        "take.",
+        "The cleaner reads every batch of the dirty part, and stops at the first one that it cannot process.",
     ),
     "compaction.not-foreseen": FindingType(
         "warning",
-        "What a cleaner would make of this log is not foreseen: {problem}.",
-        "Is not known.",
+        "It cannot be predicted how a cleaner compacts this log: {problem}.",
+        "Does something that cannot be predicted.",
         "See what is there: kafkalog verify.",
-        "A clean can be foreseen for logs since Kafka 0.8 whose last segment can be read.",
+        "Compaction can be predicted for logs since Kafka 0.8 whose last segment can be read.",
     ),
     "compaction.over-damage": FindingType(
         "warning",
-        "There is damage in this log: {problem}. It is not cleaned over that here.",
-        "Continues: its cleaner checks neither checksums nor the order of offsets. It copies such a batch as "
-        "it is, or writes its records again with a checksum that agrees, and then nothing shows any more that "
-        "they were damaged.",
-        "Mend the log first, from a replica where there is one: kafkalog verify names all that is wrong, and the cure.",
-        "A clean would turn damage that can be seen into records that look sound.",
+        "There is damage in this log: {problem}. This command does not clean it.",
+        "Cleans the log: its cleaner checks neither checksums nor the order of offsets. It copies such a batch "
+        "unchanged, or writes its records again with a good checksum, so that the damage can no longer be seen.",
+        "Repair the log first, from a replica if there is one: kafkalog verify names everything that is wrong, and "
+        "what repairs it.",
+        "A clean would turn visible damage into records that look good.",
     ),
     "compaction.never-ends": FindingType(
         "info",
         "A clean ends at offset {offset}, before offset {bound}: the records between have no offsets or no keys.",
-        "Cleans the log again at every look of its cleaner while its dirty ratio is above the setting, though nothing "
-        "is left to be cleaned (KAFKA-8764, up to 2.3).",
-        "Upgrade to 2.4 or later; until then records with keys that are appended and rolled end it.",
-        "Cleaners before 2.4 take the last offset, or key, that they have seen for the end of what is clean.",
+        "Cleans the log again at every check while its dirty ratio is above the setting, although nothing is left to "
+        "clean (KAFKA-8764, up to 2.3).",
+        "Upgrade to 2.4 or later. Until then it ends when records with keys are appended and rolled.",
+        "Cleaners before 2.4 take the last offset or key that they read as the end of the clean part.",
     ),
     "compaction.no-watermark": FindingType(
         "warning",
         "No checkpoint has a high watermark of this log; the log end offset, {offset}, is used instead.",
-        "Learns its high watermark from the other replicas when it starts, and cleans nothing above it.",
+        "Gets its high watermark from the other replicas when it starts, and cleans nothing above it.",
         "Name the log directory that has replication-offset-checkpoint. If every replica has all records, accept the "
         "log end offset: kafkalog compact with --apply and --assume-defaults. Without --assume-defaults, --apply "
         "refuses.",
-        "The cleaner would drop older records in favour of newer ones that may still be truncated.",
+        "The cleaner would drop older records in favor of newer ones that may still be truncated.",
     ),
     "compaction.no-room": FindingType(
         "warning",
-        "The cleans that follow are not in the figures: {problem}.",
-        "Cleans on in place.",
-        "Give the simulation more memory (--memory), or room: the environment variable TMPDIR names the "
+        "Later cleans are not in the figures: {problem}.",
+        "Continues to clean the log.",
+        "Give the simulation more memory (--memory) or more disk space: the environment variable TMPDIR names the "
         "directory for temporary files.",
-        "Where the offset map is full before the bound the next clean reads what this one leaves.",
+        "If the offset map is full before the bound, the next clean reads the result of this one.",
     ),
     "compaction.replacement": FindingType(
         "error",
-        "The replacement {name} waits to take the place of segments: this log is not cleaned while it is there.",
-        "Puts it in its place at its next start.",
-        "Let a broker start on a copy of the directory first, or move the file away if it is not wanted.",
-        "An interrupted compaction left a finished replacement, and a start would put it over what a clean has made.",
+        "The replacement {name} has not been swapped in yet: this log is not cleaned while the file exists.",
+        "Completes the swap at its next start.",
+        "Let a broker start on a copy of the directory first, or move the file away if you do not need it.",
+        "An interrupted compaction left a finished replacement. A start would replace the result of this clean with "
+        "it.",
     ),
     "compaction.retention-follows": FindingType(
         "info",
-        "Its cleanup.policy is compact,delete: retention follows the clean, and is not part of this.",
+        "Its cleanup.policy is compact,delete: retention follows the clean, but is not shown here.",
         "Deletes segments by retention.ms, retention.bytes and the log start offset after each check of its cleaner.",
-        "See what it would delete, and carry it out: kafkalog retain.",
-        "With both policies a broker's cleaner thread deletes old segments too, cleaned ones by what is left in them.",
+        "See what retention would delete, and apply it: kafkalog retain.",
+        "With both policies the cleaner thread of a broker also deletes old segments; it uses the timestamps that are "
+        "left after a clean.",
     ),
 }
 
@@ -388,72 +405,73 @@ COMPACTIONS: Final = {
 RETENTION: Final = {
     "retain.future-timestamp": FindingType(
         "warning",
-        "The largest timestamp of the segment is {ahead} ahead of now, at {time}: retention by time keeps it, "
-        "and all that follows it, until {due}.",
-        "Keeps the segment and all newer ones; retention by size and delete-records take no notice of timestamps.",
-        "Find what wrote it: kafkalog dump --times. To be rid of it sooner use kafka-delete-records, or "
-        "retention.bytes for a while; message.timestamp.after.max.ms refuses such records.",
-        "Producers choose timestamps. One that is far ahead keeps its segment, and a check stops there.",
+        "The largest timestamp of the segment is {ahead} after now, at {time}: retention by time keeps the segment, "
+        "and all segments after it, until {due}.",
+        "Keeps the segment and all newer ones. Retention by size and delete-records ignore timestamps.",
+        "Find the records: kafkalog dump --times. To delete the segment sooner use kafka-delete-records, or "
+        "retention.bytes for a while. message.timestamp.after.max.ms refuses such records.",
+        "Producers choose timestamps. Retention keeps a segment with a timestamp in the future, and stops its check "
+        "there.",
     ),
     "retain.held-back": FindingType(
         "info",
-        "An older segment that is kept holds back {segments} with {size} that are due: {why}.",
-        "Stops each check at the first segment that it keeps, whatever follows it.",
-        "Nothing needs to be done, unless the space is needed: then check the segment that holds them back.",
-        "Timestamps need not ascend. Segments are deleted from the oldest offset on, and never from the middle.",
+        "An older segment, which is kept, holds back segments that are due ({segments}, {size}): {why}.",
+        "Ends each check at the first segment that it keeps.",
+        "If you do not need the space, nothing needs to be done. Else check the segment that holds them back.",
+        "Timestamps need not increase. Retention deletes segments from the oldest offset on, never in the middle.",
     ),
     "retain.high-watermark": FindingType(
         "warning",
         "Segments that are due reach above the high watermark {watermark} ({origin}): they are kept until the "
         "replicas have their records.",
         "Deletes them at the first check after the high watermark has risen.",
-        "See why replicas lag: kafka-topics --describe --under-replicated-partitions.",
-        "Nothing is deleted that is not known to be on all replicas in sync.",
+        "Find out why replicas lag: kafka-topics --describe --under-replicated-partitions.",
+        "A broker deletes only records that all in-sync replicas have.",
     ),
     "retain.by-file-time": FindingType(
         "info",
-        "No timestamp that a broker knows is there in {segments} ({why}).",
-        "Uses the modification time, which copying without cp -p makes new.",
-        "Where only the time index is missing, kafkalog reindex builds it.",
+        "A broker finds no timestamp in {segments} ({why}).",
+        "Uses the modification time, which a copy without cp -p changes.",
+        "If only the time index is missing, kafkalog reindex builds it.",
         "Records of formats before 0.10.0 have no timestamps, and a time index can be empty or lost.",
     ),
     "retain.remote-unknown": FindingType(
         "info",
-        "The topic is tiered: its due segments, {segments} with {size}, are deleted from this disk once they "
-        "are in remote storage, and nothing on this disk shows which are.",
-        "Asks the remote log metadata, and deletes what has been copied.",
+        "The topic is tiered: segments that are due ({segments}, {size}) are deleted from this disk only when they "
+        "are in remote storage. This disk does not show which ones are.",
+        "Asks the remote log metadata, and deletes the segments that have been copied.",
         "Ask a running broker: kafka-get-offsets --time -5 gives the highest offset in remote storage.",
-        "The topic __remote_log_metadata holds what is in remote storage.",
+        "The topic __remote_log_metadata lists the segments in remote storage.",
     ),
     "retain.cleaner-off": FindingType(
         "warning",
-        "Nobody runs retention here: cleanup.policy is {policy}, so that the cleaner would have to, and "
+        "No thread runs retention here: cleanup.policy is {policy}, so the cleaner would run it, but "
         "log.cleaner.enable is false.",
         "Deletes nothing of this log, however old and large it is.",
-        "Set log.cleaner.enable=true, or take compact out of cleanup.policy.",
-        "The retention of compacted topics is run by the cleaner's threads.",
+        "Set log.cleaner.enable=true, or remove compact from cleanup.policy.",
+        "The cleaner threads run the retention of compacted topics.",
     ),
     "retain.not-foreseen": FindingType(
         "warning",
-        "What becomes of this log is not foreseen: {problem}.",
-        "Is not known.",
+        "Retention of this log cannot be predicted: {problem}.",
+        "Does something that cannot be predicted.",
         "See what is there: kafkalog verify.",
-        "Retention can be foreseen for logs since Kafka 0.8 whose last segment can be read.",
+        "Retention can be predicted for logs since Kafka 0.8 whose last segment can be read.",
     ),
     "retain.metadata-log": FindingType(
         "info",
-        "The log of the cluster's metadata has its own rules: it is deleted up to snapshots, by "
+        "The cluster's metadata log has its own rules: a node deletes it up to a snapshot, by "
         "metadata.max.retention.ms and metadata.max.retention.bytes.",
-        "Deletes what the oldest snapshot that it keeps has made superfluous.",
+        "Deletes the segments that its oldest snapshot covers.",
         "Nothing needs to be done.",
-        "The topics' retention has no part in __cluster_metadata.",
+        "The retention of topics does not apply to __cluster_metadata.",
     ),
     "retain.producers-unknown": FindingType(
         "warning",
-        "The state of producers at the end of the log is unknown, as the log cannot be read at byte {position} "
-        "({damage}): no snapshot is made of it.",
-        "Forgets these producers where it finds no snapshot.",
+        "The state of producers at the end of the log is unknown, because the log cannot be read at byte {position} "
+        "({damage}): no snapshot is created.",
+        "Forgets these producers if it finds no snapshot.",
         "See what is there: kafkalog verify.",
-        "Where all segments go, a snapshot at the end of the log keeps what is known of its producers.",
+        "If all segments are deleted, a snapshot at the end of the log keeps the known state of its producers.",
     ),
 }

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import BatchColumns, RecordColumns
-from kafkalog_core.format.compression import Arena, PayloadDamage, codec_name, first_offset, lost_offsets
-from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
+from kafkalog_core.format.decompression import FRAMED_CODECS, TrailingError, block_decompressor, inflater
+from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V2, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.format.decompression import Buffer, Content
+
 __all__ = [
+    "Arena",
     "Contradiction",
     "PayloadDamage",
     "RecordRun",
@@ -28,10 +33,242 @@ __all__ = [
     "decode_backwards",
     "decode_run",
     "decode_some",
+    "first_offset",
     "header_contradictions",
+    "lost_offsets",
     "records_outside",
     "state_at",
 ]
+
+
+ARENA_BYTES: Final = 128 * 1024  # decompressed before the records are decoded: small enough for the processor's cache
+_ROOM: Final = 8  # the arena has this many times ARENA_BYTES, because the last row may be large
+_V07_ROWS: Final = 512  # messages that are searched for wrappers at a time
+_INFLATE_ERRORS: Final = (
+    (LimitError, "payload-limit"),
+    (TruncatedError, "payload-truncated"),
+    (TrailingError, "payload-trailing"),
+    (FormatError, "payload"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadDamage:
+    """A batch (row `batch`) whose checksum is correct, but whose records cannot all be decoded.
+
+    `records_before` records were decoded. For the reason `payload-trailing` no record is missing: other bytes follow
+    the records. `next_offset`: the first offset that was not decoded; `None` if unknown or if none is missing.
+    """
+
+    batch: int
+    reason: str
+    detail: str
+    records_before: int
+    next_offset: int | None = None
+
+
+def codec_name(codec: int) -> str:
+    """Return Kafka's name of a codec id, or `unknown-5` and so on."""
+    return CODEC_NAMES[codec] if codec < len(CODEC_NAMES) else f"unknown-{codec}"
+
+
+def first_offset(batches: BatchColumns, row: int) -> int | None:
+    """Return the first offset of a batch; `None` for a compressed message of magic 0 or 1, whose header lacks it."""
+    first: int = batches.column("base_offset")[row]
+    return None if first < 0 else first
+
+
+def lost_offsets(batches: BatchColumns, row: int, lost_from: int | None) -> str:
+    """Return the offsets of a batch from `lost_from` on, as the end of a sentence."""
+    if batches.column("format")[row] == FORMAT_V07:
+        return ""
+    last = batches.column("last_offset")[row]
+    if lost_from is None:
+        return f"; its records up to offset {last} are not read"
+    if lost_from > last:
+        return ""
+    return f"; offset {last} is not read" if lost_from == last else f"; offsets {lost_from} to {last} are not read"
+
+
+class Arena:
+    """Decompressed payloads one after the other, and a copy of the batch columns with spans of them."""
+
+    def __init__(self, memory: memoryview, batches: BatchColumns, max_bytes: int) -> None:
+        self.memory = memoryview(b"")
+        self.columns = batches.copy()
+        self._memory = memory
+        self._batches = batches
+        self._max_bytes = max_bytes
+        self._codecs, self._formats = batches.column("codec"), batches.column("format")
+        self._payloads = batches.column("payload_start"), batches.column("payload_end")
+        self._starts, self._ends = self.columns.column("payload_start"), self.columns.column("payload_end")
+        self._opener = _WrapperOpener() if self._formats[0] == FORMAT_V07 else None  # a 0.7 file has 0.7 messages only
+        self._room = kernels.uncleared(_ROOM * ARENA_BYTES)
+        self._is_framed = self._opener is None and max_bytes >= len(self._room)  # see `_unpack`
+        self._row = self._size_bytes = 0  # the next row, and the bytes of those before it
+        self._held: tuple[int, Content] | None = None  # a row that was decompressed when there was no room left
+
+    def fill(self, first: int, last: int) -> tuple[int, PayloadDamage | None]:
+        """Decompress the payloads of rows `first` to `last` (exclusive) until the arena is full.
+
+        The previous content is overwritten. Return the first row that is not decompressed, and the damage that ended
+        the call: of that row, or trailing bytes of the row before it.
+        """
+        self._row, self._size_bytes, self.memory = first, 0, memoryview(self._room)
+        held, self._held = self._held, None
+        damage = None
+        try:
+            if held is not None and held[0] == first:
+                self._put(held[1])
+            while self._row < last and self._size_bytes < ARENA_BYTES:
+                self._unpack(last)
+                if not self._fill_rows(last):
+                    break
+        except TrailingError as error:
+            if self._put(error.content):
+                damage = self._damage(self._row - 1, error)
+        except FormatError as error:
+            damage = self._damage(self._row, error)
+        self.memory = self.memory[: self._size_bytes]
+        return self._row, damage
+
+    def _unpack(self, last: int) -> None:
+        """Decompress rows whose payloads are blocks of lz4 or snappy in the framing of Java's clients."""
+        decompress = block_decompressor(self._codecs[self._row]) if self._is_framed else None
+        if decompress is None:
+            return
+        place = (self._room, self._size_bytes, ARENA_BYTES, decompress)
+        row = kernels.unpack_rows(self._memory, self._batches, self.columns, self._row, last, *place)
+        if row > self._row:
+            self._row, self._size_bytes = row, self._ends[row - 1]
+
+    def _fill_rows(self, last: int) -> bool:
+        """Decompress rows up to one that `_unpack` may know. Return whether the last content had room in the arena.
+
+        Many batches are small, so everything that is the same for all of them is looked up once.
+        """
+        memory, max_bytes, arena = self._memory, self._max_bytes, self.memory
+        first, size_bytes = self._row, self._size_bytes
+        ends = array("q")
+        content: Content | None = None
+        inflate_codec = -1
+        columns = (column[first:last] for column in (self._codecs, self._formats, *self._payloads))
+        try:
+            for codec, batch_format, start, end in zip(*columns, strict=True):
+                if size_bytes >= ARENA_BYTES:
+                    break
+                if codec != inflate_codec:
+                    inflate = inflater(codec) if self._opener is None else partial(self._opener.inflate, codec)
+                    inflate_codec = codec
+                    is_framed = self._is_framed and codec in FRAMED_CODECS
+                if is_framed and ends:
+                    break
+                if start < end:
+                    content = inflate(memory[start:end], batch_format, max_bytes)
+                elif start < 0:
+                    raise FieldError("its key and value lengths do not fit, or it has no value")
+                else:  # a batch that the cleaner emptied has no payload
+                    content = b"" if batch_format == MAGIC_V2 else inflate(b"", batch_format, max_bytes)
+                filled = size_bytes + len(content)
+                if filled > len(arena):
+                    break
+                arena[size_bytes:filled] = content
+                ends.append(filled)
+                size_bytes, content = filled, None
+        finally:
+            self._starts[first : first + len(ends)] = (array("q", [self._size_bytes]) + ends)[: len(ends)]
+            self._ends[first : first + len(ends)] = ends
+            self._row, self._size_bytes = first + len(ends), size_bytes
+        if content is not None and not self._put(content):
+            self._held = self._row, content
+            return False
+        return True
+
+    def _put(self, content: Content) -> bool:
+        """Add the content of the next row; too large a one becomes the whole arena. Return whether there is room."""
+        filled = self._size_bytes + len(content)
+        if filled <= len(self._room):
+            self.memory[self._size_bytes : filled] = content
+        elif not self._size_bytes:
+            self.memory = memoryview(content)
+        else:
+            return False
+        self._starts[self._row], self._ends[self._row] = self._size_bytes, filled
+        self._row, self._size_bytes = self._row + 1, filled
+        return True
+
+    def _damage(self, row: int, error: FormatError) -> PayloadDamage:
+        if self._payloads[0][row] < 0:
+            reason, detail = "wrapper-value", str(error)
+        else:
+            reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
+            detail = f"{codec_name(self._codecs[row])}: {error}"
+        if isinstance(error, TrailingError):
+            return PayloadDamage(row, reason, detail, 0)
+        lost_from = first_offset(self._batches, row)
+        return PayloadDamage(row, reason, detail + lost_offsets(self._batches, row, lost_from), 0, lost_from)
+
+
+class _WrapperOpener:
+    """Decompresses wrappers of 0.7 into a flat set of messages.
+
+    The content of every level counts against the limit, not only the result: a level is in memory while the levels
+    inside it are read, and a hundred bytes can hold many wrappers of a megabyte of empty ones each.
+    """
+
+    def __init__(self) -> None:
+        self._columns = BatchColumns(_V07_ROWS)
+        self._left_bytes = 0
+        self._trailing: TrailingError | None = None
+
+    def inflate(self, codec: int, payload: Buffer, _format: int, max_bytes: int) -> Content:
+        """Return all messages of one wrapper, nested ones included. An `Inflater` of its codec, with its errors."""
+        self._left_bytes = max_bytes
+        self._trailing = None
+        content = self._flat(self._opened(codec, payload), depth=1)
+        if self._trailing is not None:
+            raise TrailingError(content, self._trailing.trailing_bytes, position=self._trailing.position)
+        return content
+
+    def _opened(self, codec: int, payload: Buffer) -> Content:
+        content: Content
+        try:
+            content = inflater(codec)(payload, MAGIC_V0, self._left_bytes)
+        except TrailingError as error:
+            content, self._trailing = error.content, error
+        self._left_bytes -= len(content)
+        return content
+
+    def _flat(self, content: Content, depth: int) -> Content:
+        """Return messages with every wrapper replaced by its messages. A cut message at the end is kept."""
+        if depth > V07_MAX_DEPTH:
+            raise LimitError(f"wrappers are nested more than {V07_MAX_DEPTH} deep")
+        messages = memoryview(content)
+        end = len(messages)
+        flat = bytearray()
+        position = kept = 0
+        columns = self._columns
+        while True:
+            _, position = kernels.walk_v07(messages, position, end, 0, 0, end, False, columns)
+            if not columns.count:
+                break
+            for at, size_bytes, codec, start, stop in self._wrappers():
+                flat += messages[kept:at]
+                kept = at + size_bytes
+                flat += memoryview(self._flat(self._opened(codec, messages[start:stop]), depth + 1))
+        if not kept:
+            return content
+        flat += messages[kept:]
+        return flat
+
+    def _wrappers(self) -> list[tuple[int, ...]]:
+        """Return position, size, codec and payload of the messages in the columns that are wrappers."""
+        codecs = self._columns.column("codec")
+        if not self._columns.has_any("codec"):
+            return []
+        names = ("position", "size_bytes", "codec", "payload_start", "payload_end")
+        rows = zip(*map(self._columns.column, names), strict=True)
+        return [row for row, codec in zip(rows, codecs, strict=True) if codec]
 
 
 GROUP_BYTES: Final = 64 * 1024  # of compressed batches that are decompressed together in `decode_backwards`

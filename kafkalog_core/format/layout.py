@@ -1,16 +1,26 @@
 """Every on-disk structure of Kafka's log: struct, size, field offset, mask, magic, sentinel and limit.
 
 No other module defines byte layouts. Each field has its name in Kafka, its unit, whether a checksum covers it, and its
-source (Java class or KIP). `kafkalog-format(5)` is generated from the tables here. All
-integers are big-endian.
+source (Java class or KIP). All integers are big-endian. `UNPROTECTED_FIELDS` lists the fields that no checksum and no
+other file protects: a test changes every byte and every bit of small segments of each format, and cuts them at every
+length; the changes without a finding are exactly those. `kafkalog-format(5)` is generated from these tables.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-__all__ = ["ALL_LAYOUTS", "Field", "Layout"]
+__all__ = [
+    "ALL_LAYOUTS",
+    "UNPROTECTED_FIELDS",
+    "UNPROTECTED_LENGTH",
+    "UNPROTECTED_VALUES",
+    "Field",
+    "Layout",
+    "UnprotectedField",
+    "UnprotectedValues",
+]
 
 
 class Field(NamedTuple):
@@ -308,7 +318,7 @@ XERIAL_BLOCK: Final = Layout(
     "none",
     (Field("size", "i", "bytes", "of the raw snappy block that follows; the magic's first 4 bytes: a header again"),),
 )
-XERIAL_START: Final = struct.Struct(">16siBBB")  # of a stream: header, size of the first block, 3 bytes of its preamble
+XERIAL_JAVA_HEADER: Final = XERIAL_HEADER.struct.pack(XERIAL_MAGIC, 1, 1)  # as SnappyOutputStream writes it
 SNAPPY_MAX_RATIO: Final = 22  # the densest element copies 64 bytes and is 3 long
 
 # LZ4 frames (little-endian): magic, FLG, BD, [content size], HC, then blocks of int32 size and body, size 0 at the end.
@@ -329,6 +339,7 @@ LZ4_FLG_DICTIONARY: Final = 0x01
 LZ4_BD_RESERVED: Final = 0x8F
 LZ4_BD_SIZE_SHIFT: Final = 4
 LZ4_BD_64_KIB: Final = 0x40
+LZ4_JAVA_HEADER: Final = LZ4_FRAME_MAGIC + b"\x60\x40\x82"  # KafkaLZ4BlockOutputStream: independent blocks of 64 KiB
 LZ4_BD_MIN_SIZE_CODE: Final = 4  # codes 4 to 7: blocks of at most 1 << (2 * code + 8) bytes
 LZ4_BLOCK_STORED: Final = 0x80000000  # bit of a block's size: the body is not compressed
 LZ4_MAX_RATIO: Final = 255  # one more byte of match length adds at most 255 bytes
@@ -411,3 +422,67 @@ _SIZES: Final = {
 for _layout, _size in _SIZES.items():
     if _layout.size != _size:
         raise ImportError(f"layout {_layout.name!r} is {_layout.size} bytes, not {_size}")
+
+# --- what nothing protects --------------------------------------------------------------------------------------------
+UnprotectedValues = Literal["any", "in order", "same codec or none"]
+
+UNPROTECTED_VALUES: Final[dict[UnprotectedValues, str]] = {
+    "any": "any value, in any batch",
+    "in order": (
+        "a value that keeps the order of offsets: not below the number in the file name, above the batch before and "
+        "below the next batch; if offsets have no gaps, any larger value in the last batch of a file"
+    ),
+    "same codec or none": "any value with the same codec, or with none",
+}
+
+
+class UnprotectedField(NamedTuple):
+    """A field outside every checksum: which of its values leave no trace, and why."""
+
+    layout: Layout
+    field: str
+    values: UnprotectedValues
+    why: str
+
+
+UNPROTECTED_FIELDS: Final = (
+    UnprotectedField(
+        BATCH_V2,
+        "baseOffset",
+        "in order",
+        "The leader writes it on append, so the producer's checksum cannot cover it. All offsets of the batch change "
+        "with it.",
+    ),
+    UnprotectedField(
+        BATCH_V2,
+        "partitionLeaderEpoch",
+        "any",
+        "The leader writes it on append. The leader-epoch-checkpoint has the first offset of each epoch, but the log "
+        "may be ahead of it.",
+    ),
+    UnprotectedField(
+        MESSAGE_V1,
+        "offset",
+        "in order",
+        "The leader writes it before the message that the checksum covers. In a compressed message it is the offset "
+        "of the last inner message, and only that is compared; all inner offsets change with it.",
+    ),
+    UnprotectedField(
+        MESSAGE_V0,
+        "offset",
+        "in order",
+        "The leader writes it before the message that the checksum covers. In a compressed message it is the offset "
+        "of the last inner message, and only that is compared; the inner offsets are absolute and do not change.",
+    ),
+    UnprotectedField(
+        MESSAGE_V07_1,
+        "attributes",
+        "same codec or none",
+        "The checksum covers only the payload. The bits after the codec are unused; a wrapper without its codec is a "
+        "message with a compressed payload.",
+    ),
+)
+UNPROTECTED_LENGTH: Final = (
+    "A file that ends where a batch ends is a legal log: nothing in it shows that batches followed. The indexes, "
+    "the producer snapshots and the checkpoints may show it."
+)

@@ -1,7 +1,8 @@
-"""Templates of JSON and CSV lines of records and batches: programs for the kernel `write_rows`, made from `tables.py`.
+"""Programs of the kernels `write_rows` and `gather_rows`, made from `rows/tables.py`: lines and Arrow buffers.
 
-Column names and their order come from the tables; which columns a format lacks (null) is defined here, for the lines
-and for the row dicts of `ops/reading` alike.
+Column names and their order come from the tables; which columns a format lacks (null) is defined here, for JSON and CSV
+lines, for the row dicts of `ops/reading`, and for buffers as Arrow lays them out. Arrow's libraries are not imported: a
+buffer is any writable object that `allocate` returns.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from array import array
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_NAMES, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.decode import codec_name
@@ -30,16 +31,24 @@ from kafkalog_core.rows import tables
 from kafkalog_core.text import csv_field, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog_core.rows.tables import Column, Kind
+
+    Allocate = Callable[[int], Any]
 
 __all__ = [
     "FORMATS",
     "PLACE",
+    "TEXT_COLUMNS",
+    "Cells",
     "CsvTemplate",
-    "Pieces",
+    "GatherPlan",
+    "Headers",
+    "Room",
     "Template",
+    "Texts",
     "batch_template",
-    "bound_of",
     "fits_header",
     "record_template",
 ]
@@ -56,7 +65,7 @@ _MARKS: Final = {
     "offset": "head",
     "format": "tail",
 }  # of a record; except in 0.7, all columns from the format on are of the batch
-NAMING: Final = frozenset({"record_name", "batch_name", "batch_bit"})
+_NAMING: Final = frozenset({"record_name", "batch_name", "batch_bit"})
 _Operation = tuple[str, int, int]
 
 _SUFFIX: Final = ("", "", "_b64", "_hex")  # for null in auto mode, text, base64, hex
@@ -114,7 +123,7 @@ _BATCH_OPERATIONS: Final[dict[str, _Rule]] = {
 }
 
 
-class Pieces:
+class _Pieces:
     """The literal pieces of programs, and the operations of columns."""
 
     null = programs.FIRST_PIECES[programs.PIECE_NULL]
@@ -159,7 +168,7 @@ class Pieces:
         return first
 
 
-class _Program(Pieces):
+class _Program(_Pieces):
     """The shared part of templates: programs, and all pieces but the one with topic, partition and segment."""
 
     def __init__(self, table_of: Mapping[int, tables.Table], constants: Mapping[str, object], bytes_mode: str) -> None:
@@ -175,7 +184,7 @@ class _Program(Pieces):
             longest = max(longest, len(program))
         place = len(self.pieces)  # the last piece, made by each template
         self.operations = array("q", [place if value == _PLACE_PIECE else value for value in operations])
-        self.bound = bound_of(self.pieces, longest)
+        self.bound = _bound_of(self.pieces, longest)
         self.text = b"".join(self.pieces)
         self.starts = [0, *accumulate(map(len, self.pieces))]
 
@@ -207,7 +216,7 @@ class _Program(Pieces):
                     literal += "null"
                     continue
                 kind, a, b = operation
-                columns.append((name, kind, a, self._names(b) if kind in NAMING else b))
+                columns.append((name, kind, a, self._names(b) if kind in _NAMING else b))
                 lead = self.piece(literal) if program else _PLACE_PIECE
                 program += [programs.OPERATIONS.index(kind), a, b, lead]
                 literal = ""
@@ -219,7 +228,7 @@ class _Program(Pieces):
         return tuple(piece.decode() for piece in self.pieces[first:])
 
 
-def bound_of(pieces: Sequence[bytes], operations: int) -> int:
+def _bound_of(pieces: Sequence[bytes], operations: int) -> int:
     """Return an upper bound of a line without its bytes members: each operation writes a piece and a value or name."""
     return 2 * sum(map(len, pieces)) + operations * 64 + programs.SLACK
 
@@ -274,7 +283,7 @@ def fits_header(header: Sequence[str]) -> bool:
     return all(places[f"{name}_b64"] == places[name] + 1 for name in _BYTES if {name, f"{name}_b64"} <= places.keys())
 
 
-class CsvTemplate(Pieces):
+class CsvTemplate(_Pieces):
     """A `Template` of CSV lines. `place`: the first columns of rows of one file."""
 
     null = b""
@@ -299,7 +308,7 @@ class CsvTemplate(Pieces):
         self.operations = array("q", operations)
         self.text = b"".join(self.pieces) + bytes(programs.SLACK)
         self.starts = array("q", [0, *accumulate(map(len, self.pieces))])
-        self.bound = bound_of(self.pieces, longest)
+        self.bound = _bound_of(self.pieces, longest)
 
     def literal(self, value: object) -> str:
         """Return a value as a field of CSV."""
@@ -345,3 +354,194 @@ class CsvTemplate(Pieces):
         if name == "format":
             return FORMAT_NAMES[batch_format]
         return csv_field(self._constants[name]) if name in self._constants else None
+
+
+# --- buffers of Arrow -------------------------------------------------------------------------------------------------
+TEXT_COLUMNS: Final = {"key": programs.WANTS_KEY, "value": programs.WANTS_VALUE, "headers": programs.WANTS_HEADERS}
+"""Columns that have their own buffers, and the kernel's bits for them."""
+ALIGNMENT: Final = 64  # of each column in its buffer, as Arrow advises
+_WIDTHS: Final[dict[Kind, int]] = {"string": 1, "bool": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "uint32": 8}
+
+
+class GatherPlan(_Pieces):
+    """The value of each slot (column), for each format: a program for the kernel `gather_rows`.
+
+    `names[slot]` are the strings that the numbers of a string slot represent; a bool slot has 0 and 1.
+    """
+
+    def __init__(self, columns: Sequence[Column], *, is_record: bool) -> None:
+        super().__init__("auto")
+        self.columns = tuple(column for column in columns if column.name not in TEXT_COLUMNS)
+        self.wanted = sum(TEXT_COLUMNS.get(column.name, 0) for column in columns)
+        self.slots = len(self.columns)
+        self.names: list[list[str]] = [[] for _ in self.columns]
+        self.entries = array("q", [0] * (FORMAT_V07 + 1))
+        operations: list[int] = []
+        for batch_format in FORMATS:
+            self.entries[batch_format] = len(operations) // programs.GATHER_SIZE
+            for slot, column in enumerate(self.columns):
+                self._slot = slot
+                operations += self._program(column, batch_format, is_record=is_record)
+        self.operations = array("q", operations or [0])
+
+    def literal(self, value: object) -> str:
+        """Return a name or a constant as text."""
+        return str(value)
+
+    def piece(self, *pieces: str) -> int:
+        """Return the number of the first of these names, which get consecutive programs."""
+        names = self.names[self._slot]
+        for first in range(len(names)):
+            if names[first : first + len(pieces)] == [*pieces]:
+                return first
+        names += pieces
+        return len(names) - len(pieces)
+
+    def _program(self, column: Column, batch_format: int, *, is_record: bool) -> tuple[int, int, int]:
+        if column.name == "format":
+            return programs.G_CONSTANT, 0, self.piece(FORMAT_NAMES[batch_format])
+        operation = self.operation(column.name, batch_format, is_record=is_record)
+        if operation is None:
+            return programs.G_NULL, 0, 0
+        kind, a, b = operation
+        if column.kind == "bool" and kind in _NAMING | {"batch_crc_ok"}:
+            b = 0
+        return programs.GATHERS.index(kind), a, b
+
+    def width(self, slot: int) -> int:
+        """Return the bytes of a value of a slot."""
+        return _WIDTHS[self.columns[slot].kind]
+
+
+class Room:
+    """A writable buffer; `cells` are its bytes as integers of one width."""
+
+    __slots__ = ("_allocate", "_code", "cells", "owner", "view")
+    view: memoryview
+
+    def __init__(self, size: int, allocate: Allocate, code: Literal["B", "i"] = "B") -> None:
+        self._allocate = allocate
+        self._code = code
+        self.renew(size)
+
+    def renew(self, size: int | None = None) -> None:
+        """Allocate another buffer, by default of the same size; the old one belongs to its users."""
+        size = len(self.view) if size is None else _aligned(max(1, size))
+        self.owner = self._allocate(size)
+        self.view = memoryview(self.owner).cast("B")
+        self.cells = self.view.cast(self._code)
+
+    def reserve(self, size: int, used: int) -> None:
+        """Make room for `size` bytes; the first `used` bytes are kept."""
+        if size <= len(self.view):
+            return
+        before = self.view
+        self.renew(max(size, 2 * len(before)))
+        self.view[:used] = before[:used]
+
+
+class Cells:
+    """The slots of a plan and their validity bits, all in one buffer."""
+
+    def __init__(self, plan: GatherPlan, rows: int, allocate: Allocate) -> None:
+        self._widths = [plan.width(slot) for slot in range(plan.slots)]
+        self.rows = rows
+        self.slots = array("q", [0] * max(1, plan.slots * programs.SLOT_SIZE))
+        at = 0
+        for slot, width in enumerate(self._widths):
+            first = slot * programs.SLOT_SIZE
+            self.slots[first + programs.SLOT_WIDTH] = width
+            self.slots[first + programs.SLOT_START] = at // width
+            at += _aligned(rows * width)
+        self._bits_start = at
+        for slot in range(plan.slots):
+            self.slots[slot * programs.SLOT_SIZE + programs.SLOT_VALID] = at
+            at += _aligned(-(-rows // 8))
+        self.room = Room(at, allocate)
+        self.clear()
+
+    def clear(self, *, renewed: bool = False) -> None:
+        """Remove all rows; `renewed`: allocate a new buffer."""
+        if renewed:
+            self.room.renew()
+        view = self.by_1 = self.room.view
+        self.by_2, self.by_4, self.by_8 = view.cast("h"), view.cast("i"), view.cast("q")
+        view[self._bits_start :] = b"\xff" * (len(view) - self._bits_start)
+        for slot in range(len(self._widths)):
+            first = slot * programs.SLOT_SIZE + programs.SLOT_NULLS
+            self.slots[first : first + 3] = array("q", [0, 0, 0])
+
+    def nulls(self, slot: int) -> int:
+        """Return the number of null rows of a slot."""
+        return self.slots[slot * programs.SLOT_SIZE + programs.SLOT_NULLS]
+
+    def uniform(self, slot: int) -> int | None:
+        """Return the value of all rows of a slot (0 for null), or `None` if they differ."""
+        first = slot * programs.SLOT_SIZE
+        return None if self.slots[first + programs.SLOT_MIXED] else self.slots[first + programs.SLOT_FIRST]
+
+    def spans(self, slot: int, rows: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return (byte, size) of the values, and of the validity bits, of the first `rows` rows of a slot."""
+        first, width = slot * programs.SLOT_SIZE, self._widths[slot]
+        start, valid = self.slots[first + programs.SLOT_START] * width, self.slots[first + programs.SLOT_VALID]
+        return (start, rows * width), (valid, -(-rows // 8))
+
+
+class Texts:
+    """The bytes of a column, the start of each row's bytes, and the validity bits."""
+
+    def __init__(self, rows: int, size: int, allocate: Allocate) -> None:
+        self.starts = Room(4 * (rows + 1), allocate, "i")
+        self.bits = Room(-(-rows // 8), allocate)
+        self.texts = Room(size, allocate)
+        self.nulls = 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        self.nulls = 0
+        self.starts.cells[0] = 0
+        _set_bits(self.bits)
+
+
+class Headers:
+    """The headers of records: the start of each record's headers, and the same of their keys and values."""
+
+    def __init__(self, rows: int, headers: int, size: int, allocate: Allocate) -> None:
+        self.starts = Room(4 * (rows + 1), allocate, "i")
+        self.bits = Room(-(-rows // 8), allocate)
+        self.key_starts = Room(4 * (headers + 1), allocate, "i")
+        self.value_starts = Room(4 * (headers + 1), allocate, "i")
+        self.value_bits = Room(-(-headers // 8), allocate)
+        self.keys = Room(size, allocate)
+        self.values = Room(size, allocate)
+        self.summary = array("q", [0] * programs.SUMMARY_SIZE)
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all rows."""
+        self.summary[:] = array("q", [0] * programs.SUMMARY_SIZE)
+        for room in (self.starts, self.key_starts, self.value_starts):
+            room.cells[0] = 0
+        _set_bits(self.bits)
+        _set_bits(self.value_bits)
+
+    def reserve(self, before: Sequence[int], after: Sequence[int]) -> None:
+        """Make room: `before` and `after` are the `DONE_*` cells before and after the next rows."""
+        held, wanted = before[programs.DONE_HEADERS], after[programs.DONE_HEADERS]
+        self.key_starts.reserve(4 * (wanted + 1), 4 * (held + 1))
+        self.value_starts.reserve(4 * (wanted + 1), 4 * (held + 1))
+        size = len(self.value_bits.view)
+        self.value_bits.reserve(-(-wanted // 8), size)
+        _set_bits(self.value_bits, size)
+        self.keys.reserve(after[programs.DONE_HEADER_KEYS], before[programs.DONE_HEADER_KEYS])
+        self.values.reserve(after[programs.DONE_HEADER_VALUES], before[programs.DONE_HEADER_VALUES])
+
+
+def _set_bits(room: Room, first: int = 0) -> None:
+    """Set all bits from a byte on: no row is null."""
+    room.view[first:] = b"\xff" * (len(room.view) - first)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

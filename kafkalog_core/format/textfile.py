@@ -7,6 +7,7 @@ Python: no blanks or underscores in a number, a lone CR as a line end, no empty 
 from __future__ import annotations
 
 import base64
+import codecs
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -144,7 +145,9 @@ def malformed_line(line: Line, problem: str) -> MalformedLine:
 
 def join_surrogates(text: str) -> str:
     r"""Join pairs of surrogates to one character; replace a lone surrogate by its escape, `\ud800`."""
-    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    # These need no module of the package `encodings`, which a process without free descriptors could not import.
+    data, _ = codecs.utf_16_le_encode(text, "surrogatepass")
+    joined, _ = codecs.utf_16_le_decode(data, "surrogatepass", True)
     return joined.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

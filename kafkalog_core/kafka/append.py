@@ -9,60 +9,33 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kafkalog_core.errors import LimitError
-from kafkalog_core.format.index_builder import IndexBuilder, first_offset_inside, name_records, offset_of_time
+from kafkalog_core.format.index import IndexBuilder, first_offset_inside, name_records, offset_of_time
 from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.format.kernels.constants import REBUILD_TIMES
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.kafka.rules import AppendRules
+    from kafkalog_core.kafka.setting_table import TopicSettings
     from kafkalog_core.storage.scan import Run
 
 __all__ = [
     "AppendLimits",
-    "AppendRules",
     "AppendSet",
     "AppendSink",
     "Appender",
     "OpenSegment",
     "Roll",
     "RollReason",
+    "limits_of",
     "roll_reason",
 ]
 
 
 RollReason = Literal["bytes", "time", "offset-index", "time-index", "offset-range"]
 """Why a new segment begins, in the order in which brokers check (`LogSegment.shouldRoll`)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRules:
-    """How a release appends.
-
-    Args:
-        bits: of its indexes, REBUILD_LAST to REBUILD_RANGE.
-        counts_set: the bytes to be appended are added to those of the log; 0.8.0 compares the log alone.
-        ages_by_records: a segment is as old as its timestamps, once its first batch has one; else by the wall clock.
-        bounds_offsets: offsets that no index of the segment can hold start a new one.
-        names_segment: after the first offset appended, the log end offset, or what is between them in 0.11 and 1.x.
-        indexes_calls: the indexes treat a whole append call as if it were one batch.
-        names_record: a time entry has the offset of the very record, where a batch is not compressed.
-    """
-
-    bits: int
-    counts_set: bool
-    ages_by_records: bool
-    bounds_offsets: bool
-    names_segment: Literal["first", "bounded", "end"]
-    indexes_calls: bool
-    names_record: bool
-
-    @property
-    def has_time_index(self) -> bool:
-        """Whether there is a time index."""
-        return bool(self.bits & REBUILD_TIMES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,21 +99,26 @@ def roll_reason(
 
     `LogSegment.shouldRoll`. `now_ms` None: the time is unknown, so that only records show how old a segment is.
     """
+    # strictly above: a set that fills the segment to exactly segment.bytes does not roll it
     added = batch.size_bytes if rules.counts_set else 0
     if segment.size_bytes > limits.segment_bytes - added:
         return "bytes"
     if segment.size_bytes > 0:
         waited = _waited(segment, batch.max_timestamp_ms, rules, now_ms)
+        # LogSegment.shouldRoll: timeWaitedForRoll > segment.ms - rollJitterMs, only in a segment with bytes
         if waited is not None and waited > limits.segment_ms - segment.jitter_ms:
             return "time"
+    # OffsetIndex.isFull; TimeIndex.isFull keeps one slot for the last entry
     if segment.indexes.is_full:
         return "offset-index" if segment.indexes.is_offset_index_full else "time-index"
+    # LogSegment.canConvertToRelativeOffset
     if rules.bounds_offsets and batch.last_offset - segment.base_offset > MAX_INT32:
         return "offset-range"
     return None
 
 
 def _waited(segment: OpenSegment, max_timestamp_ms: int, rules: AppendRules, now_ms: int | None) -> int | None:
+    # LogSegment.timeWaitedForRoll: by the times of records where the first batch has one, else by the clock
     if rules.ages_by_records and segment.first_timestamp_ms >= 0:
         return max_timestamp_ms - segment.first_timestamp_ms
     return None if now_ms is None or segment.created_ms is None else now_ms - segment.created_ms
@@ -217,6 +195,7 @@ class Appender:
         if first >= last:
             return
         batch = self._set(batches, first, last)
+        # UnifiedLog.append throws RecordBatchTooLargeException
         if batch.size_bytes > self._limits.segment_bytes:
             raise LimitError(f"{batch.size_bytes} bytes at once, more than segment.bytes={self._limits.segment_bytes}")
         reason = roll_reason(self._segment, batch, self._limits, self._rules, now_ms=now_ms)
@@ -263,6 +242,7 @@ class Appender:
     def _roll(self, reason: RollReason, batch: AppendSet, now_ms: int | None) -> None:
         """Begin the next segment; everything below it is flushed, which brokers do in the background."""
         next_base = self.end_offset
+        # UnifiedLog.maybeRoll: max of the log end offset and what the set shows of its first offset
         if self._rules.names_segment == "first" and batch.first_offset >= 0:
             next_base = max(next_base, batch.first_offset)
         elif self._rules.names_segment != "end":
@@ -308,7 +288,7 @@ class Appender:
         return ends, self._reason_at(batches, starts, first, ends, now_ms)
 
     def _row_behind(self, batches: BatchColumns, starts: list[int], first: int, last: int, room: int) -> int:
-        """Return the first row that segment.bytes has no room for."""
+        """Return the first row that does not fit into segment.bytes."""
         if not self._rules.counts_set:
             return bisect_right(starts, starts[first] + room, first, last)
         row = bisect_right(starts, starts[first] + room, first, last) - 1
@@ -362,6 +342,7 @@ class Appender:
         self._sink.append(run.memory[begin : begin + size_bytes], run, first, last)
         if not segment.size_bytes:
             times = batches.column("max_timestamp_ms")
+            # up to 3.8 LogSegment.rollingBasedTimestamp is the largest timestamp of the first append call
             segment.first_timestamp_ms = (
                 max(times[first:last]) if is_set and self._rules.indexes_calls else times[first]
             )
@@ -375,6 +356,7 @@ class Appender:
         segment.size_bytes += size_bytes
         segment.batches += last - first
         self.end_offset = segment.end_offset = batches.column("last_offset")[last - 1] + 1
+        # UnifiedLog.append flushes after flush.messages unflushed messages
         if self.end_offset - self.recovery_point >= self._limits.flush_messages:
             self.flush()
 
@@ -406,3 +388,17 @@ class Appender:
             if names_record
             else batches.column("last_offset")[row],
         )
+
+
+def limits_of(settings: TopicSettings) -> AppendLimits:
+    """Return the settings for appends; max.compaction.lag.ms limits segment.ms of a compacted topic."""
+    is_compacted = "compact" in settings.cleanup_policy
+    lag_ms = settings.max_compaction_lag_ms if is_compacted else settings.segment_ms
+    return AppendLimits(
+        segment_bytes=settings.segment_bytes,
+        segment_ms=min(settings.segment_ms, lag_ms),
+        segment_index_bytes=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        flush_messages=settings.flush_messages,
+        flush_ms=settings.flush_ms,
+    )

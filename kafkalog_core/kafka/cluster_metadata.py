@@ -304,8 +304,7 @@ class ClusterConfigs:
         is_whole: whether all of the log from its newest snapshot on could be read.
         listed: names of the topics that exist by this log.
         topics: of each topic.
-        has_node: whether the id of this broker is known, without which `broker` is unknown.
-        broker: of this broker, which override server.properties.
+        broker: of this broker, which override server.properties; empty where its id is unknown.
         brokers: of all brokers, which override it too, and are overridden by `broker`.
         others: copies of the log with other settings of topics.
     """
@@ -314,7 +313,6 @@ class ClusterConfigs:
     is_whole: bool = True
     listed: frozenset[str] = frozenset()
     topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    has_node: bool = False
     broker: Mapping[str, str] = field(default_factory=dict)
     brokers: Mapping[str, str] = field(default_factory=dict)
     others: tuple[OtherCopy, ...] = ()
@@ -416,7 +414,6 @@ class Copies:
             is_whole=newest.is_whole,
             listed=newest.listed,
             topics=newest.topics,
-            has_node=node_id is not None,
             broker=_NONE if node_id is None else newest.values.get((BROKER_RESOURCE, node_id), _NONE),
             brokers=newest.values.get((BROKER_RESOURCE, _EVERY_BROKER), _NONE),
             others=others,

@@ -103,7 +103,7 @@ def _first_header(segment: Segment) -> Iterator[bytes]:
 
 
 def _index_styles(segment: Segment) -> Iterator[str]:
-    """Return which end of its batch each entry of an index has; nothing where the two are the same."""
+    """Yield which offset of its batch each index entry has, `first` or `last`; nothing where they are the same."""
     if segment.log is None or segment.index is None:
         return
     for relative_offset, position in iter_offset_entries(
@@ -135,6 +135,10 @@ _BOOTSTRAP: Final = "bootstrap.checkpoint"
 _FIRST_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 
 
+_LAST_FIX: Final = 999
+"""A number above that of every bug fix; 2.2.1 and 2.5.1, bug fixes, changed what the cleaner keeps."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseGuess:
     """The release whose rules are used for a directory.
@@ -145,6 +149,7 @@ class ReleaseGuess:
         candidates: every release that fits, without its bug fixes.
         evidence: sentences, the strongest first.
         is_newer: whether the directory is of a release after the newest known one, whose rules are used instead.
+        is_named: whether the user named the release, with its bug fixes.
     """
 
     release: Release
@@ -152,6 +157,7 @@ class ReleaseGuess:
     candidates: tuple[Release, ...]
     evidence: tuple[str, ...]
     is_newer: bool = False
+    is_named: bool = False
 
     def describe(self) -> str:
         """Return one line for people: the release, or from which to which it may be, and why."""
@@ -160,11 +166,12 @@ class ReleaseGuess:
         return f"Kafka {span} ({'; '.join(self.evidence)})"
 
     def agree(self, key: Callable[[Release], object]) -> bool:
-        """Return whether `key` is the same for all candidates: then it does not matter which one it was.
+        """Return whether `key` is the same for all candidates and their bug fixes, so that it does not matter which.
 
         The rules of a release after the newest known one are unknown, so that nothing is the same for them.
         """
-        values = [key(release) for release in self.candidates]
+        last_fixes = [] if self.is_named else [release._replace(patch=_LAST_FIX) for release in self.candidates]
+        values = [key(release) for release in (*self.candidates, *(each for each in last_fixes if each.major))]
         return not self.is_newer and all(value == values[0] for value in values)
 
 
@@ -231,13 +238,19 @@ def infer_release(path: str, *, kafka: str | None = None) -> ReleaseGuess:
     Raises NotFoundError or AccessError for the directory itself, SettingError for a `kafka` that is not a release.
     """
     if kafka is not None:
-        release = parse_release(kafka)
-        return ReleaseGuess(release=release, is_certain=True, candidates=(release,), evidence=(f"--kafka {kafka}",))
+        release, evidence = parse_release(kafka), f"--kafka {kafka}"
+        return ReleaseGuess(
+            release=release, is_certain=True, candidates=(release,), evidence=(evidence,), is_named=True
+        )
     stat_path(path)
     above = os.path.dirname(os.path.abspath(path))
     if is_broker_dir(path):
         return _guess(_read_signs(path, None))
     return _guess(_read_signs(above, path) if is_broker_dir(above) else _read_alone(path))
+
+
+def _named(release: Release, option: str) -> ReleaseGuess:
+    return ReleaseGuess(release=release, is_certain=True, candidates=(release,), evidence=(option,), is_named=True)
 
 
 def _guess(signs: _Signs) -> ReleaseGuess:
@@ -328,7 +341,7 @@ def _presences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
     yield meta.get("cluster.id") is not None, Since.CLUSTER_ID, "meta.properties with a cluster.id"
     yield signs.has_kind(FileKind.PARTITION_METADATA), Since.PARTITION_METADATA, "partition.metadata files"
     yield meta.get("version") == "1", Since.KRAFT, "meta.properties of a KRaft node"
-    yield bool(signs.marker_contents.properties), Since.CLEAN_SHUTDOWN_CONTENT, "a clean shutdown file with content"
+    yield bool(signs.marker_contents.properties), Since.CLEAN_SHUTDOWN_WITH_EPOCH, "a clean shutdown file with content"
     yield signs.has_directory(DirectoryState.STRAY), Since.STRAY_DIRECTORIES, "a directory -stray"
     yield meta.get("directory.id") is not None, Since.DIRECTORY_ID, "meta.properties with a directory.id"
     yield signs.is_formatted_in_log, Since.FEATURES_IN_SNAPSHOT, "features in the first metadata snapshot"

@@ -1,6 +1,6 @@
 """What a broker answers to a fetch or a look-up when it trusts its indexes, to compare it with the right answer.
 
-A broker of 2.0 and later never checks an index before it uses it; it rebuilds those of a segment that it recovers. The
+A broker of 2.3 and later never checks an index before it uses it; it rebuilds those of a segment that it recovers. The
 code reads what that broker reads, in the same order, with its rules for where a log file ends
 (`FileLogInputStream.nextBatch`): checksums are not computed.
 """
@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.kafka.start.walk import stop_of_broker
-from kafkalog_core.storage.index_search import IndexPages
 from kafkalog_core.storage.lookup import floor_index
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import Damage, ScanOptions
-from kafkalog_core.storage.segment_lookup import FIRST_WINDOW_BYTES, BatchPlace, RecordPlace, first_row_from
+from kafkalog_core.storage.segment_lookup import FIRST_WINDOW_BYTES, BatchPlace, IndexPages, RecordPlace, first_row_from
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -30,9 +29,14 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.storage.segment_lookup import SegmentLookup
 
-__all__ = ["Broker", "BrokerAnswer", "broker_offset", "broker_time"]
+__all__ = ["Broker", "BrokerAnswer", "SegmentTime", "broker_offset", "broker_time", "offsets_before"]
 
 _UNCHECKED: Final = ScanOptions(check=False, first_window_bytes=FIRST_WINDOW_BYTES)
+
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+"""Times of a ListOffsets request that mean an end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Broker:
 def broker_offset(lookup: PartitionLookup, offset: int, broker: Broker) -> BrokerAnswer:
     """Return where its fetch of an offset starts. Raises StorageError."""
     first, _ = floor_index([segment.base_offset for segment in lookup.segments], offset)
+    # LocalLog.read goes on to the next segment where LogSegment.read finds nothing
     for number in range(first or 0, len(lookup.segments)):
         segment, is_rebuilt = lookup.segment(number), number >= broker.recovers_from
         try:
@@ -87,6 +92,7 @@ def broker_time(lookup: PartitionLookup, time_ms: int, broker: Broker, trace: Tr
             start = segment.start_for_time(time_ms, log_start_offset, Trace())
             reason = "its largest time"
         else:
+            # UnifiedLog.fetchOffsetByTimestamp: the first segment whose largestTimestamp is not below the time
             claimed, reason = _largest_ms(segment)
             if claimed < time_ms:
                 continue
@@ -102,6 +108,56 @@ def broker_time(lookup: PartitionLookup, time_ms: int, broker: Broker, trace: Tr
             return BrokerAnswer(record.batch, record, "found")
         return BrokerAnswer(why=f"{alone}, and none of its records is so late")
     return BrokerAnswer(why="no segment claims to reach that time")
+
+
+class SegmentTime(NamedTuple):
+    """One entry of the list from which a broker answers the oldest ListOffsets requests.
+
+    Args:
+        offset: base offset of a segment, or the log end offset.
+        modified_ms: modification time of the segment's log; of the log end offset the current time.
+        log_name: name of the segment's log file.
+        position: of the offset in that file.
+        is_log_end: whether it is the log end offset.
+    """
+
+    offset: int
+    modified_ms: int
+    log_name: str
+    position: int = 0
+    is_log_end: bool = False
+
+
+def offsets_before(lookup: PartitionLookup, time_ms: int, count: int, now_ms: int, trace: Trace) -> list[SegmentTime]:
+    """Return up to `count` offsets, the largest first: those of segments that were last modified at or before a time.
+
+    It is `getOffsetsBefore` of Kafka 0.7 (ListOffsets version 0). The log end offset has the current time, if the last
+    segment holds anything. `LATEST` starts there, `EARLIEST` at the first segment, so that it returns one offset.
+    Raises StorageError.
+    """
+    entries = [
+        SegmentTime(
+            max(segment.base_offset, lookup.log_start_offset), segment.log.mtime_ns // 1_000_000, segment.log.name.raw
+        )
+        for segment in lookup.segments
+        if segment.log is not None
+    ]
+    if lookup.segments and lookup.segments[-1].size_bytes:
+        end, position = lookup.log_end(trace)
+        entries.append(SegmentTime(end, now_ms, entries[-1].log_name, position, is_log_end=True))
+    trace.add(
+        "before",
+        f"{len(entries)} entries: each segment's base offset with its modification time, then the log end offset",
+        entries=[[entry.offset, entry.modified_ms] for entry in entries],
+    )
+    last = len(entries) - 1
+    if time_ms == EARLIEST:
+        last = min(last, 0)
+    elif time_ms != LATEST:
+        while last >= 0 and entries[last].modified_ms > time_ms:
+            last -= 1
+    chosen = entries[max(0, last + 1 - count) : last + 1][::-1]
+    return sorted(chosen, key=lambda entry: entry.offset, reverse=True)
 
 
 def _late_record(
@@ -169,7 +225,7 @@ def _walk(segment: SegmentLookup, position: int, *, is_rebuilt: bool) -> Iterato
 
 @contextmanager
 def _entries(file: FileInfo | None, layout: Layout) -> Iterator[IndexPages | None]:
-    """Return the entries of an index file; None: there is none, or it cannot be opened."""
+    """Open an index file and yield its entries; None: there is none, or it cannot be opened."""
     try:
         source = None if file is None else Source.open(file.path)
     except StorageError:  # reported by the look-up of the right answer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checkpoint import CheckpointEpoch, CheckpointVerdict, read_epoch_checkpoint
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.kafka.logdir.checkpoints import TextWindows
+from kafkalog_core.kafka.logdir.text_files import TextWindows
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.storage.source import Source
 
@@ -64,9 +64,9 @@ class EpochCache:
     """
 
     def __init__(self, entries: Iterable[EpochStart], release: Release) -> None:
-        self._is_mended = rules_of(release).mends_epoch_file
+        self._repairs_file = rules_of(release).repairs_epoch_file
         self._entries: list[EpochStart] = []
-        if not self._is_mended:
+        if not self._repairs_file:
             self._entries = list(entries)
             return
         for entry in entries:
@@ -79,20 +79,21 @@ class EpochCache:
 
     def assign(self, entry: EpochStart) -> None:
         """Add a batch of this epoch at this offset; only an epoch above all others adds an entry."""
+        # LogSegment.recover assigns only an epoch above the latest one
         if self._entries and entry.epoch <= self._entries[-1].epoch:
             return
-        if not self._is_mended:
+        if not self._repairs_file:
             if entry.epoch >= 0 and (not self._entries or entry.start_offset >= self._entries[-1].start_offset):
                 self._entries.append(entry)
         elif entry.epoch >= 0:
             self._put(entry)
 
-    def cut_end(self, end_offset: int) -> None:
+    def truncate_end(self, end_offset: int) -> None:
         """Truncate at the new log end offset: remove epochs that start there or after it (`truncateFromEnd`)."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
 
-    def cut_start(self, start_offset: int) -> None:
+    def truncate_start(self, start_offset: int) -> None:
         """Truncate at the new log start offset: the last epoch up to it starts there (`truncateFromStart`)."""
         kept = [entry for entry in self._entries if entry.start_offset > start_offset]
         if len(kept) < len(self._entries):
@@ -149,6 +150,7 @@ def truncation_offset(follower: History, leader: History) -> int | None:
     if asked is None or not leader.epochs:
         return None
     while True:
+        # KIP-279: the follower asks again with its own epoch before the leader's answer, until both agree
         answer = leader.up_to(asked)
         if answer is None:  # all of the leader's epochs are later: what the follower has is not the leader's
             return min(end, leader.epochs[0].start_offset)

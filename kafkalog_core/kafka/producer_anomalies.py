@@ -96,7 +96,7 @@ _UNSET: Final = frozenset({-1, 0})
 
 
 class AnomalyType(NamedTuple):
-    """A kind of anomaly. `severity` holds for a log that was not compacted and of which nothing before is missing."""
+    """A kind of anomaly. `severity` holds for a log that was not compacted and whose earlier records are all there."""
 
     severity: Severity
     meaning: str
@@ -200,7 +200,7 @@ class Anomaly:
 
 
 def diagnose(header: Header, known: Known | None, marker: Marker | None, *, sequences: Sequences) -> Iterator[Anomaly]:
-    """Return everything that is odd in a batch.
+    """Yield everything that is odd in a batch (`ProducerAppendInfo.checkProducerEpoch`, `checkSequence`).
 
     Args:
         header: of the batch.

@@ -68,7 +68,7 @@ SnapshotStyle = Literal["marker-is-batch", "data-time", "marker-time"]
 
 `marker-is-batch`: it counts as the last batch, of one offset (0.11: `ProducerAppendInfo.appendEndTxnMarker`).
 `data-time`: nothing; the last timestamp is that of the last batch, none where the marker's epoch is a new one (1.0 to
-2.3: `ProducerStateEntry.lastTimestamp`). `marker-time`: the last timestamp is the marker's (2.4 and later, KAFKA-8710).
+2.3: `ProducerStateEntry.lastTimestamp`). `marker-time`: the last timestamp is the marker's (2.4 and later).
 """
 
 
@@ -262,7 +262,7 @@ class ProducerStates:
         return None if at < 0 else _entry(self._producers[at : at + k.P_SIZE], style)
 
     def snapshot_entries(self, style: SnapshotStyle = "marker-time") -> Iterator[ProducerEntry]:
-        """Return all producers as a snapshot would hold them, in the order in which they were first seen."""
+        """Yield all producers as a snapshot would hold them, in the order in which they were first seen."""
         for at in range(0, k.P_SIZE * self.count, k.P_SIZE):
             yield _entry(self._producers[at : at + k.P_SIZE], style)
 
@@ -356,7 +356,7 @@ def _header(batches: BatchColumns, row: int) -> Header:
 
 
 def _recent(cells: array[int]) -> Iterator[Recent]:
-    """Return the remembered batches of a producer, the last one first."""
+    """Yield the remembered batches of a producer, the last one first (`ProducerStateEntry.batchMetadata`)."""
     count = cells[k.P_BATCHES]
     for number in range(count - 1, max(-1, count - 1 - k.RECENT), -1):
         at = number % k.RECENT

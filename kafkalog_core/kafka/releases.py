@@ -1,7 +1,15 @@
 """The table of known releases of Kafka, and `Since`: the first release of each change that this project follows.
 
-A new release is added here: a row of `KNOWN` with its levels of metadata.version, and a row of `Since` for each rule
-that it changes. Only the modules `rules` of this package, `setting_table` and `evidence` compare releases.
+To add a release, 4.5:
+
+1. Add its row to `KNOWN`, with its levels of metadata.version (MetadataVersion.java).
+2. Add a row to `Since` for each rule that it changes, with the KIP, the JIRA issue, or the class and method.
+3. Compare with that row where the rule is a field: `rules` (loading, recovery, appends, look-ups), `cleaner.rules`,
+   `retention.rules`; in `setting_table` for a default or a limit; in `evidence` for a file that shows the release.
+
+No other code compares releases: `tests/kafka/test_releases.py` proves that, and finds texts that still name the release
+before as the newest. Finding texts that name other releases are checked by people. `docs/architecture.md` lists the
+fixtures and documents.
 """
 
 from __future__ import annotations
@@ -51,103 +59,105 @@ class Release(NamedTuple):
 class Since:
     """The first release of each change that this project follows: the one table of boundaries.
 
-    Each row is named after what exists from that release on. Where no KIP, JIRA or release note names the release, it
-    was found in the sources or on the disks of the releases before and after. A rule that holds for a span of releases
-    is a pair of rows. Settings have their own table (`setting_table`), where each row is a default or a limit.
+    A row is named after what exists from that release on, and its comment names the KIP, the JIRA issue, or the class
+    and method of Kafka that changed. "2.2.2 does not" means that the sources of these two releases were compared. A
+    rule that holds for a span of releases is a pair of rows. Settings have their own table (`setting_table`), where
+    each row is a default or a limit.
     """
 
-    START: Final = Release(0, 7)
+    START: Final = Release(0, 7)  # the first known release
     NEVER: Final = Release(1000, 0)  # the end of a span that goes on
     LOG_FILES: Final = Release(0, 8, 0)  # KAFKA-506: logical offsets, `.log` files with an `.index`
     RECOVERY_POINTS: Final = Release(0, 8, 1)  # KAFKA-615: checkpointed, so that not only the last segment is recovered
-    CLEANER: Final = Release(0, 8, 1)  # KAFKA-631; also: appends count their messages as a set
-    MESSAGE_LIMIT_IN_RECOVERY: Final = Release(0, 8, 1)  # until 0.11, a message above max.message.bytes counts as bad
-    META_PROPERTIES: Final = Release(0, 9)
-    INDEXES_CHECKED_AT_LOAD: Final = Release(0, 9)
-    EMPTY_INDEX_FOR_MISSING: Final = Release(0, 9)  # seen of 0.10.0; until 0.10.1
+    CLEANER: Final = Release(0, 8, 1)  # KAFKA-631; Log.maybeRoll is also given the size of the message set
+    MESSAGE_LIMIT_IN_RECOVERY: Final = Release(0, 8, 1)  # LogSegment.recover(maxMessageSize), until 0.11
+    META_PROPERTIES: Final = Release(0, 9)  # BrokerMetadataCheckpoint
+    INDEXES_CHECKED_AT_LOAD: Final = Release(0, 9)  # Log.loadSegments calls OffsetIndex.sanityCheck before recovery
+    EMPTY_INDEX_FOR_MISSING: Final = Release(0, 9)  # until 0.10.1 (Log.loadSegments; seen of 0.10.0)
     CLEANER_ON_BY_DEFAULT: Final = Release(0, 9)  # log.cleaner.enable, with a smaller dedupe buffer
-    CLEANER_GROUPS_BY_LAST_ENTRY: Final = Release(0, 9)
-    CLEANER_TAKES_NULL_KEYS: Final = Release(0, 9)
-    CLEANER_FILLS_GROUPS: Final = Release(0, 9)  # up to their limits, not below them
-    CLEANER_COUNTS_ALL_CLEAN_BYTES: Final = Release(0, 9)
+    CLEANER_GROUPS_BY_LAST_ENTRY: Final = Release(0, 9)  # Cleaner.groupSegmentsBySize, until 0.10.2
+    CLEANER_TAKES_NULL_KEYS: Final = Release(0, 9)  # Cleaner.shouldRetainMessage; 0.8.2.2 requires a key
+    CLEANER_FILLS_GROUPS: Final = Release(0, 9)  # Cleaner.groupSegmentsBySize compares with <=, 0.8.2.2 with <
+    CLEANER_COUNTS_ALL_CLEAN_BYTES: Final = Release(0, 9)  # LogToClean.cleanBytes; 0.8.2.2 ends one offset before
+    CLEANER_RESETS_BELOW_START: Final = Release(0, 9)  # LogCleanerManager.grabFilthiestLog; 0.8.2.2 does not
     MAGIC_1: Final = Release(0, 10, 0)  # KIP-31, KIP-32
-    CLEANER_RESETS_BELOW_START: Final = Release(0, 10, 0)
     TIME_INDEX: Final = Release(0, 10, 1)  # KIP-33, KIP-79: before it a broker knew modification times alone
-    DELETE_DIRECTORIES: Final = Release(0, 10, 1)
     COMPACT_AND_DELETE: Final = Release(0, 10, 1)  # KIP-71
     COMPACTION_LAG: Final = Release(0, 10, 1)  # KIP-58
     WHOLE_FIRST_BATCH: Final = Release(0, 10, 1)  # KIP-74
-    AGE_BY_RECORDS: Final = Release(0, 10, 1)  # a segment is rolled by the times of its records
-    CLEANER_MAPS_RECORDS: Final = Release(0, 10, 1)
-    CLEANER_SKIPS_EMPTY_RANGES: Final = Release(0, 10, 1)
-    CLEANER_KEEPS_PAST_LATEST: Final = Release(0, 10, 1)
-    CLEANER_STARTS_ANYWHERE: Final = Release(0, 10, 1)  # the first dirty offset may be within a segment
-    CLEANER_FILTERS_WRAPPERS: Final = Release(0, 10, 2)
+    AGE_BY_RECORDS: Final = Release(0, 10, 1)  # KIP-33: LogSegment.timeWaitedForRoll
+    CLEANER_MAPS_RECORDS: Final = Release(0, 10, 1)  # Cleaner.buildOffsetMap fills the map within a segment
+    CLEANER_KEEPS_PAST_LATEST: Final = Release(0, 10, 1)  # Cleaner.shouldRetainMessage: pastLatestOffset
+    CLEANER_STARTS_ANYWHERE: Final = Release(0, 10, 1)  # Cleaner.buildOffsetMap; 0.10.0.1 requires a base offset
+    DELETE_DIRECTORIES: Final = Release(0, 10, 2)  # Log.DeleteDirSuffix: not in 0.10.1.1
+    RELATIVE_OFFSETS_BOUNDED: Final = Release(0, 10, 2)  # LogSegment.canConvertToRelativeOffset: not in 0.10.1.1
+    CLEANER_FILTERS_WRAPPERS: Final = Release(0, 10, 2)  # MemoryRecords.filterTo
+    CLEANER_GROUPS_BY_NEXT_BASE: Final = Release(0, 10, 2)  # Cleaner.lastOffsetForFirstSegment: not in 0.10.1.1
     PRODUCERS: Final = Release(0, 11)  # KIP-98, KIP-101: magic 2, `.txnindex`, snapshots, leader epochs
     LOG_START_OFFSET: Final = Release(0, 11)  # KIP-107: the log may start within its first segment
-    RELATIVE_OFFSETS_BOUNDED: Final = Release(0, 11)  # a segment is rolled before an index overflows
-    DATA_TIME_IN_SNAPSHOT: Final = Release(
-        1, 0
-    )  # 0.11.0.3 takes a marker for a batch, 1.0.2 does not: a queue of batches
-    FUTURE_DIRECTORIES: Final = Release(1, 0)  # KIP-113
-    LAST_OFFSET_IN_INDEX: Final = Release(2, 0)
-    INDEXES_OPENED_LATE: Final = Release(2, 0)  # indexes are no longer checked whole at every start
-    PRODUCERS_REBUILT_AT_END: Final = Release(2, 0)
-    EPOCH_FILE_MENDED: Final = Release(2, 0)
-    ROLLED_BY_FIRST_OFFSET: Final = Release(2, 0)
-    EMPTY_MARKERS_READ: Final = Release(
-        2, 0
-    )  # 1.1.1 asks every control batch for a record, 2.0.1 looks whether it has one
-    CLEANER_STARTS_AT_LOG_START: Final = Release(2, 0)
-    CLEANER_GROWS_BUFFERS: Final = Release(2, 0)
+    DATA_TIME_IN_SNAPSHOT: Final = Release(1, 0)  # ProducerAppendInfo.appendEndTxnMarker; 0.11: last batch
+    FUTURE_DIRECTORIES: Final = Release(1, 1)  # KIP-113; Log.FutureDirSuffix is not in 1.0.2
+    LAST_OFFSET_IN_INDEX: Final = Release(2, 0)  # LogSegment.append, recover: 1.1.1 has the first offset
+    INDEX_MAY_END_AT_BASE: Final = Release(2, 0)  # OffsetIndex.sanityCheck: 1.1.1 compares <=, 2.0.1 <
+    PRODUCERS_REBUILT_AT_END: Final = Release(2, 0)  # Log.rebuildProducerState; 1.1.1 has Log.loadProducerState
+    EPOCH_FILE_REPAIRED: Final = Release(2, 0)  # LeaderEpochFileCache.assign truncates conflicting entries
+    ROLLED_BY_FIRST_OFFSET: Final = Release(2, 0)  # Log.maybeRoll: LogAppendInfo.firstOffset, where known
+    EMPTY_MARKERS_READ: Final = Release(2, 0)  # ProducerAppendInfo.append: 1.1.1 asks every control batch for a record
+    CLEANER_GROWS_BUFFERS: Final = Release(2, 0)  # Cleaner.growBuffersOrFail
     ZSTD: Final = Release(2, 1)  # KIP-110
-    WARM_INDEX_SECTION: Final = Release(2, 1)  # KAFKA-6432
-    START_OFFSET_OF_COMPACTED: Final = Release(
-        2, 1
-    )  # KAFKA-7358: retention by the log start runs over compacted logs too
-    END_COMPARED_WITH_START: Final = Release(2, 2)  # 2.1.1 does not compare the log end with the log start, 2.2.2 does
+    WARM_INDEX_SECTION: Final = Release(2, 1)  # KAFKA-6432: AbstractIndex.indexSlotRangeFor
+    START_OFFSET_OF_COMPACTED: Final = Release(2, 1)  # KAFKA-7400: Log.deleteOldSegments without the policy delete
+    END_COMPARED_WITH_START: Final = Release(2, 2)  # Log.loadSegments: logEndOffset < logStartOffset
+    CLEANER_SHARES_TRANSACTIONS: Final = Release(2, 2)  # CleanedTransactionMetadata; 2.1.1: one a segment
     CLEANER_KEEPS_LAST_OFFSET: Final = Release(2, 2, 1)  # KAFKA-8335
+    INDEXES_OPENED_LATE: Final = Release(2, 3)  # LogSegment.sanityCheck: checks the `.txnindex` alone
     MAX_COMPACTION_LAG: Final = Release(2, 3)  # KIP-354
-    CLEANER_SHARES_TRANSACTIONS: Final = Release(2, 3)
-    CLUSTER_ID: Final = Release(2, 4)  # not in 2.3.1, in 2.4.1 (KafkaServer.checkpointBrokerMetadata)
-    MARKER_TIME_IN_SNAPSHOT: Final = Release(2, 4)  # 2.3.1 leaves a marker's time out, 2.4.1 has it
-    OLD_PRODUCERS_KEPT: Final = Release(2, 4)  # 2.3.1 drops them, 2.4.1 does not (isProducerRetained is gone)
-    CLEANER_JUMPS_GAPS: Final = Release(2, 4)
-    CLEANER_RESETS_ABOVE_END: Final = Release(2, 4)
-    SWAPS_RECOVERED: Final = Release(2, 5)  # from here to 2.8 Log.completeSwapOperations and what it calls are the same
-    SNAPSHOT_IN_JAVA: Final = Release(2, 6)
+    CLEANER_STARTS_AT_LOG_START: Final = Release(2, 3)  # LogCleanerManager.cleanableOffsets; 2.2.2: first base
+    CLEANER_RESETS_ABOVE_END: Final = Release(2, 3)  # LogCleanerManager.cleanableOffsets: not in 2.2.2
+    CLUSTER_ID: Final = Release(2, 4)  # KafkaServer.checkpointBrokerMetadata: not in 2.3.1
+    MARKER_TIME_IN_SNAPSHOT: Final = Release(2, 4)  # ProducerStateEntry.lastTimestamp; 2.3.1: of data alone
+    OLD_PRODUCERS_KEPT: Final = Release(2, 4)  # ProducerStateManager.isProducerRetained: in 2.3.1, not in 2.4.1
+    CLEANER_JUMPS_GAPS: Final = Release(2, 4)  # KAFKA-8764: Cleaner.buildOffsetMapForSegment
+    SWAPS_RECOVERED: Final = Release(2, 5)  # Log.completeSwapOperations and what it calls are the same from 2.5 to 2.8
+    CLEANER_SKIPS_EMPTY_RANGES: Final = Release(2, 5, 1)  # KAFKA-9826: Log.logSegments; 2.5.0 does not
+    SNAPSHOT_IN_JAVA: Final = Release(2, 6)  # ProducerStateManager writes the order of another hash map
     KRAFT: Final = Release(2, 8)  # KIP-500
     PARTITION_METADATA: Final = Release(2, 8)  # KIP-516
-    SNAPSHOT_PER_SEGMENT: Final = Release(2, 8)  # KAFKA-9393
-    NO_EMPTY_TRANSACTIONS: Final = Release(2, 8)  # 2.7.2 lists transactions without data, 2.8.2 does not
-    RECOVERY_POINT_KEPT: Final = Release(2, 8)  # 2.7.2 takes the log end for it after an unclean stop too
+    SNAPSHOT_PER_SEGMENT: Final = Release(2, 8)  # KAFKA-9393: ProducerStateManager.removeStraySnapshots
+    NO_EMPTY_TRANSACTIONS: Final = Release(2, 8)  # ProducerAppendInfo.appendEndTxnMarker; not in 2.7.2
+    RECOVERY_POINT_KEPT: Final = Release(2, 8)  # Log.recoverLog: 2.7.2 replaces it by the log end offset
     LOG_LOADER: Final = Release(3, 0)  # LogLoader, before it Log
-    STRAY_DIRECTORIES: Final = Release(3, 0)
-    START_OFFSET_FIRST: Final = Release(3, 0)  # the order of UnifiedLog.deleteOldSegments
-    CLEANER_HEEDS_HIGH_WATERMARK: Final = Release(3, 0)
-    CLEANER_FREES_EMPTY_SEGMENTS: Final = Release(3, 0)
+    STRAY_DIRECTORIES: Final = Release(
+        3, 0
+    )  # Log.StrayDirSuffix exists; a start gives it to strays from 3.7 on (STRAYS_RENAMED)
+    START_OFFSET_FIRST: Final = Release(3, 0)  # UnifiedLog.deleteOldSegments: the order of the passes
+    CLEANER_HEEDS_HIGH_WATERMARK: Final = Release(3, 0)  # LogCleanerManager.cleanableOffsets: lastStableOffset
+    CLEANER_FREES_EMPTY_SEGMENTS: Final = Release(3, 0)  # KAFKA-12889: Cleaner.groupSegmentsBySize
     DELETE_HORIZONS: Final = Release(3, 1)  # KIP-534
     JAVA_17: Final = Release(3, 1)  # the first one that it is documented for: its gzip names another system
     PRODUCER_EXPIRATION: Final = Release(3, 4)  # KIP-854; up to 3.3.2 LogManager passes transactionalIdExpirationMs on
     TIERED: Final = Release(3, 6)  # KIP-405
     DIRECTORY_ID: Final = Release(3, 7)  # KIP-858
-    CLEAN_SHUTDOWN_CONTENT: Final = Release(3, 7)  # empty in 3.6.2, JSON in 3.7.2 (CleanShutdownFileHandler)
-    STRAYS_RENAMED: Final = Release(3, 7)
-    APPENDED_BATCH_BY_BATCH: Final = Release(3, 9)
-    FOUND_BY_BASE: Final = Release(4, 0)
+    CLEAN_SHUTDOWN_WITH_EPOCH: Final = Release(3, 7)  # CleanShutdownFileHandler: empty in 3.6.2, JSON in 3.7.2
+    STRAYS_RENAMED: Final = Release(3, 7)  # LogManager.isStrayReplica: 3.6.2 deletes them
+    APPENDED_BATCH_BY_BATCH: Final = Release(3, 9)  # LogSegment.append checks the index interval for each batch
+    FOUND_BY_BASE: Final = Release(4, 0)  # FileRecords.searchForOffsetWithSize reads the base offset of the batch too
     DEFAULTS_OF_4_0: Final = Release(4, 0)  # other defaults and limits of settings
-    CLEANER_CONVERTS_LEGACY: Final = Release(4, 0)
-    SEARCHED_BY_BASE: Final = Release(4, 1)
-    SEGMENT_OF_ONE_MIB: Final = Release(4, 1)  # the least segment.bytes of a topic: 4.0.2 takes 3000, 4.1.2 does not
-    CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # until 4.4
-    TIERED_WITHOUT_POLICY: Final = Release(4, 2)
-    CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # checkBatchRetention compares nextOffset with highWatermark
-    RECORD_LIMIT: Final = Release(4, 4)  # Cleaner of 4.4.0 passes it to streamingIterator and filterTo
-    FEATURES_IN_SNAPSHOT: Final = Release(4, 4)
+    CLEANER_CONVERTS_LEGACY: Final = Release(4, 0)  # MemoryRecords.filterTo writes magic 2
+    SEARCHED_BY_BASE: Final = Release(4, 1)  # FileRecords.searchForOffsetFromPosition
+    SEGMENT_OF_ONE_MIB: Final = Release(4, 1)  # LogConfig: the least segment.bytes; 4.0.2 accepts 3000, 4.1.2 does not
+    CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # Cleaner.checkBatchRetention, until 4.4
+    TIERED_WITHOUT_POLICY: Final = Release(4, 2)  # UnifiedLog.deleteOldSegments with an empty cleanup.policy
+    CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # Cleaner.checkBatchRetention: highWatermark
+    RECORD_LIMIT: Final = Release(4, 4)  # Cleaner passes it to streamingIterator and filterTo
+    FEATURES_IN_SNAPSHOT: Final = Release(4, 4)  # kafka-storage format writes no bootstrap.checkpoint
 
 
 class RuleClass(NamedTuple):
-    """Releases between which no rule of this project differs: all from `first` on, below the next class."""
+    """A named span of releases: all from `first` on, below the next span.
+
+    Rules differ within a span; `ReleaseGuess.agree` compares them.
+    """
 
     name: str
     first: Release

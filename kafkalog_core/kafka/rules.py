@@ -1,7 +1,7 @@
 """How each release loads, recovers, appends and looks up, as values that the simulations of this package are given.
 
-Each field is one rule. A rule that a release changes is a comparison with a row of `releases.Since` here, or in the
-`rules` of `cleaner` and `retention`, and nowhere else.
+Each field is one rule. A rule that a release changes is a comparison with a row of `releases.Since` here, in the
+`rules` of `cleaner` and `retention`, in `setting_table` or in `evidence`, and nowhere else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.kafka.append import AppendRules
+from kafkalog_core.format.kernels.constants import REBUILD_TIMES
 from kafkalog_core.kafka.releases import Release, Since
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.producers import SnapshotStyle
 
 __all__ = [
+    "AppendRules",
     "FetchRules",
     "LoaderRules",
     "OffsetSearch",
@@ -113,8 +114,10 @@ class LoaderRules:
         missing_index: what a missing offset index causes: the broker does not start, it recovers the segment, or it
             creates an empty index and trusts it (0.9 and 0.10.0).
         recovers: whether an unclean start recovers the last segment, or all from the recovery point on.
-        checks_indexes: what happens where the last entry of an offset index is not above the base offset: nothing, the
-            broker does not start, or it recovers the segment.
+        checks_indexes: what happens where an index is not valid (`OffsetIndex.sanityCheck`): nothing, the broker does
+            not start, or it recovers the segment.
+        may_end_at_base: whether the last entry of a valid offset index may have the base offset, as the zero tail of a
+            crash has; else it must be above it.
         has_producers: whether there are producer snapshots, transaction indexes and leader epochs.
         rebuilds_at_end: whether producers are loaded again after recovery, with snapshots at the last two segments.
         knows_start: whether a log that ends below its checkpointed log start offset is deleted, and a new one begins
@@ -136,7 +139,7 @@ class LoaderRules:
         reads_log_start: whether log-start-offset-checkpoint counts (KIP-107); else the log starts with its first
             segment.
         has_tiers: whether earlier segments of a log may be in remote storage (KIP-405).
-        mends_epoch_file: whether entries of the leader-epoch-checkpoint that contradict later ones are discarded.
+        repairs_epoch_file: whether entries of the leader-epoch-checkpoint that contradict later ones are discarded.
         keeps_segment_snapshots: whether each segment has a producer snapshot (KAFKA-9393); else the last two have.
         renames_strays: whether a start renames the directory of a partition that is not assigned to the broker to
             `-stray`; else it deletes the directory.
@@ -146,6 +149,7 @@ class LoaderRules:
     missing_index: Literal["fatal", "recover", "empty"]
     recovers: Literal["last", "from-recovery-point"]
     checks_indexes: Literal["no", "fatal", "recover"]
+    may_end_at_base: bool
     has_producers: bool
     rebuilds_at_end: bool
     knows_start: bool
@@ -160,7 +164,7 @@ class LoaderRules:
     drops_old_producers: bool
     reads_log_start: bool
     has_tiers: bool
-    mends_epoch_file: bool
+    repairs_epoch_file: bool
     keeps_segment_snapshots: bool
     renames_strays: bool
     topics_in_kraft: bool
@@ -169,7 +173,7 @@ class LoaderRules:
 def rules_of(release: Release) -> LoaderRules:
     """Return the rules of a release.
 
-    They follow the sources of 0.8.0, 0.8.2, 0.9, 0.10.0, 0.11, 2.8, 3.0, 3.8, 3.9 and 4.x.
+    The source of each boundary is in its row of `releases.Since`.
     """
     checks: Literal["no", "fatal", "recover"] = "no"
     if release < Since.INDEXES_OPENED_LATE:
@@ -183,6 +187,7 @@ def rules_of(release: Release) -> LoaderRules:
         missing_index=missing,
         recovers="last" if release < Since.RECOVERY_POINTS else "from-recovery-point",
         checks_indexes=checks,
+        may_end_at_base=release >= Since.INDEX_MAY_END_AT_BASE,
         has_producers=release >= Since.PRODUCERS,
         rebuilds_at_end=release >= Since.PRODUCERS_REBUILT_AT_END,
         knows_start=release >= Since.END_COMPARED_WITH_START,
@@ -197,7 +202,7 @@ def rules_of(release: Release) -> LoaderRules:
         drops_old_producers=release < Since.OLD_PRODUCERS_KEPT,
         reads_log_start=release >= Since.LOG_START_OFFSET,
         has_tiers=release >= Since.TIERED,
-        mends_epoch_file=release >= Since.EPOCH_FILE_MENDED,
+        repairs_epoch_file=release >= Since.EPOCH_FILE_REPAIRED,
         keeps_segment_snapshots=release >= Since.SNAPSHOT_PER_SEGMENT,
         renames_strays=release >= Since.STRAYS_RENAMED,
         topics_in_kraft=release >= Since.KRAFT,
@@ -263,3 +268,31 @@ def fetch_rules(release: Release) -> FetchRules:
         has_times=release >= Since.TIME_INDEX,
         checks_indexes=release < Since.INDEXES_OPENED_LATE,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRules:
+    """How a release appends.
+
+    Args:
+        bits: of its indexes, REBUILD_LAST to REBUILD_RANGE.
+        counts_set: the bytes to be appended are added to those of the log; 0.8.0 compares the log alone.
+        ages_by_records: a segment is as old as its timestamps, once its first batch has one; else by the wall clock.
+        bounds_offsets: offsets that no index of the segment can hold start a new one.
+        names_segment: after the first offset appended, the log end offset, or what is between them in 0.11 and 1.x.
+        indexes_calls: the indexes treat a whole append call as if it were one batch.
+        names_record: a time entry has the offset of the very record, where a batch is not compressed.
+    """
+
+    bits: int
+    counts_set: bool
+    ages_by_records: bool
+    bounds_offsets: bool
+    names_segment: Literal["first", "bounded", "end"]
+    indexes_calls: bool
+    names_record: bool
+
+    @property
+    def has_time_index(self) -> bool:
+        """Whether there is a time index."""
+        return bool(self.bits & REBUILD_TIMES)

@@ -25,9 +25,9 @@ __all__ = [
     "SETTINGS",
     "BrokerKey",
     "Definition",
-    "Gap",
     "GapKind",
     "Setting",
+    "SettingGap",
     "TopicSettings",
     "Value",
     "known_names",
@@ -39,7 +39,7 @@ __all__ = [
 GapKind = Literal["zookeeper", "no-log", "damaged", "unlisted", "no-config", "other-node"]
 
 
-class Gap(NamedTuple):
+class SettingGap(NamedTuple):
     """Why a stronger source of a value is unknown: its kind, and a clause for people."""
 
     kind: GapKind
@@ -53,7 +53,7 @@ class Setting:
     name: str
     value: Value
     origin: str
-    gap: Gap | None = None
+    gap: SettingGap | None = None
 
     @property
     def text(self) -> str:
@@ -70,7 +70,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """The settings in effect for one topic; each field is the setting of its name with `.` for `_`."""
+    """The settings in effect for one topic; each field is the setting of its name with `.` for `_`.
+
+    `settings` has all of them, those too that no rule asks for.
+    """
 
     topic: str | None
     segment_bytes: int
@@ -89,10 +92,6 @@ class TopicSettings:
     preallocate: bool
     max_message_bytes: int
     max_decompressed_message_bytes: int
-    message_timestamp_type: str
-    message_timestamp_difference_max_ms: int
-    message_timestamp_before_max_ms: int
-    message_timestamp_after_max_ms: int
     min_cleanable_dirty_ratio: float
     min_compaction_lag_ms: int
     max_compaction_lag_ms: int
@@ -125,14 +124,14 @@ def parse_value(
     """
     value = _READERS[definition.kind](text.strip())
     if value is None:
-        raise SettingError(f"{where}={text}: {_WANTED[definition.kind]} is wanted")
+        raise SettingError(f"{where}={text}: expected {_WANTED[definition.kind]}")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     minimum = None if is_override else definition.minimum(release)
     if definition.negative_is_minus_one and value < 0:
         return -1
     if minimum is not None and value * factor < minimum:
-        raise SettingError(f"{where}={text}: Kafka {release} takes nothing below {minimum}")
+        raise SettingError(f"{where}={text}: Kafka {release} requires at least {minimum}")
     return value * factor
 
 

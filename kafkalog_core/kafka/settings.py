@@ -20,7 +20,7 @@ from kafkalog_core.errors import LimitError, SettingError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.format.properties import read_java_properties
 from kafkalog_core.format.textfile import MAX_LINE_BYTES
-from kafkalog_core.kafka.cluster_dirs import NamedDirs, node_of_config, related_dirs
+from kafkalog_core.kafka.cluster import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs, read_copies
 from kafkalog_core.kafka.logdir.text_files import read_offsets
 from kafkalog_core.kafka.releases import LATEST, Release
@@ -30,8 +30,8 @@ from kafkalog_core.kafka.setting_table import (
     INTERNAL_TOPICS,
     SETTINGS,
     Definition,
-    Gap,
     Setting,
+    SettingGap,
     TopicSettings,
     known_names,
     parse_value,
@@ -42,7 +42,7 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kafkalog_core.kafka.cluster_dirs import ClusterDir, Identity
+    from kafkalog_core.kafka.cluster import ClusterDir, Identity
 
 __all__ = [
     "Settings",
@@ -120,7 +120,7 @@ class _Candidate(NamedTuple):
     text: str
     factor: int
     origin: str
-    gap: Gap | None
+    gap: SettingGap | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,19 +227,19 @@ class Settings:
             yield from self._evidence(definition, topic)
 
     # --- what is not known --------------------------------------------------------------------------------------------
-    def _topic_gap(self, topic: str | None) -> Gap | None:
+    def _topic_gap(self, topic: str | None) -> SettingGap | None:
         """Return why the settings of a topic are unknown; None: they are known."""
         if topic == METADATA_TOPIC or self.cluster.knows(topic):
             return None
         if self.cluster.path is None:
             if self.uses_zookeeper or not rules_of(self.release).topics_in_kraft:
-                return Gap("zookeeper", "the settings of topics are in ZooKeeper, not on this disk")
-            return Gap("no-log", "no metadata log of its cluster is among what was named")
+                return SettingGap("zookeeper", "the settings of topics are in ZooKeeper, not on this disk")
+            return SettingGap("no-log", "no metadata log of its cluster is among what was named")
         if not self.cluster.is_whole:
-            return Gap("damaged", f"{self.cluster.path} cannot be read completely, so changes may be missing")
-        return Gap("unlisted", f"{self.cluster.path} does not list the topic")
+            return SettingGap("damaged", f"{self.cluster.path} cannot be read completely, so changes may be missing")
+        return SettingGap("unlisted", f"{self.cluster.path} does not list the topic")
 
-    def _default_gap(self, definition: Definition, topic: str | None, *, of_broker: bool) -> Gap | None:
+    def _default_gap(self, definition: Definition, topic: str | None, *, of_broker: bool) -> SettingGap | None:
         """Return why it is unknown whether a default is in effect; None: it is."""
         if topic == METADATA_TOPIC:
             return None
@@ -247,12 +247,12 @@ class Settings:
         if gap is not None or not definition.keys:  # a setting that topics alone have
             return gap
         if self.config_path is None:
-            return Gap("no-config", "no server.properties was given")
+            return SettingGap("no-config", "no server.properties was given")
         return self._foreign_gap(self.config_path)
 
-    def _foreign_gap(self, origin: str) -> Gap | None:
+    def _foreign_gap(self, origin: str) -> SettingGap | None:
         is_foreign = self.foreign_config is not None and origin == self.config_path
-        return Gap("other-node", self.foreign_config or "") if is_foreign else None
+        return SettingGap("other-node", self.foreign_config or "") if is_foreign else None
 
     def _evidence(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
         """Yield what the files show: a cleaner's checkpoint has entries of compacted topics alone."""
@@ -268,9 +268,11 @@ class Settings:
     ) -> Iterable[tuple[Mapping[str, str], str, bool]]:
         """Yield values by the broker's keys, their source, and whether they count whatever the topic is given."""
         given = INTERNAL_TOPICS.get(topic or "", {}).get(definition.name)
-        if given is not None:  # a broker sets it when it makes the topic, whatever else it is configured with
+        if (
+            given is not None
+        ):  # a broker creates the topic with it (AutoTopicCreationManager), whatever its own settings
             yield from self._given_to_own_topic(definition, given)
-        if given is not None or topic == METADATA_TOPIC:  # whose log is made from Kafka's defaults
+        if given is not None or topic == METADATA_TOPIC:  # KafkaRaftLog takes Kafka's defaults
             return
         yield self.assigned, _SET, False
         yield self.cluster.broker, self.cluster.origin, False
@@ -289,7 +291,7 @@ class Settings:
 def read_settings(
     request: SettingsRequest, release: Release, log_dir: str | None = None, beside: NamedDirs | None = None
 ) -> Settings:
-    """The settings that count.
+    """Read the settings in effect.
 
     Args:
         request: what the command line says.
@@ -333,7 +335,7 @@ def _foreign_config(config: str | None, node_id: str | None, own: Identity) -> s
 
 
 def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the topics that a cleaner has been at, with the path of a checkpoint that says so: of all, and of each."""
+    """Return the topics that a cleaner has cleaned, each with a checkpoint that shows it: of all and of each dir."""
     found: dict[str, dict[str, str]] = {}
     for each in dirs:
         path = f"{each.path}/{_CLEANER_OFFSET}"
@@ -350,7 +352,7 @@ def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], dict[str, dict
 
 
 def parse_assignment(text: str) -> tuple[str, str]:
-    """`key=value`. Raises SettingError for another form, and for a key that says nothing about Kafka's files."""
+    """Parse `key=value`. Raises SettingError for another form, and for a key that does not concern Kafka's files."""
     key, separator, value = text.partition("=")
     key = key.strip()
     if not separator or not key:
@@ -360,7 +362,7 @@ def parse_assignment(text: str) -> tuple[str, str]:
 
 
 def parse_topic_assignment(text: str) -> tuple[str, str, str]:
-    """`TOPIC:key=value`. Raises SettingError, for a broker's key too."""
+    """Parse `TOPIC:key=value`. Raises SettingError for another form, and for a key that only brokers have."""
     topic, separator, assignment = text.partition(":")
     key, equals, value = assignment.partition("=")
     if not separator or not topic or not equals:

@@ -17,7 +17,7 @@ from kafkalog_core.kafka.start.replay import replay_producers
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from kafkalog_core.format.snapshot import ProducerEntry, SnapshotOrder
     from kafkalog_core.kafka.producers import SnapshotStyle
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.start.replay import Obstacle, ReplaySegment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["ProducerLoad", "ProducerManager", "SnapshotFiles", "SnapshotOptions"]
+__all__ = ["ProducerLoad", "ProducerManager", "SnapshotFiles", "SnapshotOptions", "is_deleted_by_start"]
 
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
@@ -122,12 +122,12 @@ class SnapshotFiles:
         self._there.pop(offset, None)
 
     @property
-    def made(self) -> dict[int, bytes]:
+    def written(self) -> dict[int, bytes]:
         """The snapshots that differ from the disk, by offset."""
         return {offset: content for offset, content in sorted(self._there.items()) if content is not None}
 
     @property
-    def gone(self) -> dict[int, str]:
+    def deleted(self) -> dict[int, str]:
         """The paths of removed snapshots, by offset."""
         return {offset: path for offset, path in sorted(self._on_disk.items()) if offset not in self._there}
 
@@ -159,6 +159,7 @@ class ProducerManager:
         log start (`ProducerStateManager.onLogStartOffsetIncremented`, `truncateHead` before 2.8).
         """
         for offset in self.files:
+            # ProducerStateManager.truncateAndReload
             if offset > end_offset or offset <= start_offset:
                 self.files.remove(offset)
         if end_offset != self.end_offset:
@@ -169,6 +170,7 @@ class ProducerManager:
 
     def take(self) -> None:
         """Write a snapshot of the states, if they are after the last one."""
+        # ProducerStateManager.takeSnapshot: only where mapEndOffset > lastSnapOffset
         if self.end_offset > self.last_snapshot:
             entries = self.states.snapshot_entries(self._options.style)
             self.files.put(self.end_offset, encode_snapshot(entries, order=self._options.order))
@@ -202,6 +204,7 @@ class ProducerManager:
             try:
                 entries = self._loaded(content, start_offset)
                 self.states = ProducerStates.from_snapshot(entries, sequences="unchecked")
+            # ProducerStateManager.loadFromSnapshot deletes a CorruptSnapshotException's file and tries the one before
             except FormatError:
                 self.files.remove(latest)
                 continue
@@ -231,6 +234,7 @@ class ProducerManager:
         options = self._options
         if options.drops_below_start and entry.last_offset < start_offset:
             return True
+        # ProducerStateManager.isProducerExpired: a producer with an open transaction never expires
         if entry.current_txn_first_offset >= 0:
             return False
         silent_ms, (shortest_ms, longest_ms) = options.now_ms - entry.timestamp_ms, options.expirations_ms
@@ -281,6 +285,7 @@ class ProducerLoad:
     ) -> tuple[str, Obstacle] | None:
         """Load the producers at the end of the log (`UnifiedLog.rebuildProducerState`); return where it stops."""
         manager = ProducerManager(self.files, self._options)
+        # UnifiedLog.rebuildProducerState: without a snapshot after a clean shutdown, empty ones are written
         if is_clean and not len(self.files):
             for offset in (*(reading.base_offset for reading in readings[-2:]), end_offset):
                 manager.end_offset = offset
@@ -310,6 +315,7 @@ class ProducerLoad:
         *,
         reads_apart: bool = False,
     ) -> tuple[str, Obstacle] | None:
+        # UnifiedLog.rebuildProducerState takes snapshots at the bases of the last two segments (offsetsToSnapshot)
         marked = {reading.base_offset for reading in readings[-2:]} if self._marks_last_segments else set()
         is_at_end = manager.end_offset >= last_offset  # a fresh one, so that it is empty too
         manager.truncate_and_reload(start_offset, last_offset)
@@ -344,3 +350,22 @@ def _between(readings: Sequence[ReplaySegment], first_offset: int, end_offset: i
     found = [reading for reading in readings if reading.base_offset < end_offset]
     floor = max((reading.base_offset for reading in found if reading.base_offset <= first_offset), default=first_offset)
     return [reading for reading in found if reading.base_offset >= floor]
+
+
+def is_deleted_by_start(
+    offset: int, base_offsets: Container[int], *, log_start: int, recovered_from: int, removes_stray: bool
+) -> bool:
+    """Return whether a start after an unclean shutdown deletes the snapshot of an offset below the log end offset.
+
+    ProducerStateManager.truncateAndReload deletes those up to the log start offset, and those after the base offset of
+    the first segment that is recovered; the recovery writes one at each base offset again. Since 2.8
+    removeStraySnapshots deletes the others that are at no base offset: that of an earlier clean shutdown, say.
+
+    Args:
+        offset: of the snapshot.
+        base_offsets: of all segments.
+        log_start: the log start offset.
+        recovered_from: base offset of the first segment that is recovered.
+        removes_stray: whether the release deletes snapshots at no base offset.
+    """
+    return offset <= log_start or (offset not in base_offsets and (removes_stray or offset > recovered_from))

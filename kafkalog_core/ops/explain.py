@@ -1,7 +1,7 @@
-"""What a code means, and what a line of a broker's log means: the catalogues, searched for a person.
+"""The meaning of a code, and of the lines of a broker's log, from the catalogs.
 
-A whole log is read line by line in bounded memory: each message once, with how often and from which line to which it
-is, and lines of level WARN or worse that no message fits are counted and named too.
+A log is read line by line in bounded memory. Each message is reported once, with the number of its lines, the first
+and the last. Unknown lines of level WARN or worse are counted, and some of them are shown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NOT_NAMED: Final = {
 
 
 class Entry(NamedTuple):
-    """One code of the catalogues: `kind` is finding, damage or message."""
+    """A code of the catalogs and its texts; `kind` is finding, damage or message."""
 
     code: str
     kind: str
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Heading:
-    """One message of a broker's log: how often it is there, and what it names the first time."""
+    """One message in a broker's log: its lines, and the values in the first of them."""
 
     message: BrokerMessage
     first_line: int
@@ -102,7 +102,7 @@ class Heading:
 
 
 class Digest:
-    """The messages of a log, in memory that does not follow its size."""
+    """The messages of a log, in memory that does not depend on its size."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -112,14 +112,14 @@ class Digest:
         self._headings: dict[str, Heading] = {}
 
     def take(self, lines: Iterable[str]) -> Digest:
-        """Read lines; each is cut to 16 Ki characters."""
+        """Read lines, of each at most 16 Ki characters, and return the digest itself."""
         for line in lines:
             self.lines += 1
             self._take(line[:LINE_CHARACTERS].rstrip("\r\n"))
         return self
 
     def headings(self) -> list[Heading]:
-        """Return the most severe first; of one severity in the order of the log."""
+        """Return the messages, the most severe first, and those of one severity in the order of the log."""
         return sorted(
             self._headings.values(),
             key=lambda heading: (SEVERITIES.index(heading.message.severity), heading.first_line),
@@ -141,16 +141,13 @@ class Digest:
 
 
 def entries() -> dict[str, Entry]:
-    """Every code there is: findings, reasons of damage rows, broker messages. Placeholders stand as `<name>`."""
+    """Return all findings, damage reasons and broker messages by their codes; placeholders are shown as `<name>`."""
     result = {
         code: Entry(
             code,
             "finding",
             kind.severity,
-            _generic(kind.message),
-            _generic(kind.meaning or kind.message),
-            _generic(kind.broker_action or ""),
-            _generic(kind.cure or ""),
+            *map(_generic, (kind.message, kind.meaning or kind.message, kind.broker_action or "", kind.cure or "")),
         )
         for code, kind in FINDING_TYPES.items()
     }
@@ -159,20 +156,13 @@ def entries() -> dict[str, Entry]:
     for code, message in BROKER_MESSAGES.items():
         texts = [_generic(text) for text in (message.wordings[0], message.happened, message.why)]
         meaning = f"{texts[1]} {texts[2]}"
-        result[code] = Entry(
-            code,
-            "message",
-            message.severity,
-            texts[0],
-            meaning,
-            _generic(message.broker_action),
-            _generic(message.cure),
-        )
+        actions = map(_generic, (message.broker_action, message.cure))
+        result[code] = Entry(code, "message", message.severity, texts[0], meaning, *actions)
     return result
 
 
 def explained(word: str) -> list[Entry]:
-    """Return the entry of a code; all entries of a subject, which is what is before a code's dot; else none."""
+    """Return the entry of a code, or all entries of a subject (the part of a code before the dot)."""
     known = entries()
     if word in known:
         return [known[word]]
@@ -180,12 +170,12 @@ def explained(word: str) -> list[Entry]:
 
 
 def near(word: str) -> list[str]:
-    """Return codes that are spelled nearly like the word, the nearest first."""
+    """Return codes that resemble a word, the best match first."""
     return get_close_matches(word, entries(), n=_NEAR, cutoff=0.5)
 
 
 def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
-    """Return the message's texts about one line: what it names is filled in, in commands as a shell wants it."""
+    """Return the texts of a message about one line, with its values, quoted for a shell in the commands."""
     filled = defaultdict(lambda: "?", _NOT_NAMED | values)
     quoted = {name: shell_word(value) for name, value in (values | _places(values)).items()}
     in_commands = defaultdict(
@@ -202,15 +192,14 @@ def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
 
 
 def _places(values: dict[str, str]) -> dict[str, str]:
-    """`place`, the partition directory or the next best thing to verify, and `log_dir`; what is known of them."""
+    """Return `place`, the partition directory or the best known directory, and `log_dir`, if they are known."""
     log_dir, partition, path = values.get("dir"), values.get("partition"), values.get("path")
     if path and "/" in path:
         parent, _, name = path.rpartition("/")
         if _PARTITION_DIR.fullmatch(name):
             return {"place": path, "log_dir": log_dir or parent}
-        if _PARTITION_DIR.fullmatch(parent.rpartition("/")[2]):
-            return {"place": parent, "log_dir": log_dir or parent.rpartition("/")[0]}
-        return {"place": parent, "log_dir": log_dir or parent}
+        above, _, parent_name = parent.rpartition("/")
+        return {"place": parent, "log_dir": log_dir or (above if _PARTITION_DIR.fullmatch(parent_name) else parent)}
     if log_dir:
         return {"place": f"{log_dir}/{partition}" if partition else log_dir, "log_dir": log_dir}
     return {"place": f"LOG_DIR/{partition}"} if partition else {}

@@ -1,7 +1,7 @@
-"""Processes that do pieces of work, one after another each: results in the order in which the work was given.
+"""Worker processes: each does one piece of work after another, and results come in the order of the pieces.
 
-Workers leave Ctrl-C to the process that waits for them; it stops them, and they end within one window of a file.
-When it dies, they end too.
+Workers ignore Ctrl-C: the process that waits for them stops them, and they end within one window of a file. If that
+process dies, they end too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_TEMP_BYTES: Final = 70
 _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
 _AHEAD: Final = 4
-"""Pieces of work that wait for each process: enough to keep it busy, few enough that results do not pile up."""
+"""Pieces of work that wait for each process: enough to keep it busy, so few that results do not pile up."""
 
 _Result = TypeVar("_Result")
 
@@ -47,25 +47,26 @@ class _StopWorkError(Exception):
 
 
 class Workers(Protocol):
-    """Workers that do pieces of work in parallel: processes of this machine, or of others."""
+    """Workers that do pieces of work in parallel: processes on this machine, or on others."""
 
     @property
     def jobs(self) -> int:
-        """How many pieces are worked on at the same time."""
+        """Number of pieces that are worked on at the same time."""
 
     @property
     def scratch(self) -> str | None:
-        """A directory for temporary files that all of them see; None: there is none, results carry everything."""
+        """A directory for temporary files that all workers share; None: there is none, results contain everything."""
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
-        """Return the results of `work_of(*piece, advance)` in the order of `pieces`, which are taken as there is room.
+        """Return the results of `work_of(*piece, advance)` in the order of `pieces`, which are read lazily.
 
-        Several maps may be at work at the same time. Raises WorkerLostError, and what `work_of` raises of ours.
+        Several maps may run at the same time. Raises WorkerLostError, and the errors of this project that `work_of`
+        raises.
         """
 
 
 class Pool:
-    """At most `jobs` processes; to be entered. `progress` gets what they read.
+    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
 
     `scratch` is a directory for temporary files, which is deleted with the pool.
     """
@@ -73,8 +74,8 @@ class Pool:
     def __init__(self, jobs: int, progress: Progress) -> None:
         self.jobs = jobs
         self._progress = progress
-        self._told_bytes = 0
-        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-verify-")
+        self._counted_bytes = 0
+        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
         self.scratch = self._directory.name
         method = START_METHOD if len(os.fsencode(tempfile.gettempdir())) <= _MOST_TEMP_BYTES else "spawn"
         context = multiprocessing.get_context(method)
@@ -130,12 +131,12 @@ class Pool:
                 raise _lost() from error
             finally:
                 read_bytes = self._read_bytes.value
-                self._progress.advance(read_bytes - self._told_bytes)
-                self._told_bytes = read_bytes
+                self._progress.advance(read_bytes - self._counted_bytes)
+                self._counted_bytes = read_bytes
 
 
 _SHARED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of log that one process reads before others have started."""
+"""Bytes of log that one process reads in the time that other processes need to start."""
 
 
 def wants_processes(jobs: int, pieces: int, size_bytes: int) -> bool:
@@ -171,11 +172,11 @@ def _lost() -> WorkerLostError:
 
 
 def _start_server(context: multiprocessing.context.BaseContext) -> None:
-    """Start what starts the processes, with SIGINT held back: it never sees one, and nor do they."""
+    """Start the fork server with SIGINT blocked, so that neither it nor its processes receive one."""
     from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 -- only where there is one
 
     context.set_forkserver_preload([_WORK_MODULE])
-    resource_tracker.ensure_running()  # lets SIGINT through again when it has started
+    resource_tracker.ensure_running()  # unblocks SIGINT when it has started
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
@@ -194,7 +195,7 @@ def _start_worker(read_bytes: Synchronized[int], stop: Synchronized[int], scratc
 
 
 def _end_with_parent(scratch: str) -> None:
-    """The process that waited was killed: clean up for it."""
+    """Wait until the parent process is dead, then delete its temporary files and end."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,10 +1,10 @@
-"""The columns of a table of rows, with names and kinds."""
+"""The declaration of a row type: its columns, with names, kinds and meanings; the columns that many rows share."""
 
 from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["PLACE", "Column", "Kind", "Table", "new_table"]
+__all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 
 Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "double", "bool", "bytes", "headers", "map"]
 
@@ -25,7 +25,7 @@ class Table(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names in their order."""
+        """The column names, in order."""
         return tuple(column.name for column in self.columns)
 
 
@@ -39,3 +39,4 @@ PLACE: Final = (
     Column("partition", "int32", "partition number of the directory"),
     Column("segment", "string", "file name"),
 )
+MAX_TIMESTAMP: Final = Column("max_timestamp_ms", "int64", "largest timestamp; null: none")

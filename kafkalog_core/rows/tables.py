@@ -1,6 +1,6 @@
 """One declaration of every result row: names, types, units.
 
-JSON lines, CSV, Arrow schemas, man pages and golden tests are made from these tables and from nothing else. Every
+JSON lines, CSV, Arrow schemas, man pages and golden tests all use these tables. Every
 row's first column is `type`. Times are integers `*_ms`; `*_position` is a byte in a file, `*_offset` or `offset` a
 Kafka offset. A column of kind `bytes` named `key` becomes `"key": "text"` in JSON when it is exact UTF-8, else
 `"key_b64": "..."`; null is `"key": null`.
@@ -11,20 +11,28 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from kafkalog_core.rows.forecasts import (
+from kafkalog_core.rows.plans import (
     BIG_KEY,
+    CHANGE,
     CLEANED_SEGMENT,
     CLEANING_PASS,
     COMPACTION,
+    FETCH,
+    JOURNAL,
+    LOSS,
+    PLAN,
     RETAINED_SEGMENT,
     RETENTION,
     RETENTION_EVENT,
     RETENTION_WHAT_IF,
     ROLLED_SEGMENT,
     ROLLING,
+    SEEK,
+    SETTING,
+    TEXT_FILE,
+    TEXT_LINE,
 )
-from kafkalog_core.rows.repair import CHANGE, FETCH, JOURNAL, LOSS, PLAN, SEEK, SETTING, TEXT_FILE, TEXT_LINE
-from kafkalog_core.rows.schema import PLACE, Column, Kind, Table, new_table
+from kafkalog_core.rows.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
 
 __all__ = [
     "BATCH",
@@ -91,6 +99,34 @@ def with_path(table: Table) -> Table:
 
 
 _POSITION: Final = Column("position", "int64", "byte in the file where the batch starts")
+_DAMAGE_COUNTS: Final = (
+    Column("damage_count", "int64", "damaged places"),
+    Column("damage_bytes", "int64", "bytes in them"),
+)
+_FINDING_COUNTS: Final = (
+    Column("errors", "int64", "findings of severity error"),
+    Column("warnings", "int64", "findings of severity warning"),
+    Column("infos", "int64", "findings of severity info"),
+)
+_STATE: Final = Column(
+    "state",
+    "string",
+    "clean, warnings, unread (this user may not read a file of it) or damaged: the worst of its findings",
+)
+_MIN_BASE_TIMESTAMP: Final = Column(
+    "min_base_timestamp_ms",
+    "int64",
+    "smallest first timestamp of a batch (compressed v1: of its records); records inside may be older; null: none",
+)
+_OFFSETS: Final = (
+    Column("first_offset", "int64", "of the first batch, whose first records a cleaner may have removed; null: none"),
+    Column("last_offset", "int64", "of the last batch"),
+)
+_RESYNCED: Final = Column("resynced", "bool", "found by searching after damage; its framing may be a coincidence")
+_ENCODING: Final = (
+    Column("format", "string", "v07, v0, v1 or v2"),
+    Column("codec", "string", "none, gzip, snappy, lz4 or zstd"),
+)
 
 _RECORD_COLUMNS: Final = (
     *PLACE,
@@ -101,15 +137,14 @@ _RECORD_COLUMNS: Final = (
     Column("key", "bytes", "record key"),
     Column("value", "bytes", "record value; null is a tombstone"),
     Column("headers", "headers", "list of key and value, in order"),
-    Column("format", "string", "v07, v0, v1 or v2"),
-    Column("codec", "string", "none, gzip, snappy, lz4 or zstd"),
+    *_ENCODING,
     Column("leader_epoch", "int32", "leader epoch of the batch"),
     Column("producer_id", "int64", "-1: none"),
     Column("producer_epoch", "int16", "-1: none"),
     Column("sequence", "int32", "sequence number of the record; -1: none"),
     Column("is_transactional", "bool", "attribute bit 4 of the batch"),
     Column("control_type", "string", "commit, abort, leader_change, ...; null for data"),
-    Column("resynced", "bool", "found by searching after damage; its framing may be a coincidence"),
+    _RESYNCED,
 )
 
 RECORD: Final = new_table("record", *_RECORD_COLUMNS)
@@ -130,8 +165,7 @@ BATCH: Final = new_table(
     Column("base_offset", "int64", "first offset; null for a compressed v0 or v1 message"),
     Column("last_offset", "int64", "last offset"),
     Column("record_count", "int32", "as in the header; null for a compressed v07, v0 or v1 message"),
-    Column("format", "string", "v07, v0, v1 or v2"),
-    Column("codec", "string", "none, gzip, snappy, lz4 or zstd"),
+    *_ENCODING,
     Column("timestamp_type", "string", "create, append or null"),
     Column("base_timestamp_ms", "int64", "v2: as stored; the delete horizon if there is one"),
     Column("max_timestamp_ms", "int64", "largest timestamp; v1: of the outer message"),
@@ -145,7 +179,7 @@ BATCH: Final = new_table(
     Column("crc_stored", "uint32", "checksum stored in the batch"),
     Column("crc_computed", "uint32", "checksum of its bytes"),
     Column("crc_ok", "bool", "whether they agree"),
-    Column("resynced", "bool", "found by searching after damage; its framing may be a coincidence"),
+    _RESYNCED,
 )
 DAMAGE: Final = new_table(
     "damage",
@@ -172,24 +206,18 @@ SEGMENT: Final = new_table(
     Column("state", "string", "active, closed, deleted, swap, cleaned, unread (by any broker), live (named by itself)"),
     Column("size_bytes", "int64", "of the log file"),
     Column("mtime_ms", "int64", "modification time of the log file"),
-    Column("first_offset", "int64", "of the first batch, whose first records a cleaner may have removed; null: none"),
-    Column("last_offset", "int64", "of the last batch"),
+    *_OFFSETS,
     Column("batch_count", "int64", "whole batches with a good checksum"),
     Column("record_count", "int64", "records in them, by their headers; compressed v07, v0 and v1 are opened"),
-    Column(
-        "min_base_timestamp_ms",
-        "int64",
-        "smallest first timestamp of a batch (compressed v1: of its records); records inside may be older; null: none",
-    ),
-    Column("max_timestamp_ms", "int64", "largest timestamp; null: none"),
+    _MIN_BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
     Column("formats", "string", "formats found, comma separated"),
     Column("codecs", "string", "codecs found, comma separated"),
     Column("index_bytes", "int64", "size of .index; null: missing"),
     Column("timeindex_bytes", "int64", "size of .timeindex; null: missing"),
     Column("txnindex_bytes", "int64", "size of .txnindex; null: missing"),
     Column("snapshot_bytes", "int64", "size of .snapshot; null: missing"),
-    Column("damage_count", "int64", "damaged places"),
-    Column("damage_bytes", "int64", "bytes in them"),
+    *_DAMAGE_COUNTS,
 )
 INDEX_ENTRY: Final = new_table(
     "index_entry",
@@ -260,11 +288,7 @@ PARTITION: Final = new_table(
     "partition",
     *PLACE[:2],
     Column("path", "string", "of the directory"),
-    Column(
-        "state",
-        "string",
-        "clean, warnings, unread (this user may not read a file of it) or damaged: the worst of its findings",
-    ),
+    _STATE,
     Column("segments", "int64", "log files"),
     Column("bytes", "int64", "bytes of log"),
     Column("batches", "int64", "whole batches"),
@@ -278,9 +302,7 @@ PARTITION: Final = new_table(
     Column("damage_count", "int64", "damaged places in the logs"),
     Column("damage_bytes", "int64", "bytes in them"),
     Column("at_risk_bytes", "int64", "bytes after the recovery point that an unclean start reads again; null: unknown"),
-    Column("errors", "int64", "findings of severity error"),
-    Column("warnings", "int64", "findings of severity warning"),
-    Column("infos", "int64", "findings of severity info"),
+    *_FINDING_COUNTS,
 )
 EXPLANATION: Final = new_table(
     "explanation",
@@ -325,8 +347,7 @@ SUMMARY: Final = new_table(
         "uncounted_batches", "int64", "compressed batches shown, of v07, v0 and v1, whose headers have no record count"
     ),
     Column("rows", "int64", "rows written before this one"),
-    Column("damage_count", "int64", "damaged places"),
-    Column("damage_bytes", "int64", "bytes in them"),
+    *_DAMAGE_COUNTS,
     Column("severities", "map", "findings by severity, damaged places as errors"),
     Column("codes", "map", "findings by code, damaged places by reason"),
     Column("interrupted", "bool", "ended by Ctrl-C before all was read"),
@@ -346,41 +367,29 @@ STATS: Final = new_table(
     Column("records", "int64", "records, control records included"),
     Column("control_records", "int64", "records of control batches"),
     Column("transactional_records", "int64", "data records in transactional batches"),
-    Column("first_offset", "int64", "of the first batch, whose first records a cleaner may have removed; null: none"),
-    Column("last_offset", "int64", "of the last batch"),
-    Column(
-        "min_base_timestamp_ms",
-        "int64",
-        "smallest first timestamp of a batch (compressed v1: of its records); records inside may be older; null: none",
-    ),
-    Column("max_timestamp_ms", "int64", "largest timestamp; null: none"),
+    *_OFFSETS,
+    _MIN_BASE_TIMESTAMP,
+    MAX_TIMESTAMP,
     Column("formats", "map", "batches by format"),
     Column("codecs", "map", "batches by codec"),
     Column("codec_bytes", "map", "bytes by codec"),
     Column("batch_sizes", "map", "batches by size: keys are upper bounds in bytes, powers of two"),
     Column("producers", "map", "records by producer id, the largest twenty, 'other' for the rest"),
     Column("producer_count", "int64", "distinct producer ids; at least, where a million is passed"),
-    Column("damage_count", "int64", "damaged places"),
-    Column("damage_bytes", "int64", "bytes in them"),
+    *_DAMAGE_COUNTS,
 )
 CATALOG: Final = new_table(
     "catalog",
     *PLACE[:2],
     Column("path", "string", "of the partition's directory"),
-    Column(
-        "state",
-        "string",
-        "clean, warnings, unread (this user may not read a file of it) or damaged: the worst of its findings",
-    ),
+    _STATE,
     Column("segments", "int64", "rows of segments, those that no broker reads included"),
     Column("batches", "int64", "rows of batches"),
     Column("records", "int64", "records in them, by their headers; compressed v07, v0 and v1 are opened"),
     Column("bytes", "int64", "bytes of log"),
     Column("read_bytes", "int64", "bytes of log that this run has read"),
     Column("unchanged_bytes", "int64", "bytes of log that an earlier run has read, and that are as they were"),
-    Column("errors", "int64", "findings of severity error"),
-    Column("warnings", "int64", "findings of severity warning"),
-    Column("infos", "int64", "findings of severity info"),
+    *_FINDING_COUNTS,
 )
 EXPORT: Final = new_table(
     "export",
@@ -401,9 +410,7 @@ EXPORT: Final = new_table(
     Column("removed_files", "int64", "files of earlier runs that were removed: reloaded"),
     Column("removed_records", "int64", "records in them"),
     Column("unread_segments", "int64", "segments that could not be opened: the next run tries them again"),
-    Column("errors", "int64", "findings of severity error"),
-    Column("warnings", "int64", "findings of severity warning"),
-    Column("infos", "int64", "findings of severity info"),
+    *_FINDING_COUNTS,
 )
 REPLICA: Final = new_table(
     "replica",
@@ -440,14 +447,17 @@ REPLICA_COPY: Final = new_table(
     Column("log_end_offset", "int64", "offset after the last whole batch"),
     Column("high_watermark", "int64", "as checkpointed; null: not known"),
     Column("leader_epoch", "int32", "the latest that the log or its leader-epoch-checkpoint knows; null: none"),
-    Column("truncation_offset", "int64", "where a broker cuts it when it follows the copy to keep; null: nowhere"),
+    Column(
+        "truncation_offset",
+        "int64",
+        "where a follower truncates it when it fetches from the copy to keep; null: nowhere",
+    ),
     Column("divergent_offset", "int64", "first offset at which it differs from the copy to keep; null: none"),
     Column("segments", "int64", "log files"),
     Column("bytes", "int64", "bytes of log"),
     Column("batches", "int64", "whole batches"),
     Column("records", "int64", "records in them, by their headers"),
-    Column("damage_count", "int64", "damaged places"),
-    Column("damage_bytes", "int64", "bytes in them"),
+    *_DAMAGE_COUNTS,
     Column("lacks_damaged", "int64", "records that another copy has where this one is damaged"),
     Column("lacks_missing", "int64", "records that another copy has, and this one has lost without damage"),
     Column("lacks_behind", "int64", "records of another copy after the end of this one"),

@@ -1,8 +1,8 @@
-"""The data pipeline on Apache Spark: a catalogue of all disks, exports, checks and forecasts for a whole cluster.
+"""The data pipeline on Apache Spark: a catalog of all disks, exports, checks and forecasts for a whole cluster.
 
-The front door for notebooks and scripts: `Disks` has a method for each job, and `open_session`, `open_catalog` and
-`open_export` open what it needs and what it leaves. A name is imported when it is first used, so that pyspark and
-pyarrow are not imported before they are needed.
+The front door for notebooks and scripts: `Disks` has a method for each job, `open_session` opens the session that it
+needs, and `open_catalog`, `open_export` and `open_export_findings` open what its jobs write. A name is imported when it
+is first used, so that pyspark and pyarrow are not imported before they are needed.
 """
 
 from __future__ import annotations
@@ -11,20 +11,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kafkalog_core.spark.notebook import Disks, Result, open_catalog, open_export, open_session
+    from kafkalog_core.spark.notebook import Disks, Result
     from kafkalog_core.spark.session.errors import SparkError
-    from kafkalog_core.spark.session.session import SessionSettings
+    from kafkalog_core.spark.session.session import SessionSettings, open_session
+    from kafkalog_core.spark.source.sql import open_catalog, open_export, open_export_findings
 
-__all__ = ["Disks", "Result", "SessionSettings", "SparkError", "open_catalog", "open_export", "open_session"]
+__all__ = [
+    "Disks",
+    "Result",
+    "SessionSettings",
+    "SparkError",
+    "open_catalog",
+    "open_export",
+    "open_export_findings",
+    "open_session",
+]
 
 _HOME_OF: Final = {
     "Disks": "notebook",
     "Result": "notebook",
     "SessionSettings": "session.session",
     "SparkError": "session.errors",
-    "open_catalog": "notebook",
-    "open_export": "notebook",
-    "open_session": "notebook",
+    "open_catalog": "source.sql",
+    "open_export": "source.sql",
+    "open_export_findings": "source.sql",
+    "open_session": "session.session",
 }
 
 

@@ -1,6 +1,6 @@
-"""The jobs `verify`, `retain`, `replicas` and `compact` on Spark: the commands' own engines, with executors as workers.
+"""The jobs `retain` and `compact` on Spark: the commands' own engines, with executors as workers.
 
-A task of `verify` has a few small partitions, one large partition, or some segments of a very large one. The driver
+The jobs `verify` and `replicas` need nothing of their own: their engines take `SparkWorkers` as they are. The driver
 lists the directories, reads the small files and compares partitions and disks, so it must see all disks too.
 """
 
@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.compact import to_dir
 from kafkalog_core.ops.compact.compact import compact as simulate_all
+from kafkalog_core.ops.compact.forecast import CompactTask
+from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.compact.simulation import MapPart, PartHead, merged_map, packed_part, parts_of
-from kafkalog_core.ops.compact.task import CompactTask
-from kafkalog_core.ops.replicas.compare import replicas as compared
-from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, ViewTask, read_view, totals
+from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ViewTask, read_view, totals
 from kafkalog_core.ops.retain.retain import retained_of
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
-from kafkalog_core.ops.verify import engine
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.spark.session.workers import Raised, SparkWorkers
 
@@ -31,44 +29,14 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.compact.task import CompactRequest
+    from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.replicas.compare import Comparison, ReplicaWork
     from kafkalog_core.ops.retain.forecaster import ScenarioResult
     from kafkalog_core.ops.retain.retain import RetainRequest
-    from kafkalog_core.ops.verify.engine import VerifyRequest
-    from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.rows.chunk import RowChunk
 
-__all__ = [
-    "DEFAULT_GIANT_BYTES",
-    "compact",
-    "compact_to",
-    "finding_rows",
-    "replicas",
-    "retain",
-    "retain_rows",
-    "verify",
-]
-
-
-def verify(
-    workers: Workers, request: VerifyRequest, progress: Progress = NO_PROGRESS
-) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
-    """Yield the verdicts of all targets, as `ops.verify.engine.verify` does; `request.jobs` is ignored.
-
-    Raises StorageError if a target cannot be opened, WorkerLostError if a task failed in every attempt.
-    """
-    return engine.verify(request, progress, workers=workers)
-
-
-def finding_rows(verdicts: Iterable[PartitionVerdict | PlaceVerdict]) -> Iterator[dict[str, object]]:
-    """Yield the `finding` rows of verdicts."""
-    for verdict in verdicts:
-        for finding in verdict.findings:
-            yield finding.row()
+__all__ = ["DEFAULT_GIANT_BYTES", "compact", "retain", "retain_rows"]
 
 
 _PARTITIONS_A_PIECE: Final = 32
@@ -77,7 +45,7 @@ _PARTITIONS_A_PIECE: Final = 32
 
 def retain(
     workers: Workers, requests: Iterable[RetainRequest], progress: Progress = NO_PROGRESS
-) -> Iterator[tuple[RetentionForecaster, Iterator[Retained | Finding]]]:
+) -> Generator[tuple[RetentionForecaster, Iterator[RetainForecast | Finding]], None, None]:
     """Yield each log directory with the forecasts of its partitions.
 
     Args:
@@ -89,12 +57,10 @@ def retain(
     """
     views = _ViewRequests(requests)
     seen = workers.map(read_views, ((piece,) for piece in views.pieces()))
-    results = (each for some in seen for each in some)
-    while (one := views.next(results)) is not None:
+    results = chain.from_iterable(seen)
+    for request, forecaster, some in views.log_dirs(results):
         progress.advance(0)
-        yield one.forecaster, retained_of(one.request, one.forecaster, one.forecaster.forecasts_of(one.seen))
-    if views.error is not None:
-        raise views.error
+        yield forecaster, retained_of(request, forecaster, forecaster.forecasts_of(some))
 
 
 def retain_rows(
@@ -105,7 +71,7 @@ def retain_rows(
     for _, forecasts in retain(workers, requests, progress):
         for each in forecasts:
             yield from retained_rows(each)
-            if isinstance(each, Retained):
+            if isinstance(each, RetainForecast):
                 outcomes += each.outcomes
     if outcomes:
         yield what_if_rows(totals(outcomes))
@@ -120,23 +86,13 @@ def read_views(view_tasks: tuple[ViewTask, ...], advance: Callable[[int], None])
     return seen
 
 
-class _LogDirViews(NamedTuple):
-    request: RetainRequest
-    forecaster: RetentionForecaster
-    seen: list[PartitionView | Finding]
-
-
 class _ViewRequests:
-    """The log directories whose partitions are being read, in order.
-
-    `error` is the error that ended the requests: it is raised after the results of all earlier log directories.
-    """
+    """The log directories whose partitions are being read, in order."""
 
     def __init__(self, requests: Iterable[RetainRequest]) -> None:
         self._requests = requests
         self._waiting: deque[tuple[RetainRequest, RetentionForecaster, int]] = deque()
-        self._ahead: list[PartitionView | Finding] = []
-        self.error: KafkalogError | None = None
+        self._error: KafkalogError | None = None
 
     def pieces(self) -> Iterator[tuple[ViewTask, ...]]:
         """Yield the partitions of each task."""
@@ -148,25 +104,23 @@ class _ViewRequests:
                 for first in range(0, len(view_tasks), _PARTITIONS_A_PIECE):
                     yield tuple(view_tasks[first : first + _PARTITIONS_A_PIECE])
         except KafkalogError as error:
-            self.error = error
+            self._error = error
 
-    def next(self, results: Iterator[PartitionView | Finding]) -> _LogDirViews | None:
-        """Return the next log directory with the results of its partitions; None: there are no more."""
-        if not self._waiting:
-            self._ahead += islice(results, 1)  # this makes the workers take further pieces
-        if not self._waiting:
-            return None
-        request, forecaster, count = self._waiting.popleft()
-        seen = self._ahead[:count]
-        del self._ahead[:count]
-        return _LogDirViews(request, forecaster, [*seen, *islice(results, count - len(seen))])
-
-
-def replicas(
-    workers: Workers, work: ReplicaWork, report: Report, progress: Progress = NO_PROGRESS
-) -> Generator[Comparison | Finding, None, None]:
-    """Yield what `kafkalog_core.ops.replicas.compare.replicas` yields; `workers` read the copies."""
-    return compared(work, report, progress, workers)
+    def log_dirs(
+        self, results: Iterator[PartitionView | Finding]
+    ) -> Iterator[tuple[RetainRequest, RetentionForecaster, list[PartitionView | Finding]]]:
+        """Yield each log directory with the results of its partitions; raise the error that ended the requests."""
+        ahead: list[PartitionView | Finding] = []
+        while True:
+            if not self._waiting:
+                ahead += islice(results, 1)  # this makes the workers take more pieces
+            if not self._waiting:
+                break
+            request, forecaster, count = self._waiting.popleft()
+            seen, ahead = [*ahead[:count], *islice(results, max(0, count - len(ahead)))], ahead[count:]
+            yield request, forecaster, seen
+        if self._error is not None:
+            raise self._error
 
 
 DEFAULT_GIANT_BYTES: Final = 4 * 1024 * 1024 * 1024
@@ -183,51 +137,30 @@ def compact(
     report: Report,
     progress: Progress = NO_PROGRESS,
     *,
+    to: str | None = None,
     giant_bytes: int = DEFAULT_GIANT_BYTES,
 ) -> Generator[CompactForecast, None, None]:
-    """Yield the forecast of each partition, as `ops.compact.compact` does; `request.jobs` is ignored.
+    """Yield the forecast of each partition, as `ops.compact.compact` does, or clean into a new log directory.
+
+    With `to`, executors write each partition into a directory of its own next to the new one, so they and the driver
+    must see that place under the same name. What failed attempts leave is deleted.
 
     Args:
         workers: read the logs: `SparkWorkers`, or others, for which no partition is a giant.
-        request: what to simulate.
+        request: what to simulate or clean; its `jobs` are ignored.
         report: counts the bytes read and every row.
         progress: receives the bytes of log to read and read.
+        to: path of a new log directory for the cleaned logs, which appears as a whole or not at all; None: no file is
+            written.
         giant_bytes: minimum size of a giant's log, which must also be more than one core's share of all logs.
 
-    Raises what `ops.compact.compact` raises, and WorkerLostError.
+    Raises what `ops.compact` raises, and WorkerLostError.
     """
-    return simulate_all(request, report, progress, workers=_sharing(workers, giant_bytes, forced=True))
-
-
-def compact_to(
-    workers: Workers,
-    request: CompactRequest,
-    to: str,
-    report: Report,
-    progress: Progress = NO_PROGRESS,
-    *,
-    giant_bytes: int = DEFAULT_GIANT_BYTES,
-) -> Generator[CompactForecast, None, None]:
-    """Write the cleaned logs into a new log directory, which appears as a whole or not at all.
-
-    Executors write each partition into a directory of its own next to the new one, so they and the driver must see that
-    place under the same name. What failed attempts leave is deleted. Raises what `ops.compact.to_dir.compact_to`
-    raises, and WorkerLostError.
-
-    Args:
-        workers: see `compact`.
-        request: what to clean.
-        to: path of the new log directory.
-        report: see `compact`.
-        progress: see `compact`.
-        giant_bytes: see `compact`.
-    """
-    sharing = _sharing(workers, giant_bytes, forced=request.force)
-    return to_dir.compact_to(request, to, report, progress, workers=sharing)
-
-
-def _sharing(workers: Workers, giant_bytes: int, *, forced: bool) -> Workers:
-    return _GiantWorkers(workers, giant_bytes, forced=forced) if isinstance(workers, SparkWorkers) else workers
+    if isinstance(workers, SparkWorkers):
+        workers = _GiantWorkers(workers, giant_bytes, forced=to is None or request.force)
+    if to is None:
+        return simulate_all(request, report, progress, workers=workers)
+    return compact_to(request, to, report, progress, workers=workers)
 
 
 class _GiantWorkers:
@@ -316,7 +249,7 @@ def decide_with(
 
 @dataclass(frozen=True, slots=True)
 class _Pack:
-    """Builds the offset map of a part."""
+    """The work on a part of a giant: it yields the part's offset map, in pieces."""
 
     task: Callable[..., Any]
 
@@ -331,7 +264,7 @@ class _Pack:
 
 @dataclass(frozen=True, slots=True)
 class _Decide:
-    """Does the work on a giant and yields a list with its result, which may be a `Raised`."""
+    """The work on a giant: it yields a list with the result, which may be a `Raised`."""
 
     task: Callable[..., Any]
     work_of: Callable[..., Any]
@@ -343,7 +276,7 @@ class _Decide:
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """Does the work on any other partition and returns a list with its result, which may be a `Raised`."""
+    """The work on any other partition: it returns a list with the result, which may be a `Raised`."""
 
     task: Callable[..., Any]
 

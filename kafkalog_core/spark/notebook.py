@@ -26,8 +26,6 @@ from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows.tables import TABLES, Column, Table
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.schema import SPARK_TABLES, ddl
-from kafkalog_core.spark.session.session import DEFAULTS, SessionSettings
-from kafkalog_core.spark.session.session import open_session as _open_session
 from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
@@ -36,34 +34,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.verify.check import Level
+    from kafkalog_core.ops.verify.request import Level
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.spark.export.start import OnChange
     from kafkalog_core.spark.session.workers import SparkWorkers
 
-__all__ = ["Disks", "Result", "ResultRow", "open_catalog", "open_export", "open_session"]
-
-
-def open_session(settings: SessionSettings = DEFAULTS) -> SparkSession:
-    """Return the Spark session of this process, or a new one that prints nothing, by default on this machine's cores.
-
-    Raises SparkError if pyspark, pyarrow or Java is missing.
-    """
-    return _open_session(settings)
-
-
-def open_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
-    """Return the tables of a catalog by name: segments, batches, findings and partitions. Raises StorageError."""
-    from kafkalog_core.spark.source.sql import read_catalog  # noqa: PLC0415 - imports pyspark
-
-    return read_catalog(spark, path)
-
-
-def open_export(spark: SparkSession, path: str) -> DataFrame:
-    """Return the records of an export: each exactly once, whatever failed while it was written. Raises StorageError."""
-    from kafkalog_core.spark.source.sql import read_export  # noqa: PLC0415 - imports pyspark
-
-    return read_export(spark, path)
+__all__ = ["Disks", "Result", "ResultRow"]
 
 
 class Disks:
@@ -99,7 +76,7 @@ class Disks:
         """Return the records as a DataFrame with these columns, or all columns; fewer columns are read faster.
 
         The options are those of the data source: minOffset, maxOffset, since, until, committed, resync, splitBytes, ...
-        A view shows the disks at the time when it was made.
+        A DataFrame shows the disks at the time when it was created.
         """
         return self._read("records", columns, options)
 
@@ -108,7 +85,7 @@ class Disks:
         return self._read("batches", columns, options)
 
     def segments(self, *columns: str, **options: object) -> DataFrame:
-        """Return the segments, each with the counts of what it holds. See `records`."""
+        """Return the segments, each with the counts of its batches, records and damage. See `records`."""
         return self._read("segments", columns, options)
 
     def findings(self, *columns: str, **options: object) -> DataFrame:
@@ -131,7 +108,7 @@ class Disks:
         sources = Sources(paths=self._paths, options=self._options(), catalog=catalog, export=export)
         return query(self._spark, text, sources)
 
-    # --- jobs ---------------------------------------------------------------------------------------------------------
+    # --- jobs: each imports its engine, which most notebooks do not need ----------------------------------------------
     def verify(self, level: Level = "records", *, now_ms: int | None = None) -> Result:
         """Check the disks: `finding` and `partition` rows.
 
@@ -139,18 +116,14 @@ class Disks:
             level: headers reads only batch headers, checksums reads every byte, records decodes every record too.
             now_ms: time of the check, in ms since 1970: later timestamps are in the future; None: now.
         """
-        from kafkalog_core.ops.verify.engine import (  # noqa: PLC0415 - as above
-            VerifyRequest,
-            count,
-            rows_of_verdict,
-        )
-        from kafkalog_core.spark.jobs import verify  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.verify.engine import count, rows_of_verdict, verify  # noqa: PLC0415
+        from kafkalog_core.ops.verify.request import VerifyRequest  # noqa: PLC0415
 
         report = Report()
         request = VerifyRequest(targets=self._targets(), now_ms=_now(now_ms), level=level)
 
         def chunks() -> Iterator[Chunk]:
-            for verdict in verify(self._workers(), request, self._progress):
+            for verdict in verify(request, self._progress, workers=self._workers()):
                 count(verdict, report)
                 yield from rows_of_verdict(verdict)
 
@@ -164,30 +137,42 @@ class Disks:
             level: see `verify`.
             now_ms: see `verify`.
         """
-        from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog  # noqa: PLC0415
 
         report = Report()
-        request = CatalogRequest(
-            targets=self._targets(), output=local_paths([output])[0], level=level, now_ms=_now(now_ms)
-        )
-        run_id = uuid.uuid4().hex
-        rows = catalog(self._workers(), request, report, run_id=run_id, progress=self._progress)
+        (place,) = local_paths([output])
+        request = CatalogRequest(targets=self._targets(), output=place, level=level, now_ms=_now(now_ms))
+        rows = catalog(self._workers(), request, report, run_id=uuid.uuid4().hex, progress=self._progress)
         return Result(self._spark, rows, report)
 
-    def export(self, output: str, *, now_ms: int | None = None, **asked: Any) -> Result:
+    def export(
+        self,
+        output: str,
+        *,
+        from_offset: int | None = None,
+        from_time_ms: int | None = None,
+        reload: bool = False,
+        on_change: OnChange = "stop",
+        now_ms: int | None = None,
+    ) -> Result:
         """Write records as Parquet by topic and partition; the next run adds what is new. See `open_export`.
 
         Args:
             output: directory of the export: new, empty, or that of an earlier run.
+            from_offset: first offset in partitions that are new to the export or reloaded; None: the log start offset.
+            from_time_ms: the same as a time, in ms since 1970: the first record that is not older.
+            reload: whether records that were exported before are exported again from there on.
+            on_change: what to do with a log that is not the one that was exported.
             now_ms: time of the commits, in ms since 1970; None: now.
-            asked: fields of `ExportOptions`: where to begin, and what to do with a log that was replaced.
         """
-        from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export  # noqa: PLC0415 - only what is asked for
+        from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export  # noqa: PLC0415
 
         report = Report()
-        request = ExportRequest(targets=self._targets(), output=local_paths([output])[0], asked=ExportOptions(**asked))
-        run_id = uuid.uuid4().hex
-        rows = export(self._workers(), request, report, run_id=run_id, now_ms=_now(now_ms), progress=self._progress)
+        (place,) = local_paths([output])
+        asked = ExportOptions(from_offset=from_offset, from_time_ms=from_time_ms, reload=reload, on_change=on_change)
+        request = ExportRequest(targets=self._targets(), output=place, asked=asked)
+        run_id, at_ms = uuid.uuid4().hex, _now(now_ms)
+        rows = export(self._workers(), request, report, run_id=run_id, now_ms=at_ms, progress=self._progress)
         return Result(self._spark, rows, report)
 
     def retain(self, settings: SettingsRequest | None = None, *, now_ms: int | None = None) -> Result:
@@ -197,15 +182,15 @@ class Disks:
             settings: release and settings; None: what the disks show, and Kafka's defaults.
             now_ms: time of the retention check, in ms since 1970; None: now.
         """
-        from kafkalog_core.ops.retain.forecaster import RetentionOptions  # noqa: PLC0415 - as above
-        from kafkalog_core.ops.retain.retain import RetainRequest  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.spark.jobs import retain_rows  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.retain.forecaster import RetentionOptions  # noqa: PLC0415
+        from kafkalog_core.ops.retain.retain import RetainRequest  # noqa: PLC0415
+        from kafkalog_core.spark.jobs import retain_rows  # noqa: PLC0415
 
         report = Report()
         wanted = RetentionOptions(kafka=settings or SettingsRequest(), now_ms=_now(now_ms))
         targets = self._targets()
         check_topics(wanted.kafka.topics, targets)
-        requests = [RetainRequest(target=site, wanted=wanted) for site in target_dirs(targets)]
+        requests = [RetainRequest(target=target, wanted=wanted) for target in target_dirs(targets)]
         rows = _counted(retain_rows(self._workers(), requests, self._progress), report)
         return Result(self._spark, rows, report)
 
@@ -219,8 +204,8 @@ class Disks:
             now_ms: see `retain`.
             force: whether logs are cleaned whatever their dirty ratio is.
         """
-        from kafkalog_core.ops.compact.task import CompactRequest  # noqa: PLC0415 - only what is asked for
-        from kafkalog_core.spark.jobs import compact  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.compact.forecast import CompactRequest  # noqa: PLC0415
+        from kafkalog_core.spark.jobs import compact  # noqa: PLC0415
 
         report = Report()
         request = CompactRequest(
@@ -231,16 +216,16 @@ class Disks:
 
     def replicas(self) -> Result:
         """Compare the copies of each partition: `replica` (the copy to keep), `replica_copy`, `replica_range` rows."""
-        from kafkalog_core.ops.replicas.compare import (  # noqa: PLC0415 - as above
+        from kafkalog_core.ops.replicas.compare import (  # noqa: PLC0415
             ReplicasRequest,
+            replicas,
             rows_of,
             work_of,
         )
-        from kafkalog_core.spark.jobs import replicas  # noqa: PLC0415 - as above
 
         report = Report()
         work = work_of(ReplicasRequest(targets=self._targets()))
-        items = replicas(self._workers(), work, report, self._progress)
+        items = replicas(work, report, self._progress, self._workers())
         return Result(self._spark, (chunk for item in items for chunk in rows_of(item)), report)
 
     # --- shared -------------------------------------------------------------------------------------------------------
@@ -274,7 +259,7 @@ def _names(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _now(now_ms: int | None) -> int:
-    """Return the given time, or the clock's: a notebook, like a command line, is where a person asks."""
+    """Return the given time, or the clock's, which only commands and notebooks read."""
     return time.time_ns() // 1_000_000 if now_ms is None else now_ms
 
 

@@ -49,7 +49,7 @@ class Framing(Protocol):
         """Walk whole entries in `memory`, which starts at file position `position`; see `kernels.walk`."""
 
     def walk_state(self) -> array[int] | None:
-        """Return a new state for `kernels.walk_over`; None: there is no walk over damage."""
+        """Return a new state for `kernels.walk_over`; `None`: there is no walk over damage."""
 
     def entry_bytes(self, header: memoryview) -> int:
         """Return the size of the entry that starts with `header`, as its length field declares it."""
@@ -155,7 +155,7 @@ class EntrySearch:
         self.passed_over = 0
 
     def find(self, position: int, end: int, *, before: int | None = None) -> int | None:
-        """Return the position of the first whole entry from `position` on; None: there is none.
+        """Return the position of the first whole entry from `position` on; `None`: there is none.
 
         It ends by `end` and starts before `before`.
         """
@@ -180,7 +180,7 @@ class EntrySearch:
         return None
 
     def _in_window(self, window: memoryview, position: int, rest: int) -> tuple[int | None, int]:
-        """Return where an entry starts, or None and how many bytes were searched.
+        """Return where an entry starts (`None`: nowhere), and how many bytes were searched without success.
 
         `rest` is where the last entry may end.
         """

@@ -147,12 +147,12 @@ def not_listed(place: PartitionPath, error: StorageError) -> Finding:
 
 
 def is_broker_dir(path: str) -> bool:
-    """Whether a directory has a file that only a broker's log directory has; a few stats, however large it is."""
+    """Return whether a directory has a file that only a broker's log directory has; a few stats suffice."""
     return any(os.path.lexists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS)
 
 
 def holds_segments(path: str) -> bool:
-    """Whether a directory has a log file with a canonical name; false if it cannot be listed."""
+    """Return whether a directory has a log file with a canonical name; false if it cannot be listed."""
     try:
         with os.scandir(path) as entries:
             names = (parse_file_name(entry.name) for entry in entries)
@@ -162,7 +162,7 @@ def holds_segments(path: str) -> bool:
 
 
 def is_redpanda(listing: Listing) -> bool:
-    """Whether a directory belongs to Redpanda: its data directory, a namespace, a topic or a partition."""
+    """Return whether a directory is Redpanda's: its data directory, a namespace, a topic or a partition."""
     names = {directory.raw_name for directory in listing.directories}
     if names >= {"redpanda", "kafka"} or any(file.name.kind is FileKind.REDPANDA for file in listing.files):
         return True
@@ -170,7 +170,7 @@ def is_redpanda(listing: Listing) -> bool:
 
 
 def _holds_redpanda(directory: DirectoryInfo) -> bool:
-    """Whether a directory is a topic of Redpanda, with `<partition>_<revision>` in it, or a namespace of topics."""
+    """Return whether a directory is a partition of Redpanda, `<partition>_<revision>`, or has one in it."""
     if is_redpanda_directory_name(directory.raw_name):
         return True
     try:
@@ -181,7 +181,7 @@ def _holds_redpanda(directory: DirectoryInfo) -> bool:
 
 
 def _no_directory(finding: Finding) -> Finding | None:
-    """Return the finding about a partition name that is not of a directory; None: it is another entry."""
+    """Return the finding about a file with the name of a partition; `None` for any other finding."""
     name = parse_directory_name(os.path.basename(finding.path))
     if not name.is_partition or finding.code not in _NO_DIRECTORY:
         return None

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import ScanOptions
-from kafkalog_core.storage.segment_lookup import (
-    BatchPlace,
-    LookupColumns,
-    RecordPlace,
-    SegmentLookup,
-    first_row_from,
-)
+from kafkalog_core.storage.segment_lookup import BatchPlace, LookupColumns, RecordPlace, SegmentLookup, first_row_from
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -151,7 +145,7 @@ class PartitionLookup:
         if not self.segments:
             return None
         name = self._name(index)
-        text = f"{name}, of {count_of(len(self._bases), 'segment')} the last whose base offset is not above {offset}"
+        text = f"{name}, the last of {count_of(len(self._bases), 'segment')} whose base offset is not above {offset}"
         trace.add("segment", text, segment=name, segments=len(self._bases), compared=compared)
         located: Located | None = None
         for number in range(index, len(self.segments)):
@@ -318,7 +312,7 @@ class PartitionLookup:
 
 
 class _Scanned:
-    """Counts what one scan has read, and notes it at its end."""
+    """Counts what one scan reads, and adds it to the steps at its end."""
 
     def __init__(self, lookup: SegmentLookup, start: int, trace: Trace) -> None:
         self._name = lookup.path.rpartition("/")[2]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Damage
@@ -33,8 +33,7 @@ class IndexDoubt:
     is_missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FileDamage:
+class FileDamage(NamedTuple):
     """Damage that a scan met in a log file."""
 
     path: str

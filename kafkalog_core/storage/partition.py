@@ -316,7 +316,7 @@ def _size_now(segment: Segment) -> int:
 
 
 def _is_missing_still(segment: Segment, kind: FileKind) -> bool:
-    """Whether the log exists without its index on a second look too."""
+    """Return whether, on a second look too, the log exists and its index does not."""
     log_path = _path_of(segment)
     index_name = segment_file_name(segment.base_offset, kind)
     return _exists(log_path) and not _exists(f"{log_path.rpartition('/')[0]}/{index_name}")

@@ -43,7 +43,7 @@ BATCHES_TO_JUDGE: Final = 3
 class Run:
     """Consecutive whole entries; spans in `batches` refer to `memory`. Valid until the next item is asked for.
 
-    `begins` is the position in the file that `memory` starts with; None: it starts with the first batch. With
+    `begins` is the position in the file that `memory` starts with; `None`: it starts with the first batch. With
     `ScanOptions.bulk_after` the run may have `damaged` entries before, between and after its whole ones, and even
     nothing else.
     """
@@ -73,7 +73,7 @@ class Damage:
         reason: a stable word: torn-tail, zero-filled, bad-length, unknown-magic, crc-mismatch, over-limit, unreadable
             or offset-order.
         detail: one sentence.
-        next_offset: the offset that is expected here; None: unknown.
+        next_offset: the offset that is expected here; `None`: unknown.
     """
 
     position: int
@@ -337,7 +337,7 @@ class _Scanner:
         yield from one_by_one(run, knows_offset=self._knows_offset)
 
     def _goes_on(self, window_bytes: int) -> bool:
-        """Whether the walk, stopped at a wrong checksum, may pass it once it sees more of the file."""
+        """Return whether the walk, stopped at a wrong checksum, may pass it once it sees more of the file."""
         if window_bytes < min(WINDOW_BYTES, self._end - self._position):
             self._wanted = WINDOW_BYTES
             return True
@@ -348,7 +348,7 @@ class _Scanner:
         return self._position + size <= self._end and self._framing_holds(self._position + size)
 
     def _grow_to(self, end: int) -> bool:
-        """Whether a live broker has completed by now what looked like a torn tail."""
+        """Return whether a live broker has meanwhile completed the entry that looked like a torn tail."""
         if (
             not self._may_grow
             or self._source.refresh(grow=True) is not FileChange.GREW
@@ -409,7 +409,7 @@ class _Scanner:
         return self._step_over(size, reason, detail)
 
     def _inside(self, next_position: int) -> int | None:
-        """Return where a whole entry starts in a bad one; None: there is none.
+        """Return where a whole entry starts in a bad one; `None`: there is none.
 
         A wrong length may lead on by chance: in the middle of a legacy message the length of its value does.
         """
@@ -473,7 +473,7 @@ class _Scanner:
         return self._step_over(found - self._position, reason, f"{detail}; the next whole batch starts at {found}")
 
     def _framing_holds(self, position: int) -> bool:
-        """Whether the entries from `position` on, damaged ones too, lead to a good one, or to the end or its zeros."""
+        """Return whether entries from `position` on, even damaged ones, lead to a good one, the end or its zeros."""
         if position <= self._holds_to:  # in a chain that was followed before
             return True
         if position == self._leads_nowhere:

@@ -1,16 +1,21 @@
-"""Lookups in one segment: where to start reading, by its indexes if the log agrees with them, and reading."""
+"""Lookups in one segment: Kafka's binary search over its indexes, where to start reading, and reading.
+
+An index entry is used only if the log agrees with it. Entries are searched as a broker does
+(`AbstractIndex.indexSlotRangeFor`): first whether the key is in the warm section, the last 8192 bytes of entries, then
+in that part or in the rest. Releases before 2.1 search all entries at once.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, decode_run
-from kafkalog_core.format.layout import MAGIC_V0, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from kafkalog_core.storage.index_search import IndexPages, IndexSearch
+from kafkalog_core.format.index import split_size
+from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAGIC_V0, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, UnreadableError
 from kafkalog_core.text import count_of
@@ -22,7 +27,146 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.lookup_trace import Trace
 
-__all__ = ["FIRST_WINDOW_BYTES", "BatchPlace", "LookupColumns", "RecordPlace", "SegmentLookup", "first_row_from"]
+__all__ = [
+    "FIRST_WINDOW_BYTES",
+    "WARM_BYTES",
+    "BatchPlace",
+    "IndexPages",
+    "IndexSearch",
+    "LookupColumns",
+    "RecordPlace",
+    "SegmentLookup",
+    "first_row_from",
+]
+
+
+WARM_BYTES: Final = 8192
+"""Size of Kafka's warm section: at most three pages of 4 KiB, which every search in it reads."""
+
+
+@dataclass(slots=True)
+class IndexSearch:
+    """One search: `lower` is the last slot whose key is not above the searched key; None: there is none.
+
+    `upper` is the first slot whose key is not below it, or, as in Kafka, the slot after an equal key; None: there is
+    none. `slots` are the slots that were read, in this order.
+    """
+
+    key: int
+    lower: int | None = None
+    upper: int | None = None
+    slots: list[int] = field(default_factory=list)
+
+
+class IndexPages:
+    """The entries of one index file, read by pages of 4 KiB.
+
+    A broker that opens the file takes all `capacity` entries as used. Zeros at its end, preallocated for later entries,
+    are left out as soon as a search ends among them: `count` is the number of the others.
+    """
+
+    def __init__(self, source: Source, layout: Layout) -> None:
+        self._source = source
+        self._layout = layout
+        self._pages: dict[int, bytes] = {}
+        self.path = source.path
+        self.capacity, self.partial_bytes = split_size(layout, source.size_bytes)
+        self.count = self.capacity
+
+    @property
+    def pages(self) -> list[int]:
+        """Numbers of the pages that were read, in ascending order."""
+        return sorted(self._pages)
+
+    @property
+    def last(self) -> tuple[int, int] | None:
+        """The last entry as a broker reads it, even if it is zeros; None: there is none. Raises UnreadableError."""
+        return self.entry(self.capacity - 1) if self.capacity else None
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """Return the two fields of one entry. Raises UnreadableError."""
+        first, second = self._layout.struct.unpack(self._bytes(slot))
+        return first, second
+
+    def search(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
+        """Search the entries in use by one of their fields. Raises UnreadableError."""
+        found = self.search_all(key, column=column, has_warm_section=has_warm_section)
+        edge = found.upper if found.lower is None else found.lower
+        if edge is None or any(self._bytes(edge)):
+            return found
+        self.count = self._used()
+        slots = found.slots
+        found = self._search(key, self.count, column, has_warm_section=has_warm_section)
+        found.slots[:0] = [slot for slot in slots if slot not in found.slots]
+        return found
+
+    def search_all(self, key: int, *, column: int = 0, has_warm_section: bool = True) -> IndexSearch:
+        """Search all entries, as a broker does that has just opened the file. Raises UnreadableError."""
+        return self._search(key, self.capacity, column, has_warm_section=has_warm_section)
+
+    def _search(self, key: int, count: int, column: int, *, has_warm_section: bool) -> IndexSearch:
+        found = IndexSearch(key)
+        if not count:
+            return found
+        # AbstractIndex.indexSlotRangeFor: the warm section if its first key is below the searched one, else the rest
+        low, high = 0, count - 1
+        warm = max(0, high - WARM_BYTES // self._layout.size)
+        if has_warm_section and self._key(warm, column, found) < key:
+            low = warm
+        elif self._key(0, column, found) > key:
+            found.upper = 0
+            return found
+        elif has_warm_section:
+            high = warm
+        self._bisect(found, low, high, column)
+        if found.upper is None and found.lower is not None and found.lower < count - 1:
+            found.upper = found.lower + 1
+        return found
+
+    def _bisect(self, found: IndexSearch, low: int, high: int, column: int) -> None:
+        # the key of `low` is not above the searched one, those after `high` are above it
+        while low < high:
+            middle = (low + high + 1) >> 1
+            value = self._key(middle, column, found)
+            if value > found.key:
+                high = middle - 1
+            elif value < found.key:
+                low = middle
+            else:
+                found.lower = found.upper = middle
+                return
+        found.lower = low
+
+    def _key(self, slot: int, column: int, found: IndexSearch) -> int:
+        if slot not in found.slots:
+            found.slots.append(slot)
+        return self.entry(slot)[column]
+
+    def _used(self) -> int:
+        """Return the number of entries before the zeros at the end, by bisection.
+
+        Entries ascend, so zeros can only be a tail.
+        """
+        low, high = 0, self.capacity - 1
+        while low < high:  # entries before `low` are in use, those after `high` are zeros
+            middle = (low + high) >> 1
+            if any(self._bytes(middle)):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _bytes(self, slot: int) -> bytes:
+        size = self._layout.size
+        start = slot * size
+        page, at = divmod(start, DISK_BLOCK_BYTES)
+        data = self._page(page)[at : at + size]
+        return data if len(data) == size else data + self._page(page + 1)[: size - len(data)]
+
+    def _page(self, number: int) -> bytes:
+        if number not in self._pages:
+            self._pages[number] = self._source.read(number * DISK_BLOCK_BYTES, DISK_BLOCK_BYTES)
+        return self._pages[number]
 
 
 FIRST_WINDOW_BYTES: Final = 64 * 1024
@@ -50,6 +194,11 @@ class BatchPlace:
         last = base if columns["format"] == FORMAT_V07 and base is not None else columns["last_offset"]
         return cls(segment, columns["position"], columns["size_bytes"], base, last, run.resynced)
 
+    @property
+    def log_name(self) -> str:
+        """Name of the log file that holds it."""
+        return "" if self.segment.log is None else self.segment.log.name.raw
+
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
@@ -72,7 +221,7 @@ def first_row_from(run: Run, offset: int) -> int:
 
 
 class LookupColumns:
-    """Columns that all lookups of one partition fill again and again: creating them costs more than a lookup."""
+    """Columns that all lookups of one partition share: creating them costs more than a lookup."""
 
     def __init__(self) -> None:
         self.batches = BatchColumns()
@@ -85,7 +234,7 @@ class SegmentLookup:
 
     Args:
         segment: the segment, with a log file.
-        columns: to be filled; runs and records that were returned before are invalid then.
+        columns: filled by each lookup; runs and records that were returned before become invalid.
         is_v07: whether it is of Kafka 0.7.
         options: the largest batch that is read.
         has_warm_section: whether indexes are searched as since 2.1.
@@ -171,18 +320,20 @@ class SegmentLookup:
         return 0
 
     def is_whole_at(self, position: int) -> bool:
-        """Whether a whole batch starts at this position."""
+        """Return whether a whole batch starts at this position."""
         return 0 <= position < self.source.size_bytes and self.probe(position) is not None
 
     def _index(self, layout: Layout, trace: Trace) -> IndexPages | None:
-        """Return one of its indexes if it has entries."""
+        """Return one of its indexes; None: it is missing, cannot be opened or is of no use."""
         is_offset = layout is OFFSET_INDEX_ENTRY
         file = self.segment.index if is_offset else self.segment.timeindex
         if self._is_v07 or not self._is_based:
             return None
         if file is None:
             if is_offset and self.source.size_bytes:
-                trace.doubt(self.path, "its offset index is missing, so it is read from its start", is_missing=True)
+                trace.doubt(
+                    self.path, "its offset index is missing, so the log is read from its start", is_missing=True
+                )
             elif self.source.size_bytes:
                 trace.add("index", f"no time index for {self.path.rpartition('/')[2]}", path=self.path)
             return None
@@ -333,16 +484,16 @@ def _backwards_from(slot: int | None) -> Iterator[int]:
 
 
 def _note_search(trace: Trace, index: IndexPages, kind: str, found: IndexSearch, base: int = 0) -> None:
-    """Note what a search has looked at, and the entry that it ends at."""
+    """Add what a search has read, and the entry at which it ends, to the steps."""
     pages, zeros = index.pages, index.capacity - index.count
     trace.index_pages += len(pages)
     name = index.path.rpartition("/")[2]
     text = f"{name}, {count_of(index.count, 'entry')}: "
     figures: dict[str, object] = {}
     if found.slots:
-        text += f"slots {_list(found.slots)} looked at, in pages {_list(pages)} of 4 KiB; "
+        text += f"reads {_list('slot', found.slots)} on {_list('page', pages)} of 4 KiB; "
     if found.lower is None:
-        text += "no entry at or below: from the start of the log"
+        text += "no entry at or below it: the log is read from its start"
     elif kind == "time":
         timestamp_ms, relative = index.entry(found.lower)
         figures = {"timestamp_ms": timestamp_ms, "offset": base + relative}
@@ -369,5 +520,5 @@ def _note_search(trace: Trace, index: IndexPages, kind: str, found: IndexSearch,
     )
 
 
-def _list(numbers: list[int]) -> str:
-    return ", ".join(map(str, numbers))
+def _list(noun: str, numbers: list[int]) -> str:
+    return f"{noun}{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers))}"

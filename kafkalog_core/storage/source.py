@@ -87,18 +87,18 @@ def denied(path: str) -> DeniedError:
 
 
 def denial(path: str, *, is_directory: bool = False) -> DeniedError | None:
-    """Return why this user may not read a file, or list a directory; None: the user may."""
+    """Return why this user may not read a file, or list a directory; `None`: the user may."""
     is_open = may_list(path) if is_directory else may_read(path)
     return None if is_open else denied(path)
 
 
 def denied_above(path: str) -> DeniedError | None:
-    """Return why this user cannot see whether a path exists; None: the user can enter every directory above it."""
+    """Return why this user cannot see whether a path exists; `None`: the user can enter every directory above it."""
     return None if _closed_directory_above(path) is None else denied(path)
 
 
 def _closed_directory_above(path: str) -> str | None:
-    """Return the topmost directory on the way to a path that this user may not enter; None: there is none."""
+    """Return the topmost directory on the way to a path that this user may not enter; `None`: there is none."""
     above: list[str] = []
     directory = os.path.dirname(os.path.abspath(path))
     while directory not in above:

@@ -77,7 +77,7 @@ def finding(**columns):
         "code": "file.unknown",
         "severity": "warning",
         "file": "orders-0/notes.txt",
-        "message": "Not a name that a broker gives to a file here.",
+        "message": "No broker creates a file with this name here.",
         "broker_action": "Ignores it.",
         **columns,
     }

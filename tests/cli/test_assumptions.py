@@ -406,7 +406,7 @@ def test_settings_of_a_topic_that_is_not_there(second: Path, command: tuple[str,
     before = files(second)
     result = run(*command, "--kafka", "4.3.1", "--topic-config", "custmers:cleanup.policy=compact", second)
     assert result.exit_code == 3
-    assert "--topic-config custmers: no partition of this topic is among what was named; is customers meant?" in (
+    assert "--topic-config custmers: no partition of this topic is among the targets; is customers meant?" in (
         result.stderr
     )
     assert files(second) == before

@@ -36,7 +36,7 @@ def test_show_names_the_line_and_what_a_broker_does(log_dir):
     assert f"mended   {RECOVERY}" in result.stdout
     assert "payments 0 50" in result.stdout
     assert "a broker: Takes it for empty" in result.stdout
-    assert "This plan mends it." in result.stdout
+    assert "This plan repairs it." in result.stdout
     assert (log_dir / RECOVERY).read_bytes() == BAD
 
 
@@ -58,7 +58,7 @@ def test_apply_then_nothing_to_do_then_undo(log_dir):
     assert applied.exit_code == 0
     told = [row for row in rows(applied) if row["type"] == "finding" and row["file"].endswith(RECOVERY)]
     assert [(row["severity"], row["cure"], row["broker_action"]) for row in told] == [
-        ("info", "This run has mended it.", None)
+        ("info", "This run has repaired it.", None)
     ]
     assert told[0]["message"].startswith("Before this run: ")
     assert (log_dir / RECOVERY).read_bytes() == BAD.replace(b"payments 0\n", b"payments 0 50\n")

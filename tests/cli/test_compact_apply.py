@@ -26,7 +26,7 @@ def test_both(tmp_path: Path) -> None:
     result = run(*roots)
     assert result.exit_code == 0, result.output
     assert [len(records(root / "t-0")) for root in roots] == [7, 7]
-    assert " ".join(result.output.split()).count("Take it back: kafkalog undo ") == 2
+    assert " ".join(result.output.split()).count("To undo it: kafkalog undo ") == 2
 
 
 def test_where_one_cannot_be_cleaned_the_other_is_not(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Two directories of one partition on one command line: how their rows are told apart in each form of output."""
+"""Two directories of one partition on one command line: how their rows are reported apart in each form of output."""
 
 from __future__ import annotations
 

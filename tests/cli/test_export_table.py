@@ -46,10 +46,10 @@ def test_what_was_exported_comes_first(capsys: pytest.CaptureFixture[str], monke
     rows = [row(0), row(1, 5), row(2, 2340), row(3, 1, errors=1), row(4)]
     lines = shown(capsys, monkeypatch, rows, "segment.gap")
     assert lines[0] == (
-        "2,346 records of 3 partitions exported to /data/out (commit 7); 1 partition with errors; 1 hole in the offsets"
+        "2,346 records of 3 partitions exported to /data/out (commit 7); 1 partition with errors; 1 gap in the offsets"
     )
     assert [line.split()[0] for line in lines if line.startswith("t-")] == ["t-3", "t-2", "t-1"]
-    assert "2 more partitions without news" in lines
+    assert "2 more partitions without changes" in lines
 
 
 def test_nothing_new(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The pages in man/ are those that the command tree, the layouts, the tables and the catalogue make."""
+"""The pages in man/ are those that the command tree, the layouts, the tables and the catalog make."""
 
 from __future__ import annotations
 

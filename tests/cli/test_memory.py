@@ -162,7 +162,7 @@ def test_changed_lines_of_an_epoch_file_cost_few_bytes(command: str, tmp_path: P
 
 
 def _snapshots(place: Path, count: int, *, is_loaded: bool) -> str:
-    """A partition with a snapshot of so many producers at the end of its log.
+    """A partition with a snapshot of that many producers at the end of its log.
 
     `is_loaded`: also one at its base, so that a replay begins with them; else it knows none of them.
     """

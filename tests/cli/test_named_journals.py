@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from tests.cli import test_repair
 from tests.cli.test_repair import Said, run
 from tests.storage import repairs
@@ -91,7 +92,7 @@ class Ways:
 @pytest.fixture(params=["beside", "elsewhere"])
 def ways(request: pytest.FixtureRequest, tmp_path: Path, is_narrow: bool) -> Iterator[Ways]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(plan_module.PLANNERS, "reindex", "tests.cli.test_repair:plan")
+        patch.setitem(planners.PLANNERS, "reindex", "tests.cli.test_repair:plan")
         yield Ways(tmp_path, is_elsewhere=request.param == "elsewhere", is_narrow=is_narrow)
 
 

@@ -124,7 +124,7 @@ def test_places_that_cannot_be_written(place, tmp_path):
 
 
 def test_a_directory_that_must_not_be_written(place, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode, **_: False)
     with pytest.raises(AccessError, match="no permission"):
         OutputFile(str(place))
 

@@ -198,7 +198,7 @@ def test_findings_stand_below_the_rows(dumping):
     dumping.summary = summary(severities={"warning": 1}, codes={"file.unknown": 1})
     assert dumping.run("--output", "table").stdout.splitlines()[-6:] == [
         "Findings",
-        "WARNING file.unknown: Not a name that a broker gives to a file here.",
+        "WARNING file.unknown: No broker creates a file with this name here.",
         "        a broker: Ignores it.",
         "        orders-0/notes.txt",
         "",
@@ -211,7 +211,7 @@ def test_findings_that_differ_in_the_file_stand_together_and_the_worst_last(dump
     dumping.rows(tables.FINDING, finding(**bad, file="a", position=7), *(finding(file=f"f{n}") for n in range(12)))
     lines = dumping.run("--output", "table").stdout.splitlines()[:-2]
     assert lines[2:5] == [
-        "WARNING file.unknown: Not a name that a broker gives to a file here.",
+        "WARNING file.unknown: No broker creates a file with this name here.",
         "        a broker: Ignores it.",
         "        f0",
     ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafkalog_core.findings.catalogue import FINDING_TYPES
+from kafkalog_core.findings.catalog import FINDING_TYPES
 from tests import plain_log
 from tests.cli.figures import DEMO, check, check_all, of_logs, partitions, place, run, summary
 from tests.plain_log import log_of, segments

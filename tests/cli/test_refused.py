@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from kafkalog_cli import main, statefile
+from kafkalog_cli import main
 from kafkalog_cli.commands import bench as bench_module
+from kafkalog_cli.commands import verify as statefile
 from kafkalog_cli.main import cli
 from tests.cli.figures import DEMO
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from kafkalog_core.ops.bench.seeded import Recipe, SeededPiece
+    from kafkalog_core.ops.bench import Recipe, SeededPiece
 
 USAGE, REFUSED = 2, 3
 

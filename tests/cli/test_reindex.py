@@ -69,8 +69,8 @@ def test_what_a_run_has_mended_is_no_error_any_more(partition: Path) -> None:
     wrong = {"index.wrong-position", "segment.timeindex-missing", "snapshot.corrupt", "checkpoint.malformed-line"}
     planned, applied = run(partition), run(partition, "--apply")
     for result, severities, cure in (
-        (planned, {"error", "warning"}, "This plan mends it."),
-        (applied, {"info"}, "This run has mended it."),
+        (planned, {"error", "warning"}, "This plan repairs it."),
+        (applied, {"info"}, "This run has repaired it."),
     ):
         found = [row for row in rows(result, "finding") if row["code"] in wrong]
         assert {row["code"] for row in found} == wrong

@@ -19,12 +19,12 @@ from kafkalog_cli import repair as repair_module
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.main import cli
 from kafkalog_cli.options import common
-from kafkalog_cli.options.repair import repair_options
-from kafkalog_cli.repair import run_repair
+from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_core.findings import found
 from kafkalog_core.kafka.evidence import ReleaseGuess
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.setting_table import Setting
+from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.ops.repair.loss import Loss
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from kafkalog_cli.options.repair import RepairOptions
+    from kafkalog_cli.repair import RepairOptions
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
@@ -83,7 +83,7 @@ def mend(paths: tuple[str, ...], narrow: bool, selection: Selection, repair: Rep
 
 @pytest.fixture(autouse=True)
 def _command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.cli.test_repair:plan")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.cli.test_repair:plan")
     monkeypatch.setitem(main_module.COMMANDS, "mend", ("tests.cli.test_repair:mend", "Mend."))
     for name in STATE:
         monkeypatch.setitem(STATE, name, False)
@@ -123,15 +123,15 @@ def test_a_plan_changes_nothing_and_says_so_first(root: Path) -> None:
     old = snapshot(root)
     said = run("mend", root, output="table")
     assert said.status == 0
-    assert said.lines[0].startswith("PLAN: reindex: 2 files would be made, 3 rewritten")
+    assert said.lines[0].startswith("PLAN: reindex: 2 files would be created, 3 replaced")
     text = " ".join(said.out.split())
-    assert "Nothing has been changed yet: --apply does it, and kafkalog undo can take it back." in text
+    assert "Nothing has been changed yet: --apply applies the plan, and kafkalog undo can undo it." in text
     assert f"    next: kafkalog mend {root} --output table --apply" in said.lines
     assert "by the rules of Kafka 4.3: a sign" in text
     assert "index.interval.bytes = 4096 (default of 4.3)" in text
     assert "preallocate = false (--set)" in text
     assert re.search(r"needs [\d.]+ KiB of [\d.]+ \w+ free space at ", text)
-    assert re.search(r"cut +t-0/0{20}\.log +8.8 KiB +4.0 KiB +cut", said.out)
+    assert re.search(r"truncate +t-0/0{20}\.log +8.8 KiB +4.0 KiB +cut", said.out)
     assert snapshot(root) == old
 
 
@@ -139,7 +139,7 @@ def test_apply_and_undo(root: Path) -> None:
     old = snapshot(root)
     said = run("mend", root, "--apply", output="table")
     assert said.status == 0
-    assert said.lines[0].startswith("DONE: reindex: 2 files made, 3 rewritten")
+    assert said.lines[0].startswith("DONE: reindex: 2 files created, 3 replaced")
     assert snapshot(root) != old
     undo = re.search(r"kafkalog (undo \S+ --run \S+) --apply", " ".join(said.out.split()))
     assert undo is not None
@@ -257,7 +257,7 @@ def test_the_disk_is_read_when_it_is_locked(root: Path, monkeypatch: pytest.Monk
 
     marker = root / ".kafka_cleanshutdown"
     marker.unlink()
-    monkeypatch.setattr(plan_module, "planner_of", lambda command: planner)
+    monkeypatch.setattr(planners, "_planner_of", lambda command: planner)
     when_locked(monkeypatch, marker.touch)
     assert run("mend", root, "--narrow", "--apply").status == 0
     assert set(seen) == {True}
@@ -344,8 +344,8 @@ def test_drift_is_refused(root: Path, tmp_path: Path) -> None:
     old = snapshot(root)
     said = run("apply", file)
     assert said.status == 3
-    assert "is not the file any more that was planned with" in said.err
-    assert "Make a new plan" in said.err
+    assert "has changed since it was planned" in said.err
+    assert "Plan again" in said.err
     assert snapshot(root) == old
 
 
@@ -434,7 +434,7 @@ def test_prune(interrupted: Path) -> None:
     assert run("undo", interrupted, "--list", output="table").lines[0].startswith("UNDO: list: no journal in ")
     said = run("undo", interrupted)
     assert said.status == 3
-    assert "there is no kafkalog run here to take back" in said.err
+    assert "there is no kafkalog run to undo here" in said.err
 
 
 def test_only_the_chosen_run_is_locked(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -596,7 +596,7 @@ def test_a_run_that_is_given_up_shows_each_file_and_what_is_deleted_of_it(interr
     assert (kept["topic"], kept["partition"], kept["bytes_before"], kept["bytes_after"]) == ("t", 0, 4101, 4101)
     assert kept["why"].startswith("neither as it was before ")
     deleted = [
-        row for row in rows.values() if row["kind"] == "remove" and row["why"] == f"what was saved of {repairs.LOG}"
+        row for row in rows.values() if row["kind"] == "remove" and row["why"] == f"saved content of {repairs.LOG}"
     ]
     assert [row["bytes_before"] for row in deleted] == [9000 - 4100, 4000], "a tail, and the log of t-1"
     assert [(row["topic"], row["partition"]) for row in deleted] == [("t", 0), ("t", 1)]

@@ -39,9 +39,12 @@ def test_each_kind_of_difference_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     dirs = [lay(tmp_path, 1, {0: broken}), lay(tmp_path, 2, {0: lost}), lay(tmp_path, 3, {0: log})]
     text = _shown(monkeypatch, 1000, *dirs)  # temporary paths may be long
     assert "t-0: damaged, 3 copies" in text
-    assert f"Keep {tmp_path}/broker-3/t-0: of the one history that all copies have it lacks least." in text
+    assert (
+        f"Keep {tmp_path}/broker-3/t-0: all copies have the same history, and this one lacks the fewest records."
+        in text
+    )
     assert "broker 1: Damaged at byte" in text
-    assert "broker 2: It has lost 45 records, which no broker notices" in text
+    assert "broker 2: It has lost 45 records, and no broker notices that" in text
     assert "offsets 20..24, damaged, 5 records: damaged in broker 1; the records in broker 2, broker 3" in text
     assert "dir.unreadable" in text
     assert text.splitlines()[0] == "1 partition: 1 damaged"

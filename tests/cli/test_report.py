@@ -186,7 +186,7 @@ def test_what_keeps_a_broker_from_starting_comes_first():
     problem = finding("dir.not-a-partition", path="/data/lost+found", broker_action="Does not start.")
     page = page_of(damaged(), PlaceVerdict(path="/data", findings=(problem,)))
     check(page)
-    assert "A broker does not start on this disk as it is, because of /data/lost+found." in page.text
+    assert "A broker does not start on this disk, because of /data/lost+found." in page.text
     codes = [name for name in page.ids if name.startswith("c-")]
     assert codes == ["c-dir.not-a-partition", "c-batch.crc-mismatch"]
 
@@ -244,7 +244,7 @@ def test_what_a_crash_leaves_is_not_called_a_loss():
     problem = finding("log.zero-tail", "info", path=log.path, position=9000)
     page = page_of(partition(log, findings=(problem,)))
     check(page)
-    assert "No damage: 1 partition checked 1000 B in 1 place contain no batch; this is normal" in page.text
+    assert "No damage: 1 partition checked 1000 B in 1 place contain no batch. This is normal" in page.text
     assert "may be lost:" not in page.text
 
 

@@ -159,8 +159,8 @@ def test_rows_come_in_their_order(log_dir: Path) -> None:
         "summary",
     ]
     assert rows[0]["message"] == (
-        f"1 segment with {(log_dir / 't-0' / NAMES[0]).stat().st_size} B would be deleted by time, and the log start "
-        "goes from 0 to 10; the next one falls due at 2023-11-14T22:13:20.001Z (in 1 ms)"
+        f"1 segment with {(log_dir / 't-0' / NAMES[0]).stat().st_size} B would be deleted by time; the log start "
+        "offset would rise from 0 to 10; the next one becomes due at 2023-11-14T22:13:20.001Z (in 1 ms)"
     )
     totals = [row for row in rows if row["type"] == "retention_what_if" and row["topic"] is None]
     assert [(row["scenario"], row["kept_offsets"]) for row in totals] == [(None, 15), ("retention.ms=1", 0)]
@@ -178,7 +178,9 @@ def test_the_first_line_says_what_and_when(log_dir: Path) -> None:
     out = run(*DELETED, "--retention-hours", 2, "--output", "table", log_dir).stdout.splitlines()
     assert " ".join(line.strip() for line in out[:2]).startswith("2 of 6 segments, ")
     assert "in 2 partitions of 2 would be deleted now (2023-11-14T22:13:20.000Z)" in " ".join(out[:2])
-    assert "the next one falls due at 2023-11-14T22:13:20.001Z (in 1 ms)." in " ".join(line.strip() for line in out[:2])
+    assert "the next one becomes due at 2023-11-14T22:13:20.001Z (in 1 ms)." in " ".join(
+        line.strip() for line in out[:2]
+    )
     nothing = run("--retention-hours", -1, "--output", "table", log_dir).stdout.splitlines()
     assert " ".join(line.strip() for line in nothing[:2]).startswith(
         "Nothing would be deleted now (2023-11-14T22:13:20.000Z); it is unknown when anything would be deleted."
@@ -191,7 +193,10 @@ def test_a_person_sees_the_picture_the_segments_and_why(log_dir: Path) -> None:
     assert "3 h old, over retention.ms 2 h" in out
     assert "2 h old, within retention.ms 2 h" in out
     assert "retention.ms = 7200000, 2 h (--set)" in out
-    assert "The broker looks first 30 s after a start, then every 5 min; deleted files go 1 min later." in out
+    assert (
+        "The broker checks 30 s after a start, then every 5 min; deleted files are removed from disk 1 min later."
+        in out
+    )
     assert "exit status 0" in out
 
 
@@ -219,7 +224,7 @@ def test_a_matrix_of_settings(log_dir: Path) -> None:
     out = run(*scenarios, "--output", "table", log_dir).stdout
     head = next(line for line in out.splitlines() if line.startswith("what would be kept"))
     assert head.split("  ")[0] == "what would be kept"
-    assert all(title in head for title in ("as things are", "retention.ms=1", "retention.bytes=1"))
+    assert all(title in head for title in ("current settings", "retention.ms=1", "retention.bytes=1"))
     assert [line.split()[0] for line in out.splitlines() if line.startswith(("t-0 ", "t-1 ", "all "))] == [
         "t-0",
         "t-1",
@@ -379,10 +384,10 @@ def test_where_a_journal_is_asked_for_the_plan_of_apply_is_shown(log_dir: Path, 
     planned = rows_of(run(*command))[0]
     assert (planned["type"], planned["state"]) == ("plan", "planned")
     if way == "--undo-to":
-        assert f"kafkalog undo can take it back by its journal in {tmp_path / 'elsewhere'}." in shown
+        assert f"kafkalog undo can undo it with its journal in {tmp_path / 'elsewhere'}." in shown
         assert "free space at" in shown
     else:
-        assert "--apply does it, and with --no-undo nothing is kept to take it back." in shown
+        assert "--apply applies the plan, and with --no-undo it cannot be undone." in shown
     assert not (tmp_path / "elsewhere").exists()
     done = rows_of(run(*command, "--apply"))[0]
     assert done["state"] == "applied"

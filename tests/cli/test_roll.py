@@ -60,7 +60,7 @@ def test_the_table_names_directories_and_counts_one_segment_as_one(
     lines = run(log_dir, *SMALL, output="table").stdout.splitlines()
     assert [line.split()[0] for line in lines[3:5]] == ["t-0", moving]
     alone = run(log_dir / "t-0", "--kafka", "4.3", output="table").stdout
-    assert alone.startswith("1 segment where there are 2, each batch counted as one append that would be made")
+    assert alone.startswith("1 segment instead of 2; each batch counts as one append")
 
 
 def test_the_table_says_what_comes_out_and_why(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_nonsense_is_a_usage_error(log_dir: Path, arguments: tuple[str, ...], wo
 def test_what_no_broker_takes_is_refused(log_dir: Path) -> None:
     result = run(log_dir, "--kafka", "4.3", "--segment-bytes", "1000")
     assert result.exit_code == 3
-    assert "Kafka 4.3 takes nothing below 1048576" in result.stderr
+    assert "Kafka 4.3 requires at least 1048576" in result.stderr
 
 
 def test_an_error_behind_rows_ends_with_its_status(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

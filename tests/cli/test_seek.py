@@ -51,7 +51,7 @@ def test_a_table_with_steps(orders: Path) -> None:
     assert "found" in result.stdout
     assert "not found" in run("--offset", 99, "--output", "table", orders).stdout
     assert "  1. the rules of Kafka " in result.stdout
-    assert "00000000000000000000.index, 2 entries: slots 0 looked at" in result.stdout
+    assert "00000000000000000000.index, 2 entries: reads slot 0 on page 0" in result.stdout
 
 
 def test_columns_of_csv(orders: Path) -> None:

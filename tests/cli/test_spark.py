@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from kafkalog_cli.command import Command
 from kafkalog_cli.commands.spark import JOBS, spark_group
+from kafkalog_cli.commands.spark.job import session_options
 from kafkalog_cli.main import cli
-from kafkalog_cli.options.spark import session_options
 from kafkalog_core.spark.session.errors import SparkError, check_master_answers
 from kafkalog_core.spark.session.session import SessionSettings
 

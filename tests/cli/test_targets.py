@@ -14,7 +14,7 @@ from tests.ops.logs import records, write_segments
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 REFUSED = 3
-SEARCH = "log.dirs in server.properties names the log directories of a broker, and so does:"
+SEARCH = "log.dirs in server.properties lists the log directories of a broker; this command finds them too:"
 
 
 def run(*arguments):
@@ -67,7 +67,7 @@ def test_a_log_directory_without_partitions_is_reported_with_what_to_look_for(tm
 
 @pytest.mark.parametrize("command", ["dump", "verify"])
 def test_what_lacks_something_is_not_called_damaged_alone(partition, tmp_path, command):
-    """What was found stands in the rows; that something was not read would be seen nowhere else."""
+    """What was found is in the rows; that something was not read would be seen nowhere else."""
     log = partition / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
     data[-1] ^= 1

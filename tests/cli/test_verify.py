@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kafkalog_cli import statefile
+from kafkalog_cli.commands import verify as statefile
 from kafkalog_cli.main import cli
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_core.errors import AccessError
@@ -369,7 +369,7 @@ def test_ctrl_c_ends_it_with_what_is_known(large, state, jobs):
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="no /proc")
 def test_a_kill_leaves_what_was_saved(large, state):
     environment = (
-        "import sys; from kafkalog_cli import statefile; from kafkalog_cli.__main__ import main;"
+        "import sys; from kafkalog_cli.commands import verify as statefile; from kafkalog_cli.__main__ import main;"
         "statefile.SAVE_SECONDS = 0.0; statefile._SAVE_SHARE = 0; sys.argv[0] = 'kafkalog'; main()"
     )
     command = [

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import RefusedError
+from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.findings.logs import DAMAGE_REASONS, LATER_RELEASE
-from kafkalog_core.findings.sink import SHOWN
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.repair.plan import PlanRequest
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.partition import partition_name
 from tests.corpus import archives, faults, recovering
 from tests.corpus.faults import BEFORE, SHEET, Fault
@@ -101,7 +104,7 @@ def cases() -> list[Case]:
 def findings(directories: Sequence[Path], kafka: str) -> list[Finding]:
     """Everything that verify finds under a release."""
     targets = tuple(resolve([str(path) for path in directories]))
-    request = VerifyRequest(targets=targets, now_ms=NOW_MS, kafka=parse_release(kafka))
+    request = VerifyRequest(targets=targets, now_ms=NOW_MS, kafka=SettingsRequest(kafka=kafka))
     return [finding for verdict in verify(request) for finding in verdict.findings]
 
 
@@ -142,16 +145,23 @@ def _is_planned(finding: Finding, change: Change | None, refused: set[str]) -> b
     stops, unknown = bool(refused & _STOPS), bool(refused & _UNKNOWN)
     if action.startswith("Does not start"):
         return stops
-    if action.startswith("What it does here is unknown"):
+    if action.startswith("Does something here that cannot be predicted"):
         return unknown
     if stops or unknown:  # the start ends before it comes to this place, or does not look there
         return DAMAGE_REASONS[finding.code] not in _SEEN_AT_START
     position = finding.position or 0
     if action.startswith("Truncates"):
-        return change is not None and change.size_bytes is not None and change.size_bytes <= position + _size(finding)
+        return change is not None and change.size_bytes == _truncated_at(finding)
     if action.startswith("Deletes the whole segment"):
         return change is not None and change.kind == "remove"
     return change is None or (change.size_bytes or 0) >= position + _size(finding)
+
+
+def _truncated_at(finding: Finding) -> int:
+    """The byte that the text names, which is that of the finding where it says "here"."""
+    found = re.match(r"Truncates the log (?:here|at byte ([\d,]+))\b", finding.broker_action or "")
+    assert found, finding.broker_action
+    return int(found[1].replace(",", "")) if found[1] else finding.position or 0
 
 
 def _size(finding: Finding) -> int:

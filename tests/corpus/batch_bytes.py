@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format.compression import decompress
+from kafkalog_core.format.decompression import decompress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

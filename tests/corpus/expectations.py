@@ -1,4 +1,4 @@
-"""Short lists that stand beside the tests as text, each line a glob over ids of snapshots and the reason for it."""
+"""Short lists that stand next to the tests as text, each line a glob over ids of snapshots and the reason for it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class Fault:
 def build(corpus: Path, fault: Fault, state: str, destination: Path, partition: str | None = None) -> None:
     """Put a state's directory together, and check what is not the base's against its SHA-256.
 
-    With `partition` (relative to the state) only that directory, and the files beside it. Files of the base are
+    With `partition` (relative to the state) only that directory, and the files next to it. Files of the base are
     linked, so nobody may write to what is built here.
     """
     base = corpus / fault.base

@@ -1,6 +1,6 @@
-"""Where each version of a segment stands in two copies of a partition, taken before and after passes of a cleaner.
+"""Where each version of a segment is in two copies of a partition, taken before and after passes of a cleaner.
 
-Every pass writes a segment anew, and the broker renames what was there to `.deleted`, over what an earlier pass has
+Every pass writes a segment again, and the broker renames what was there to `.deleted`, over what an earlier pass has
 renamed. So of each segment the last version that was renamed is there, and the one that was not.
 """
 
@@ -77,7 +77,7 @@ class History:
 
         Args:
             base: of the segment.
-            version: 0 as it was written, else by so many passes.
+            version: 0 as it was written, else by that many passes.
             is_closed: nothing was appended to the segment that was the active one.
         """
         if version == 0 and base in self._at_start and (is_closed or base != self.first_active):

@@ -20,7 +20,6 @@ CASES: Final = agreeing.cases()
 _FEW: Final = (
     "/crash-0.8.0",
     "/crash-0.8.2.2",
-    "/crash-0.10.0.1",
     "/crash-0.11.0.3",
     "/crash-2.8.2",
     "clean/log.flip.value.last",

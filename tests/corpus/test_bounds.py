@@ -19,7 +19,8 @@ from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.logfiles import Checkpoints, unit_of_partition
 from kafkalog_core.ops.reading.targets import PartitionTarget, resolve
 from kafkalog_core.ops.replicas.verdict import places_of, read_copy
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition

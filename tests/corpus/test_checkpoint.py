@@ -1,4 +1,4 @@
-"""`checkpoint` on the text files of real brokers: those that are whole stay, those that a person broke are mended.
+"""`checkpoint` on the text files of real brokers: those that are whole stay, those that a person broke are repaired.
 
 Every fault of a text file of the corpus is there; what a broker of 4.3.1 made of it is in the corpus's own table.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
 
 TEXT_FAULTS = ("recovery_point.", "high_watermark.", "log_start.", "epochs.", "partition_metadata.", "meta_properties.")
 LEFT = {
@@ -100,7 +100,7 @@ def _is_impossible(line: tuple[str, str]) -> bool:
     return "999999" in line[1] or "-7" in line[1] or "line=" not in line[1]
 
 
-def _check_refused(log_dir: Path, again: StagedPlan) -> None:
+def _check_refused(log_dir: Path, again: PlanDraft) -> None:
     """A broker reads every file that something is not left of."""
     left = {finding.path for finding in again.plan.report.refusals}
     broker_dir = read_broker_dir(read_log_dir(str(log_dir)))
@@ -109,13 +109,13 @@ def _check_refused(log_dir: Path, again: StagedPlan) -> None:
         assert text is None or text.file.path in left or not text.is_refused
 
 
-def _check_left(name: str, again: StagedPlan) -> None:
+def _check_left(name: str, again: PlanDraft) -> None:
     codes = {finding.code for finding in again.plan.report.refusals}
     assert not codes - {"recovery-point.not-at-end"} or name in LEFT, codes
 
 
 def test_healthy_directories_stay(corpus: Path) -> None:
-    """Those of every release; what is wrong with the others by the way is not mended by a change of good lines."""
+    """Those of every release; what is wrong with the others by the way is not repaired by a change of good lines."""
     seen = 0
     for path, _, _ in os.walk(corpus):
         if not is_broker_dir(path) or not read_log_dir(path).is_clean or "faults" in path or "two-log-dirs" in path:

@@ -1,7 +1,7 @@
 """What real cleaners of every release made of a log is what `compact --apply` makes of it.
 
 Each pass of a cleaner in the corpus is a test: the log as it was found is laid out, cleaned, and compared file by file
-with what the broker left. Of what differs every file stands in `compact_differences.txt`, with the reason, and so do
+with what the broker left. Of what differs every file is in `compact_differences.txt`, with the reason, and so do
 the passes that cannot be compared. A line that nothing needs any more fails.
 """
 
@@ -13,13 +13,14 @@ import pytest
 
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.compact.compact import compact
-from kafkalog_core.ops.compact.task import CompactRequest
-from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.compact.forecast import CompactRequest
+from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from tests.corpus import archives, batch_bytes, cleaning, verifying

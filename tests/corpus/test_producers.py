@@ -15,8 +15,7 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
 from kafkalog_core.kafka.producer_anomalies import ANOMALIES, Anomaly, markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates, sequences_of
-from kafkalog_core.ops.reading.compaction import Compaction
-from kafkalog_core.ops.reading.logfiles import Checkpoints, unit_of_partition
+from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -35,7 +34,7 @@ Aborted = tuple[int, int, int, int]
 
 
 class Replayed(NamedTuple):
-    """What a partition's log says, and what the broker's files beside it say."""
+    """What a partition's log says, and what the broker's files next to it say."""
 
     is_compacted: bool
     states: list[tuple[ProducerEntry, ProducerEntry]]

@@ -1,7 +1,7 @@
 """What a broker made of a directory at its start is what the simulation of its start makes of it, byte for byte.
 
 Before and after come from real brokers: killed ones, damaged ones, and every fault that the broker started on. Of what
-differs every file stands in `recovery_differences.txt`, with the reason.
+differs every file is in `recovery_differences.txt`, with the reason.
 """
 
 from __future__ import annotations

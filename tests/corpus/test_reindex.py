@@ -15,9 +15,10 @@ import pytest
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition

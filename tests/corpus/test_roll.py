@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.append import Appender
+from kafkalog_core.kafka.append import Appender, limits_of
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import append_rules
 from kafkalog_core.kafka.setting_table import known_names
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
-from kafkalog_core.ops.roll.forecast import LogDamage, limits_of, log_runs
+from kafkalog_core.ops.roll.forecast import LogDamage, log_runs
 from kafkalog_core.storage.partition import read_partition
 from tests.corpus import archives, verifying
 from tests.kafka.appending import Kept

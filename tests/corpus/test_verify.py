@@ -1,6 +1,6 @@
 """No false alarm: nothing of severity error is said of a healthy log directory, and what is damaged is named.
 
-Which directories are healthy is known from the sheets of the cases. What is odd in them on purpose stands in
+Which directories are healthy is known from the sheets of the cases. What is odd in them on purpose is in
 `verify_warnings.txt`; what a person damaged in `verify_damaged.txt`, or in the case's own sheet.
 """
 
@@ -117,7 +117,7 @@ def _is_meant(error: Finding, line: tuple[str, ...], log_dir: Path) -> bool:
 
 
 def _check_hurts(found: list[Finding], log_dir: Path, hurts: list[Hurt]) -> None:
-    """Every damaged place is told, and no other; checkpoints may know of offsets that went with it."""
+    """Every damaged place is reported, and no other; checkpoints may know of offsets that went with it."""
     partitions = {hurt.partition for hurt in hurts}
     told: list[Finding] = []
     for hurt in hurts:

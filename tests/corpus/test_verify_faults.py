@@ -1,6 +1,6 @@
 """Every fault that leaves a trace is found with its code, its file and its place; the others have their reasons.
 
-What is to be found stands in `verify_faults.txt`, what is not in `verify_no_trace.txt`. Both were written from what the
+What is to be found is in `verify_faults.txt`, what is not in `verify_no_trace.txt`. Both were written from what the
 faults' own sheets say was done.
 """
 

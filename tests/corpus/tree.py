@@ -22,7 +22,7 @@ class Tree:
     _done: dict[str, Path] = field(default_factory=dict)
 
     def partition_dir(self, snapshot: Snapshot) -> Path:
-        """Where the partition directory of a snapshot lies; of a fault it and the files beside it are put together."""
+        """Where the partition directory of a snapshot lies; of a fault it and the files next to it are put together."""
         if snapshot.fault is None:
             return self.corpus / snapshot.id
         if snapshot.id not in self._done:

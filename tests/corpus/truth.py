@@ -1,7 +1,7 @@
 """What consumers read, in the words of the record rows.
 
 Three kinds of lines: of old consumers (headers are objects), of modern ones (headers are pairs, the leader epoch is
-known) and of the 0.7 consumer (byte addresses instead of offsets, the checksum beside them). A consumer shows
+known) and of the 0.7 consumer (byte addresses instead of offsets, the checksum next to them). A consumer shows
 timestamp -1 and no timestamp type for a record of a format without timestamps: the rows say null for both.
 """
 

@@ -1,4 +1,4 @@
-"""The walk from verify's advice to a disk that is mended: nothing is run but the commands that kafkalog prints.
+"""The walk from verify's advice to a disk that is repaired: nothing is run but the commands that kafkalog prints.
 
 `verify` names a command for a finding; a plan names the command that applies it; a refusal names the command or the
 option that settles it. A walk follows them one after the other, as somebody would who reads nothing else, until verify

@@ -29,7 +29,7 @@ def texts() -> Iterator[str]:
         yield from (text for text in (kind.message, kind.broker_action, kind.cure, kind.meaning) if text)
         yield from (text for variant in kind.variants for text in (variant.broker_action, variant.cure) if text)
     for damage in (*LOG_DAMAGE.values(), *ENTRY_DAMAGE.values()):
-        yield from damage
+        yield from (damage.meaning, damage.broker_action, damage.cure)
     for message in BROKER_MESSAGES.values():
         yield from (message.happened, message.why, message.broker_action, message.cure)
     for action in (*START_ACTIONS.values(), *AFTER_EITHER.values()):

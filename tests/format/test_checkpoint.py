@@ -135,7 +135,7 @@ def test_negative_epochs_stop_a_broker() -> None:
     assert refusal(b"0\n1\nzero 0\n", epochs) == ("malformed-line", Failure.RUNTIME)
     assert refusal(b"0\n1\n0 zero\n", epochs) == ("malformed-line", Failure.RUNTIME)
     assert refusal(b"0\n1\n0 1 2\n", epochs) == ("malformed-line", Failure.IO)
-    assert refusal(b"0\n2\n5 0\n3 40\n", epochs) is None  # decreasing: mended in memory
+    assert refusal(b"0\n2\n5 0\n3 40\n", epochs) is None  # decreasing: repaired in memory
 
 
 @given(st.lists(st.tuples(TOPICS, INT32, INT64)))

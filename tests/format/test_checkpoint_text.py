@@ -159,7 +159,7 @@ _DAMAGE = st.one_of(
 def test_damage_at_random(
     lines: list[tuple[str, int, int]], damage: list[tuple[str, int, int, bytes]], end: bytes
 ) -> None:
-    """Afterwards a broker reads the file, it reads every entry that it could have read, and a second mend is none."""
+    """Afterwards a broker reads the file, it reads every entry that it could have read, and a second repair is none."""
     data = encode_offset_checkpoint(lines).replace(b"\n", end)
     for _, position, size, bytes_there in damage:
         at = min(position, len(data))

@@ -34,7 +34,7 @@ READ_COMMAND_CRC = 0xD9963A56
 
 
 def test_check_values():
-    """Of "123456789", as the catalogue of CRC algorithms lists them."""
+    """Of "123456789", as the catalog of CRC algorithms lists them."""
     assert (crc32(b"123456789"), crc32c(b"123456789")) == (0xCBF43926, 0xE3069283)
     assert (crc32(b""), crc32c(b"")) == (0, 0)
 

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError, UnsupportedError
-from kafkalog_core.format import codec_lz4, codecs
-from kafkalog_core.format.codecs import TrailingError
-from kafkalog_core.format.compression import decompress
+from kafkalog_core.format import decompression
+from kafkalog_core.format.checksums import lz4_header_checksum
+from kafkalog_core.format.decompression import TrailingError, decompress
 from tests.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, lz4_frame
 
 # `content` was inflated by other libraries than the ones under test.
@@ -228,8 +228,7 @@ EMPTY_PARTS = {
 @pytest.mark.parametrize(("codec", "start", "part", "end"), EMPTY_PARTS.values(), ids=EMPTY_PARTS)
 def test_parts_that_hold_next_to_nothing_are_counted(codec, start, part, end, monkeypatch):
     """Each costs time whatever it holds: 25 MB of empty snappy blocks took 17 s and 915 MB."""
-    for module in (codecs, codec_lz4, codecs, codecs):
-        monkeypatch.setattr(module, "MAX_PARTS", 1000)
+    monkeypatch.setattr(decompression, "MAX_PARTS", 1000)
     assert len(inflate(codec, start + part * 900 + end, limit_bytes=MIB - 1)) in {0, 900}
     with pytest.raises(LimitError, match="too many parts"):
         inflate(codec, start + part * 1001 + end, limit_bytes=MIB - 1)
@@ -271,7 +270,7 @@ def test_lz4_frames_that_the_library_passes_over():
 
 
 def xxh32_second_byte(descriptor: bytes) -> int:
-    return codec_lz4.header_checksum(bytes(descriptor))
+    return lz4_header_checksum(bytes(descriptor))
 
 
 def test_lz4_linked_blocks_are_read():
@@ -383,7 +382,7 @@ def test_many_threads():
 BOMBS = """
 import resource, sys, zlib
 from kafkalog_core.errors import LimitError
-from kafkalog_core.format.compression import decompress
+from kafkalog_core.format.decompression import decompress
 from tests.framing import compress, lz4_frame
 
 def peak_mib():
@@ -439,7 +438,7 @@ def test_codecs_are_imported_at_their_first_use():
 @pytest.mark.parametrize("library", ["zlib", "isal.isal_zlib"])
 @pytest.mark.parametrize("framing", FRAMINGS[GZIP])
 def test_both_libraries_of_gzip(library, framing, monkeypatch):
-    monkeypatch.setattr(codecs, "ZLIB", importlib.import_module(library))
+    monkeypatch.setattr(decompression, "ZLIB", importlib.import_module(library))
     check_content_and_limit(GZIP, framing, TEXT * 3000)
     check_cuts(GZIP, framing)
     for broken in (compress(GZIP, TEXT, framing=framing)[:-1] + b"\xff", b"\x1f\x8b\x08\0no gzip stream at all"):

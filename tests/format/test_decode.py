@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafkalog_core.format import compression, kernels
+from kafkalog_core.format import decode as decode_module
+from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
@@ -69,7 +70,7 @@ CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
 @pytest.mark.parametrize("sizes", list(itertools.product((SMALL, LARGE), repeat=3)), ids=str)
 def test_payloads_around_the_size_of_the_arena(sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """A content too large for the arena stands alone: it is not copied behind others."""
-    monkeypatch.setattr(compression, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(decode_module, "ARENA_BYTES", 1000)
     wanted = [b"%d" % row * size for row, size in enumerate(sizes * 3)]
     data = b"".join(
         batch_v2([Record(offset=row, value=value)], codec=CODECS[row % 4]) for row, value in enumerate(wanted)
@@ -139,7 +140,7 @@ TAILS = {GZIP: b"\0", SNAPPY: b"\0\0\0", LZ4: b"a tail"}
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("codec", TAILS)
 def test_bytes_behind_a_stream_do_not_cost_its_records(codec: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compression, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(decode_module, "ARENA_BYTES", 1000)
     parts = [
         batch_v2([Record(offset=n, value=b"%d" % n * size) for n in (at, at + 1)], codec=codec) for at in (0, 2, 4)
     ]
@@ -170,7 +171,7 @@ def test_bytes_behind_the_stream_of_a_wrapper_of_0_7() -> None:
 
 def test_a_large_batch_before_a_broken_one_keeps_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was held back for the next turn was taken for the content of the row behind the damage."""
-    monkeypatch.setattr(compression, "ARENA_BYTES", 1000)
+    monkeypatch.setattr(decode_module, "ARENA_BYTES", 1000)
     small, large, last = (batch_v2([Record(offset=n, value=b"x" * n)], codec=GZIP) for n in (1, 5000, 6000))
     broken = bytearray(batch_v2([Record(offset=5001, value=b"broken")], codec=GZIP))
     broken[61] ^= 0xFF
@@ -217,7 +218,7 @@ def all_of(decode: Any, memory: memoryview, batches: BatchColumns, max_bytes: in
 
 
 @pytest.mark.parametrize("decode", [decode_run, decode_backwards])
-@pytest.mark.parametrize("arena_bytes", [100, 3000, compression.ARENA_BYTES])
+@pytest.mark.parametrize("arena_bytes", [100, 3000, decode_module.ARENA_BYTES])
 @pytest.mark.parametrize("max_bytes", [LIMIT_BYTES, 5000])
 def test_the_size_of_the_arena_changes_nothing(
     decode: Any, arena_bytes: int, max_bytes: int, monkeypatch: pytest.MonkeyPatch
@@ -227,7 +228,7 @@ def test_the_size_of_the_arena_changes_nothing(
     kernels.walk(memory, 0, len(data), 0, -1, LIMIT_BYTES, True, batches)
     assert batches.count == 400
     expected = all_of(decode_run, memory, batches, max_bytes)
-    monkeypatch.setattr(compression, "ARENA_BYTES", arena_bytes)
+    monkeypatch.setattr(decode_module, "ARENA_BYTES", arena_bytes)
     assert all_of(decode, memory, batches, max_bytes) == expected
     assert {len(each) for each in expected} == {3, 4}
 

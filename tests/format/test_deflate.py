@@ -13,7 +13,8 @@ import pytest
 
 from kafkalog_core.errors import UnsupportedError
 from kafkalog_core.format import compression
-from kafkalog_core.format.compression import compress, decompress
+from kafkalog_core.format.compression import compress
+from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.kernels.constants import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
 from tests.build import GZIP, LZ4, SNAPPY, ZSTD
 from tests.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format.columns import RECORD_FIELDS, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.gather import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
 from kafkalog_core.format.kernels import programs as numbers
+from kafkalog_core.format.templates import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.scan import Run

@@ -1,4 +1,4 @@
-"""The biggest keys that the cleaner's filter meets, beside exact counts, on both twins of the kernels."""
+"""The biggest keys that the cleaner's filter meets, next to exact counts, on both twins of the kernels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.format import clean, clean_terms, compression, decode, offset_map
-from kafkalog_core.format import offset_map as whole_batches
-from kafkalog_core.format.clean import RunFilter
-from kafkalog_core.format.clean_terms import BIT_DISCARD, HeavyKey, HeavyKeys
-from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
+from kafkalog_core.format import compression, decode, run_filter, skimpy_offset_map
+from kafkalog_core.format.run_filter import BIT_DISCARD, HeavyKey, HeavyKeys, RunFilter
+from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import COMMIT, Record, batch_v2, txn_marker
 from tests.twins import TWINS, twin, walked
 
@@ -25,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("each_twin")
 @pytest.fixture(params=TWINS)
 def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The modules under test run on one twin of the kernels after another."""
-    for module in (compression, clean, decode, clean_terms, offset_map, whole_batches):
+    for module in (compression, run_filter, decode, skimpy_offset_map):
         monkeypatch.setattr(module, "kernels", twin(request.param))
     return str(request.param)
 

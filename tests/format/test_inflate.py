@@ -17,10 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, FormatError, LimitError, UnsupportedError
-from kafkalog_core.format import codecs
-from kafkalog_core.format.codecs import PIECE_BYTES, TrailingError
-from kafkalog_core.format.compression import decompress
+from kafkalog_core.format import decode, decompression
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.decode import Arena
+from kafkalog_core.format.decompression import PIECE_BYTES, TrailingError, decompress
 from tests.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, compress, lz4_frame, snappy_stream
+from tests.twins import TWINS, twin
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -55,12 +57,37 @@ def outcome(codec: int, payload: bytes, *, magic: int = 2, limit_bytes: int) -> 
 
 
 def inflated(codec: int, payload: bytes, *, library: ModuleType | None = None) -> bytes | type[FormatError]:
-    """The outcome with one library of gzip, in pieces (the limit is below a piece) and at once: they are the same."""
+    """The outcome with one library of gzip: the same in pieces (the limit is below a piece), at once, and in rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codecs, "ZLIB", library or codecs.ZLIB)
+        patch.setattr(decompression, "ZLIB", library or decompression.ZLIB)
         in_pieces, at_once = (outcome(codec, payload, limit_bytes=limit) for limit in (PIECE_BYTES - 1, PIECE_BYTES))
-    assert in_pieces in {at_once, LimitError}
+        assert in_pieces in {at_once, LimitError}
+        for name in TWINS:
+            patch.setattr(decode, "kernels", twin(name))
+            check_rows(codec, payload, at_once)
     return at_once
+
+
+def check_rows(codec: int, payload: bytes, expected: bytes | type[FormatError]) -> None:
+    """Rows of an arena, each with this payload, have the same outcome."""
+    batches = BatchColumns(3)
+    batches.count = 3 if payload else 0
+    for row in range(batches.count):
+        cells = {
+            "format": 2,
+            "codec": codec,
+            "payload_start": row * len(payload),
+            "payload_end": (row + 1) * len(payload),
+        }
+        for name, value in cells.items():
+            batches.column(name)[row] = value
+    if payload:
+        arena = Arena(memoryview(payload * 3), batches, PIECE_BYTES)
+        end, damage = arena.fill(0, 3)
+        assert (damage is None) == isinstance(expected, bytes)
+        if isinstance(expected, bytes):
+            assert bytes(arena.memory) == expected * end
+            assert end == 3 or len(arena.memory) >= decode.ARENA_BYTES
 
 
 def gunzipped(payload: bytes) -> bytes | type[FormatError]:

@@ -64,7 +64,6 @@ def marked(name: str, data: bytes, count: int, *, is_time: bool) -> tuple[bool, 
 def checked(name: str, data: bytes, marks: bytes, columns: BatchColumns, base: int, *, is_time: bool) -> list[object]:
     """What a twin says of entries in two windows against the same batches, until they are done."""
     kernels = twin(name)
-    check = kernels.check_time_entries if is_time else kernels.check_offset_entries
     size = 12 if is_time else 8
     state, rows = fresh(base, is_time=is_time), array("q", bytes(8 * c.FAULT_ROWS * c.FAULT_SIZE))
     half = len(marks) // 2
@@ -74,7 +73,8 @@ def checked(name: str, data: bytes, marks: bytes, columns: BatchColumns, base: i
         window, has_more = data[first * size : last * size] or bytes(size), last == half
         result = kernels.INDEX_FULL
         while result == kernels.INDEX_FULL:
-            result = check(window, last - first, has_more, marks[first:last] or b"\0", columns, state, rows)
+            entries = (window, last - first, has_more, is_time, marks[first:last] or b"\0")
+            result = kernels.check_entries(*entries, columns, state, rows)
             said.append((result, state.tolist(), rows.tolist()))
             state[c.I_FAULTS] = 0
     return said

@@ -270,7 +270,7 @@ def written_to(name: str, chunk: RecordChunk, template: Template, size: int) -> 
 
 @given(records_of_any_bytes(), st.integers(0, 3000), st.sampled_from(MODES), st.booleans())
 def test_nothing_is_written_outside_of_the_buffer(run, size, mode, is_csv):
-    """Where a line does not fit, the size that is told is enough."""
+    """Where a line does not fit, the size that is reported is enough."""
     lines = Lines(PLACE)
     template = lines.template(is_record=True, resynced=False, bytes_mode=mode)
     if is_csv:

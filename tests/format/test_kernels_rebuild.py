@@ -123,7 +123,7 @@ class Book:
 
 
 def first_of(row: dict[str, int]) -> int:
-    """The first offset of a batch; of a compressed message what the test says stands inside of it."""
+    """The first offset of a batch; of a compressed message what the test says is in it."""
     if row["format"] == 2 or row["record_count"] >= 0:
         return row["base_offset"]
     return max(row["last_offset"] - 1, 1 - 2**63)

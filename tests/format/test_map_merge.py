@@ -7,10 +7,9 @@ import random
 import pytest
 
 from kafkalog_core.errors import LimitError
-from kafkalog_core.format import compression, decode, offset_map
-from kafkalog_core.format import offset_map as whole_batches
+from kafkalog_core.format import compression, decode, skimpy_offset_map
 from kafkalog_core.format.kernels import constants as n
-from kafkalog_core.format.offset_map import ENTRY_BYTES, OffsetMap
+from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
 from tests.build import Record, batch_v2
 from tests.twins import TWINS, twin, walked
 
@@ -19,7 +18,7 @@ KEYS = [b"key-%d" % number for number in range(300)]
 
 @pytest.fixture(params=TWINS, autouse=True)
 def _each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (compression, decode, offset_map, whole_batches):
+    for module in (compression, decode, skimpy_offset_map):
         monkeypatch.setattr(module, "kernels", twin(request.param))
 
 
@@ -41,7 +40,7 @@ def entries(offsets: OffsetMap) -> dict[tuple[int, int], int]:
 
 def test_parts_put_together_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of one part alone, keys of several, keys twice in one part; pieces smaller than the map."""
-    monkeypatch.setattr(offset_map, "_PACKED_SLOTS", 37)
+    monkeypatch.setattr(skimpy_offset_map, "_PACKED_SLOTS", 37)
     rng = random.Random(7)
     log = [rng.choice(KEYS[: 60 * (part + 1)]) for part in range(4) for _ in range(100)]
     whole, merged = put(OffsetMap(400 * ENTRY_BYTES), log, 0), OffsetMap(400 * ENTRY_BYTES)

@@ -24,7 +24,7 @@ class Counted(list):
 
 
 def tables(count: int) -> tuple[Counted, list[int], list[int]]:
-    """Room for so many producers that have no transaction open."""
+    """Room for that many producers that have no transaction open."""
     return Counted([-1] * (k.P_SIZE * count)), [0] * k.G_SIZE, [0] * (k.E_SIZE * (count + 1))
 
 

@@ -1,4 +1,4 @@
-"""Writing partition.metadata and meta.properties: the bytes of real brokers, and mends that keep good lines."""
+"""Writing partition.metadata and meta.properties: the bytes of real brokers, and repairs that keep good lines."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_line_without_end_is_cut() -> None:
         ("+0", 0),
         ("-0", 0),
         ("007", 7),
-        ("0" * 5000 + "12", 12),  # int() refuses so many digits
+        ("0" * 5000 + "12", 12),  # int() refuses that many digits
         ("9" * 5000, None),
         ("2147483647", 2147483647),
         ("2147483648", None),

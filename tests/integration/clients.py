@@ -145,7 +145,7 @@ async def send_transactions(
 
 
 async def settle_transactions(broker: Broker, topic: str) -> None:
-    """Wait until the ends of transactions stand in the logs of data and of the coordinator: their producers come back.
+    """Wait until the ends of transactions are in the logs of data and of the coordinator: their producers come back.
 
     A broker that is killed before writes the last markers once more at its next start.
     """

@@ -8,18 +8,18 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.kafka.append import Appender
+from kafkalog_core.kafka.append import Appender, limits_of
 from kafkalog_core.kafka.releases import Release, parse_release
 from kafkalog_core.kafka.retention.forecast import Forecast
 from kafkalog_core.kafka.rules import append_rules
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.retain.forecaster import RetentionForecaster, RetentionOptions
-from kafkalog_core.ops.roll.forecast import limits_of
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.writer import Disk
@@ -113,7 +113,7 @@ class _Bench:
             yield number, stage, offsets
 
     def _write_log_dir_files(self, offsets: dict[str, int]) -> None:
-        """What a broker has beside the partition after a clean stop."""
+        """What a broker has next to the partition after a clean stop."""
         (self.real / "meta.properties").write_bytes(
             meta_properties({"version": "1", "node.id": "1", "cluster.id": "aW50ZWdyYXRpb24tdGVzdA"})
         )
@@ -297,7 +297,7 @@ def compare_appends(harness: LogHarness, workload: Workload, work_dir: Path) -> 
 
 
 def compare_rolling(harness: LogHarness, workload: Workload, work_dir: Path) -> Verdict:
-    """Append everything; then kafkalog makes other segments of that log, and Kafka appends its batches anew."""
+    """Append everything; then kafkalog makes other segments of that log, and Kafka appends its batches again."""
     verdict, bench = Verdict(), _Bench(harness, workload, work_dir / "before")
     other = draw_appends(workload.seed + 1).settings
     for number, stage, _ in bench.stages():

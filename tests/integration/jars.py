@@ -1,4 +1,4 @@
-"""Kafka's published jars, through Maven, in a cache outside of the checkout.
+"""Kafka's published jars, through Maven, in a cache outside the checkout.
 
 `KAFKALOG_JARS` names another cache directory. Packages are named and nothing else: where they come from is Maven's
 own configuration.

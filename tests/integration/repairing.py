@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -73,6 +74,7 @@ class Patient:
 def make_patient(broker: Broker) -> Patient:
     """Let a running broker write, kill it, damage what it leaves, and repair that."""
     asyncio.run(_write(broker))
+    _wait_for_high_watermarks(broker)
     broker.kill()
     _damage(broker)
     patient = Patient(broker, broker.work_dir / "damaged", broker.work_dir / "repaired")
@@ -102,6 +104,19 @@ async def _write(broker: Broker) -> None:
         await clients.create_topic(broker, topic, {broker.segment_bytes: broker.roll_bytes})
         await clients.send_everything(broker, random.Random(topic), topic, COUNT)
         await clients.settle_transactions(broker, topic)
+
+
+def _wait_for_high_watermarks(broker: Broker) -> None:
+    """Until the broker has written them, which it does every five seconds: a truncation then changes them too."""
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    deadline = time.monotonic() + 60
+    while True:
+        lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
+        last = {line.split()[0]: int(line.split()[2]) for line in lines}
+        if all(last.get(topic, 0) > int(segments(broker, topic)[-1].stem) for topic in TOPICS):
+            return
+        assert time.monotonic() < deadline, lines
+        time.sleep(0.2)
 
 
 def segments(broker: Broker, topic: str, suffix: str = ".log") -> list[Path]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import compacting
 from tests.integration.compacting import TOPIC
@@ -28,7 +29,7 @@ def files(broker: Broker) -> dict[str, bytes]:
 
 
 def troubles(broker: Broker, *words: str) -> list[str]:
-    """Errors and lines with these words; not those of controllers, which register anew on a slow machine."""
+    """Errors and lines with these words; not those of controllers, which register again on a slow machine."""
     return [line for line in lines_with(broker, ["ERROR", *words]) if "ControllerApis" not in line]
 
 
@@ -138,7 +139,7 @@ def test_a_start_in_between_loses_nothing(broker_of_release: Broker, what: str, 
     left = [*broker.partition_dir(TOPIC).glob("*.swap"), *broker.partition_dir(TOPIC).glob("*.cleaned")]
     if (
         broker.release == "2.8"
-    ):  # builds the indexes of a log that is in place anew, and leaves their swaps where they are
+    ):  # builds the indexes of a log that is in place again, and leaves their swaps where they are
         assert all("index" in path.name for path in left)
         for path in left:
             path.unlink()

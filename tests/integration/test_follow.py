@@ -1,4 +1,4 @@
-"""`dump --follow` beside a broker at work: every record once, in order, over rolls, and no damage but real damage."""
+"""`dump --follow` next to a broker at work: every record once, in order, over rolls, and no damage but real damage."""
 
 from __future__ import annotations
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import LockedError
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
 from kafkalog_core.storage.changing.writer import Disk
@@ -76,7 +77,7 @@ def _repair(log_dir: Path) -> None:
 
 
 def test_a_real_broker_and_our_journals(broker_of_release: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.integration.test_journals:plan")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.integration.test_journals:plan")
     broker, log_dir = broker_of_release, broker_of_release.log_dir
     written = asyncio.run(_write(broker))
     with pytest.raises(LockedError, match=r"process \d+ \(java\), most likely a running broker"):

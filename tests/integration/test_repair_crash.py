@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -68,6 +69,11 @@ class Course:
         visible = [point for point in everywhere if _shows(point.step)]
         return sorted({*_spread(visible, count - count // 3), *_spread(everywhere, count // 3)})
 
+    def last_of(self, verb: str) -> Point:
+        """Before the last step of a command whose effect a broker may see."""
+        number = next(number for number, command in enumerate(COMMANDS) if command[0] == verb)
+        return next(Point(number, at, step) for at, step in reversed([*enumerate(self.steps[number])]) if _shows(step))
+
     def between(self, point: Point, place: Path) -> None:
         """Let the command be killed at a point; the state it leaves is copied."""
         broker = self.patient.restore(self.states[point.command])
@@ -118,7 +124,7 @@ def _take_back(root: Path) -> None:
     """Undo run after run, until there is none."""
     while (done := run("undo", root, "--apply")).status == 0:
         pass
-    assert "there is no kafkalog run here to take back" in done.errors
+    assert "there is no kafkalog run to undo here" in done.errors
 
 
 def _finish(patient: Patient, point: Point) -> None:
@@ -186,7 +192,8 @@ def test_after_a_broker_that_started_in_between_there_is_a_way_out(fresh: Patien
     old = asyncio.run(consumed(broker))
     course = make_course(fresh, tmp_path)
     seen = []
-    for point in course.points(int(os.environ.get("KAFKALOG_CRASH_POINTS", "3"))):
+    points = course.points(int(os.environ.get("KAFKALOG_CRASH_POINTS", "3")))
+    for point in sorted({*points, course.last_of("truncate")}):
         course.between(point, tmp_path / "between")  # the original goes on: a copy has no hard links
         if not any(row.get("state") == "interrupted" for row in run("undo", broker.log_dir, "--list").rows):
             continue
@@ -202,3 +209,29 @@ def test_after_a_broker_that_started_in_between_there_is_a_way_out(fresh: Patien
         seen.append(f"{way}: {point}")
     assert seen
     print("\n".join(seen))  # noqa: T201 -- pytest -s shows it
+
+
+def test_the_old_end_of_a_log_is_restored_once_the_broker_has_to_recover(fresh: Patient, tmp_path: Path) -> None:
+    """As the refusal says: without the files that declare the logs whole, the next start truncates the damage again."""
+    broker = fresh.restore(fresh.damaged)
+    broker.start()
+    old = asyncio.run(consumed(broker))
+    course = make_course(fresh, tmp_path)
+    course.between(course.last_of("truncate"), tmp_path / "between")
+    broker.start()
+    broker.stop()
+    refused = run("undo", broker.log_dir, "--apply")
+    found = re.search(r"(\S+/\.kafka_cleanshutdown) and (\S+-checkpoint): written after this run", refused.errors)
+    assert (refused.status, found is not None) == (3, True), refused.errors
+    assert found is not None
+    for path in found.groups():
+        shutil.move(path, tmp_path)
+    before = _tree(broker.log_dir, times=False)
+    refused = run("undo", broker.log_dir, "--apply")
+    assert "written after this run" not in refused.errors
+    lines = re.findall(r"kafkalog (undo \S+ --run \S+ --partial --apply)", refused.errors)
+    assert run(*shlex.split(lines[0])).status == 3, "a checkpoint of all logs was left"
+    after = _tree(broker.log_dir, times=False)
+    assert any(len(after[name][0]) > len(before[name][0]) for name in before if name.endswith(".log"))  # type: ignore[arg-type]
+    broker.start()
+    assert not any(_lost(old, asyncio.run(consumed(broker))).values())

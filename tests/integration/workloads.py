@@ -114,7 +114,7 @@ class _Writer:
         return writer
 
     def append_set(self) -> bytes:
-        """Some batches that one append takes. Offsets as far apart as a segment's can be never stand in one set."""
+        """Some batches that one append takes. Offsets as far apart as a segment's can be never are in one set."""
         if self.has_gaps and self.rng.random() < 0.02:
             self.offset += 1 << 31
         return b"".join(self._batch() for _ in range(self.rng.choice(self.batches_in_a_set)))

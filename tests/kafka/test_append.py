@@ -109,7 +109,7 @@ def test_an_offset_that_no_index_can_hold_rolls(tmp_path: Path) -> None:
     sink = appended(tmp_path, data)
     assert sink.bases == [0, 2**31]
     assert sink.reasons == ["offset-range", None]
-    assert appended(tmp_path, data, release="0.10.2").bases == [0]
+    assert appended(tmp_path, data, release="0.10.1").bases == [0]
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_run_is_left_as_it_was(tmp_path: Path) -> None:
         assert run.batches.column("position").tolist() == before
 
 
-# --- what is brought to the disk -----------------------------------------------------------------------------------
+# --- what is fsynced -----------------------------------------------------------------------------------
 def test_flushes_by_messages_by_time_and_at_a_roll(tmp_path: Path) -> None:
     sink = Kept()
     target = appender(sink, segment_bytes=4000, flush_messages=3, flush_ms=1000, now_ms=0)

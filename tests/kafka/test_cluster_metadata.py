@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.cluster_dirs import NamedDirs, node_of_config, related_dirs
+from kafkalog_core.kafka.cluster import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs, read_copies
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings

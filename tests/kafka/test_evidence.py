@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_cluster_id_in_meta_properties_is_of_2_4_and_later(
     assert infer_release(_write(tmp_path, files)).describe().startswith(f"Kafka {span} (")
 
 
-@pytest.mark.parametrize(("ending", "first"), [("future", Release(1, 0)), ("stray", Release(3, 0))])
+@pytest.mark.parametrize(("ending", "first"), [("future", Release(1, 1)), ("stray", Release(3, 0))])
 def test_a_directory_that_only_later_releases_make(tmp_path: Path, ending: str, first: Release) -> None:
     log = {"t-0/00000000000000000000.log": _data(), "meta.properties": build.meta_properties({"broker.id": "1"})}
     before = infer_release(_write(tmp_path / "before", log)).candidates
@@ -242,6 +243,13 @@ def test_the_user_knows_better(tmp_path: Path) -> None:
         infer_release(str(tmp_path), kafka="new")
     with pytest.raises(NotFoundError):
         infer_release(str(tmp_path / "missing"))
+
+
+def test_a_release_that_the_user_names_is_no_other_bug_fix(tmp_path: Path) -> None:
+    """2.5.1 changed the cleaner; who names 2.5 names 2.5.0."""
+    named = infer_release(str(tmp_path), kafka="2.5")
+    assert named.agree(lambda release: release >= Release(2, 5, 1))
+    assert not replace(named, is_named=False).agree(lambda release: release >= Release(2, 5, 1))
 
 
 def test_rules_that_are_the_same_for_all_candidates_need_no_release(tmp_path: Path) -> None:

@@ -53,15 +53,15 @@ def test_0_11_takes_no_epoch_that_starts_before_the_latest() -> None:
 
 def test_cuts_at_both_ends() -> None:
     epochs = cache((0, 0), (1, 10), (2, 20), (3, 30))
-    epochs.cut_end(30)
+    epochs.truncate_end(30)
     assert list(epochs.entries) == [(0, 0), (1, 10), (2, 20)]
-    epochs.cut_start(15)
+    epochs.truncate_start(15)
     assert list(epochs.entries) == [(1, 15), (2, 20)], "the epoch of the start starts there"
-    epochs.cut_start(5)
+    epochs.truncate_start(5)
     assert list(epochs.entries) == [(1, 15), (2, 20)]
     epochs.clear()
-    epochs.cut_end(0)
-    epochs.cut_start(9)
+    epochs.truncate_end(0)
+    epochs.truncate_start(9)
     assert epochs.entries == ()
 
 

@@ -278,7 +278,7 @@ def test_what_is_odd(log: Log, kinds: list[tuple[str, int]]) -> None:
     assert odd(log) == kinds
 
 
-def test_every_kind_is_in_the_catalogue() -> None:
+def test_every_kind_is_in_the_catalog() -> None:
     kinds = [kind for _, kinds in CASES for kind, _ in kinds]
     assert {*kinds, "hole-in-transaction"} == set(ANOMALIES)
 

@@ -136,7 +136,7 @@ def test_no_text_names_another_newest_release_than_the_table() -> None:
     paths = [*ROOT.glob("kafkalog_c*/**/*.py"), *ROOT.glob("man/*"), *ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
     texts = ((path.name, path.read_text(encoding="utf-8")) for path in paths)
     named = [(name, match[1]) for name, text in texts for match in NEWEST.finditer(text)]
-    assert len(named) > 5
+    assert {"README.md", "index.md", "contributing.md", "kafkalog-explain.1"} <= {name for name, _ in named}
     assert [each for each in named if each[1] != str(LATEST)] == []
 
 

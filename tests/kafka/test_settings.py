@@ -126,8 +126,8 @@ def test_the_metadata_log_is_made_from_kafkas_defaults() -> None:
     ("assignment", "problem"),
     [
         ("log.index.interval.bytes=many", "a whole number"),
-        ("log.index.interval.bytes=-1", "nothing below 0"),
-        ("log.segment.bytes=14", "Kafka 4.3 takes nothing below 1048576"),
+        ("log.index.interval.bytes=-1", "at least 0"),
+        ("log.segment.bytes=14", "Kafka 4.3 requires at least 1048576"),
         ("log.segment.bytes=4294967296", "32 bits"),
         ("log.preallocate=yes", "true or false"),
         ("log.cleaner.min.cleanable.ratio=nan", "a number"),

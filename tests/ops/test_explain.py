@@ -36,7 +36,7 @@ def test_no_text_of_an_entry_is_empty(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", FINDING_TYPES)
-def test_the_catalogue_itself_has_every_text(code: str) -> None:
+def test_the_catalog_itself_has_every_text(code: str) -> None:
     kind = FINDING_TYPES[code]
     assert kind.meaning, "meaning"
     assert kind.broker_action, "broker_action"

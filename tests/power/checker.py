@@ -295,7 +295,7 @@ class Checker:
                 yield f"a start finds neither the old log nor the new one in {path}"
 
     def _undone_by_itself(self, tree: Tree) -> Iterator[str]:
-        """What a command that has ended has not brought to the disk."""
+        """What a command that has ended has not fsynced."""
         phase, now = self.scenario.phase, self._shown(tree)
         if CASES[self.scenario.case].is_new_dir:
             if tree.find(f"{self.place.top}/new") is None:
@@ -363,7 +363,7 @@ class Checker:
         """Take a run back; whether there was one."""
         undone = self._player.play(tree, "undo", *self._named(tree), "--apply")
         has_begun = "there is no kafkalog run" not in undone.output
-        if undone.status and has_begun and "has been taken back already" not in undone.output:
+        if undone.status and has_begun and "has been undone already" not in undone.output:
             yield f"undo --apply: {undone.status} {undone.last_line}"
             return has_begun
         tree = yield from self._pruned(undone.tree)
@@ -371,7 +371,7 @@ class Checker:
         return has_begun
 
     def _taken_back_in_part(self, tree: Tree) -> Iterator[str]:
-        """Go on as the messages say; then mend what was saved, and take back the rest."""
+        """Go on as the messages say; then repair what was saved, and take back the rest."""
         named = self._named(tree)
         undone = self._player.play(tree, "undo", *named, "--apply")
         if "--partial" in undone.output:

@@ -100,7 +100,7 @@ def command(*line: str) -> tuple[int, str]:
 
 @contextmanager
 def sampled(size_bytes: int | None) -> Iterator[None]:
-    """Hash only so many bytes at both ends of each larger file while entered, as of logs of many megabytes."""
+    """Hash only that many bytes at both ends of each larger file while entered, as of logs of many megabytes."""
     if size_bytes is None:
         yield
         return
@@ -128,7 +128,7 @@ def used_bytes(top: Path) -> int:
 
 @contextmanager
 def full(top: Path | None, room_bytes: int) -> Iterator[None]:
-    """Let the file system of a directory have so many bytes, used and free, while entered."""
+    """Let the file system of a directory have that many bytes, used and free, while entered."""
     if top is None:
         yield
         return

@@ -50,7 +50,7 @@ class Case:
 
     @property
     def is_alone(self) -> bool:
-        """Whether it is used on a partition that is outside of any log directory."""
+        """Whether it is used on a partition that is outside any log directory."""
         return self.write is _alone
 
 

@@ -106,7 +106,7 @@ def test_an_undo_that_loses_power_is_finished(disks: Disks, monkeypatch: pytest.
     for number in disks.copies:
         with disks.mounted(number):
             status, output = command("undo", root, "--apply")
-            done = status == 0 or "has been taken back already" in output or "there is no kafkalog run" in output
+            done = status == 0 or "has been undone already" in output or "there is no kafkalog run" in output
             assert done, output
             assert _shown(disks) == before, number
 

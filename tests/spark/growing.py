@@ -1,6 +1,6 @@
 """A partition as a running broker leaves it between two looks: it grows, rolls, and loses its oldest segments.
 
-What was ever appended is kept beside it, by offset: the truth that an export is held against. Bytes come from
+What was ever appended is kept next to it, by offset: the truth that an export is held against. Bytes come from
 `tests.build`, which shares nothing with kafkalog.
 """
 

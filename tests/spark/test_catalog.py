@@ -1,4 +1,4 @@
-"""A catalogue holds what dump and verify say, after every run; and nothing is read twice that has not changed."""
+"""A catalog holds what dump and verify say, after every run; and nothing is read twice that has not changed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine, work
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
-from kafkalog_core.spark.commit.commit import read_manifest
+from kafkalog_core.spark.commit.manifest import read_manifest
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import spark_text
-from kafkalog_core.spark.source.sql import read_catalog
+from kafkalog_core.spark.source.sql import open_catalog
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.corpus.snapshots import snapshots
 from tests.ops.inline import Inline
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Catalog:
-    """A catalogue of some paths, and what is to be in it."""
+    """A catalog of some paths, and what is to be in it."""
 
     def __init__(self, output: Path, *paths: Path) -> None:
         self.output = output
@@ -60,7 +61,7 @@ class Catalog:
         return sum(row["read_bytes"] for row in parts), sum(row["unchanged_bytes"] for row in parts), codes
 
     def rows(self, table: str) -> list[str]:
-        """All rows of a table of the catalogue."""
+        """All rows of a table of the catalog."""
         files = sorted((self.output / table).glob("*.parquet"))
         return [_text(row) for file in files for row in pq.ParquetFile(file).read().to_pylist()]
 
@@ -116,7 +117,7 @@ def kafka(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def held(tmp_path: Path, kafka: Path) -> Catalog:
-    """A catalogue of it that was made already."""
+    """A catalog of it that was made already."""
     made = Catalog(tmp_path / "catalog", kafka)
     made.run()
     return made
@@ -151,7 +152,7 @@ def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkey
 
 
 @pytest.mark.corpus
-def test_disks_of_the_corpus_in_one_catalogue(tmp_path: Path, corpus: Path) -> None:
+def test_disks_of_the_corpus_in_one_catalog(tmp_path: Path, corpus: Path) -> None:
     log_dirs = sorted({corpus / snapshot.log_dir for snapshot in snapshots() if snapshot.fault is None})[::4]
     made = Catalog(tmp_path / "catalog", *log_dirs)
     read_bytes, unchanged_bytes, codes = made.run(Inline())
@@ -239,7 +240,7 @@ def test_files_that_were_taken_away_are_made_again(held: Catalog, kafka: Path, t
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_course_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Logs that grow, are rolled, retained, damaged, deleted and made; the catalogue is right after each run."""
+    """Logs that grow, are rolled, retained, damaged, deleted and made; the catalog is right after each run."""
     dice = random.Random(seed)
     monkeypatch.setattr("kafkalog_core.spark.catalog.volumes.MOST_SMALL", dice.choice([0, 2, 16]))
     monkeypatch.setattr(work, "SPLIT_BYTES", dice.choice([0, 3000, 10**9]))
@@ -280,7 +281,7 @@ def _happen(dice: random.Random, writers: list[PartitionWriter], kafka: Path) ->
             writers.append(write(kafka / f"t-{number}", segments=dice.randrange(1, 4)))
 
 
-# --- files of the catalogue -------------------------------------------------------------------------------------------
+# --- files of the catalog -------------------------------------------------------------------------------------------
 def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalog_core.spark.catalog.volumes.MOST_SMALL", 4)
     write_log_dir(tmp_path / "kafka", [])
@@ -368,7 +369,7 @@ def test_the_command_and_its_tables_through_spark(tmp_path: Path, kafka: Path, s
     summaries = [json.loads(result.stdout.splitlines()[-1]) for result in (first, second)]
     assert summaries[0]["unchanged_bytes"] == 0
     assert summaries[1]["unchanged_bytes"] == summaries[1]["bytes"] == log_bytes(kafka, "*.log*")
-    frames = read_catalog(spark, str(output))
+    frames = open_catalog(spark, str(output))
     made = Catalog(output, kafka)
     for name, frame in frames.items():
         assert sorted(_text(row.asDict()) for row in frame.collect()) == sorted(made.rows(name))

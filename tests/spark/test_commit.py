@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
-from kafkalog_core.spark.commit.commit import Output, Part, attempt_name, hive_name, read_manifest, roll_forward
+from kafkalog_core.spark.commit.commit import Output, attempt_name, hive_name, roll_forward
+from kafkalog_core.spark.commit.manifest import Part, read_manifest
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:

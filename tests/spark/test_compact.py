@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.settings import SettingsRequest
-from kafkalog_core.ops.compact import to_dir
+from kafkalog_core.ops.compact import planning
 from kafkalog_core.ops.compact.compact import compact as compact_here
-from kafkalog_core.ops.compact.task import CompactRequest
+from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.spark.jobs import compact, compact_to
+from kafkalog_core.spark.jobs import compact
 from kafkalog_core.spark.session.workers import SparkWorkers
 from tests.ops.compact.test_map_parts import NOW_MS, Writer
 
@@ -100,9 +100,9 @@ def test_the_parts_of_a_giant_read_no_more_than_one_pass_does(spark: SparkSessio
 def test_what_tasks_write_is_what_one_process_writes(spark: SparkSession, log_dir: Path) -> None:
     before, around = tree(log_dir), log_dir.parent
     asked = request(log_dir)
-    expected = rows(to_dir.compact_to(asked, str(around / "here"), Report()))
+    expected = rows(planning.compact_to(asked, str(around / "here"), Report()))
     for name, giant_bytes in (("tasks", 1 << 40), ("giant", 1)):
-        found = rows(compact_to(SparkWorkers(spark), asked, str(around / name), Report(), giant_bytes=giant_bytes))
+        found = rows(compact(SparkWorkers(spark), asked, Report(), to=str(around / name), giant_bytes=giant_bytes))
         assert found == expected
         assert tree(around / name) == tree(around / "here")
         assert {path.stat().st_mode for path in (around / name).rglob("*.log")} == {
@@ -117,7 +117,7 @@ def test_where_one_clean_fails_nothing_is_left(spark: SparkSession, log_dir: Pat
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     before = sorted(os.listdir(log_dir.parent))
     with pytest.raises(RefusedError, match="a clean fails here"):
-        rows(compact_to(SparkWorkers(spark), request(log_dir), str(log_dir.parent / "to"), Report(), giant_bytes=1))
+        rows(compact(SparkWorkers(spark), request(log_dir), Report(), to=str(log_dir.parent / "to"), giant_bytes=1))
     assert sorted(os.listdir(log_dir.parent)) == before
 
 
@@ -126,9 +126,9 @@ def test_a_worker_that_dies_is_replaced_and_leaves_nothing(
 ) -> None:
     """It dies in the middle of a file; another attempt finds its name taken, and takes another one."""
     around = log_dir.parent
-    expected = rows(to_dir.compact_to(request(log_dir), str(around / "here"), Report()))
-    monkeypatch.setattr(to_dir, "write_apart", Dying(str(around / "died")))
-    assert rows(compact_to(SparkWorkers(spark), request(log_dir), str(around / "to"), Report())) == expected
+    expected = rows(planning.compact_to(request(log_dir), str(around / "here"), Report()))
+    monkeypatch.setattr(planning, "write_apart", Dying(str(around / "died")))
+    assert rows(compact(SparkWorkers(spark), request(log_dir), Report(), to=str(around / "to"))) == expected
     assert (around / "died").exists()
     assert tree(around / "to") == tree(around / "here")
     assert not [path for path in around.iterdir() if "kafkalog" in path.name]
@@ -139,7 +139,7 @@ class Dying:
 
     def __init__(self, mark: str) -> None:
         self.mark = mark
-        self.real = to_dir.write_apart
+        self.real = planning.write_apart
 
     def __call__(self, task: object, partition: object, parts: object, advance: object) -> object:
         if getattr(task, "partition", None) == 2 and not os.path.exists(self.mark):

@@ -59,6 +59,7 @@ def _assert_same(found: list[dict[str, object]], wanted: list[dict[str, object]]
     "command",
     [
         ("verify",),
+        ("verify", "--kafka", "0.10.0", "--set", "log.index.interval.bytes=1"),
         ("retain", *_NOW, "--what-if", "retention.ms=1000"),
         ("compact", *_NOW, "--set", "cleanup.policy=compact"),
     ],

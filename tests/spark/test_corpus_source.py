@@ -1,6 +1,6 @@
 """The data source's rows are those of `kafkalog dump`, for every file of the corpus, whatever the size of a split.
 
-The reader is asked here as Spark asks it, without a JVM: what is told of what through Spark is in `test_source.py`.
+The reader is asked here as Spark asks it, without a JVM: what is shown through Spark is in `test_source.py`.
 """
 
 from __future__ import annotations

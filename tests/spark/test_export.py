@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError, SelectionError, StorageError
-from kafkalog_core.spark.commit.commit import Output, read_manifest, roll_forward
-from kafkalog_core.spark.commit.manifest import live_files
+from kafkalog_core.spark.commit.commit import Output, roll_forward
+from kafkalog_core.spark.commit.manifest import live_files, read_manifest
 from kafkalog_core.spark.session import parquet
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.source import Source

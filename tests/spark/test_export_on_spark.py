@@ -12,7 +12,7 @@ from kafkalog_cli.main import cli
 from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.rows.tables import RECORD
 from kafkalog_core.spark.session.workers import SparkWorkers
-from kafkalog_core.spark.source.sql import read_export, read_export_findings
+from kafkalog_core.spark.source.sql import open_export, open_export_findings
 from tests.build import Record, batch_v2
 from tests.spark.exporting import Run, batches, offsets_in, write_log
 from tests.spark.test_commit import DyingDisk, KilledError
@@ -54,7 +54,7 @@ def test_what_was_exported_is_read_back(spark: SparkSession, disk: Path, tmp_pat
         "orders-0": 100,
         "orders-1": 100,
     }
-    frame = read_export(spark, str(out))
+    frame = open_export(spark, str(out))
     assert set(frame.columns) == set(RECORD.names) - {"type"}
     assert frame.columns[:2] == ["topic", "partition"]
     counted = frame.groupBy("topic", "partition").count().collect()
@@ -67,7 +67,7 @@ def test_what_was_exported_is_read_back(spark: SparkSession, disk: Path, tmp_pat
     ]
     both = frame.where("partition = 1").union(frame.where("topic = '007' and offset < 10"))
     assert both.count() == 110, "one DataFrame in two branches"
-    assert read_export_findings(spark, str(out)).count() == 0
+    assert open_export_findings(spark, str(out)).count() == 0
 
 
 def test_a_commit_whose_run_died_is_finished_by_its_reader(spark: SparkSession, disk: Path, tmp_path: Path) -> None:
@@ -82,21 +82,21 @@ def test_a_commit_whose_run_died_is_finished_by_its_reader(spark: SparkSession, 
         with pytest.raises(KilledError):
             Run(out, disk / "orders-1", disk=DyingDisk(at))
     there = len(offsets_in(out, "orders", 1))
-    whole = read_export(spark, str(out)).where("partition = 1").count()
+    whole = open_export(spark, str(out)).where("partition = 1").count()
     assert there == 0 < whole
-    (finding,) = read_export_findings(spark, str(out)).collect()
+    (finding,) = open_export_findings(spark, str(out)).collect()
     assert (finding.code, finding.topic, finding.partition) == ("batch.crc-mismatch", "orders", 1)
 
 
 def test_what_is_no_export(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="it has no commits"):
-        read_export(spark, str(tmp_path))
+        open_export(spark, str(tmp_path))
     from kafkalog_core.spark.commit.commit import Output  # noqa: PLC0415 -- for this alone
 
     with Output.open(str(tmp_path / "out"), "catalog") as output:
         output.begin("x").commit({}, now_ms=1)
     with pytest.raises(RefusedError, match="another job, catalog, not export"):
-        read_export(spark, str(tmp_path / "out"))
+        open_export(spark, str(tmp_path / "out"))
 
 
 @pytest.mark.usefixtures("spark")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest
-from kafkalog_core.spark.jobs import finding_rows, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.session.workers import SparkWorkers
 from tests.growing import GROWING
 from tests.spark import tasks
@@ -52,7 +52,7 @@ def _verify(spark: SparkSession, path: Path) -> tuple[int, int, int]:
     tracemalloc.start()
     try:
         request = VerifyRequest(targets=tuple(resolve([str(path)])), now_ms=NOW_MS)
-        findings = sum(1 for _ in finding_rows(verify(workers, request)))
+        findings = sum(1 for verdict in verify(request, workers=workers) for _ in verdict.findings)
         return workers.peak_bytes, tracemalloc.get_traced_memory()[1], findings
     finally:
         tracemalloc.stop()

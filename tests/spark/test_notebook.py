@@ -1,4 +1,4 @@
-"""The notebook's way to everything: the same rows as the commands', and a whole round over catalogue and export."""
+"""The notebook's way to everything: the same rows as the commands', and a whole round over catalog and export."""
 
 from __future__ import annotations
 
@@ -79,21 +79,21 @@ def test_replicas(spark: SparkSession) -> None:
     assert result.frame("stats").count() == 0
 
 
-def test_a_catalogue_and_an_export(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_catalog_and_an_export(spark: SparkSession, tmp_path: Path) -> None:
     disks = Disks(spark, DEMO)
-    catalogue, export = str(tmp_path / "catalogue"), str(tmp_path / "export")
-    made = disks.catalog(catalogue, now_ms=NOW_MS)
+    catalog, export = str(tmp_path / "catalog"), str(tmp_path / "export")
+    made = disks.catalog(catalog, now_ms=NOW_MS)
     assert made.summary["exit_status"] == 0
     exported = disks.export(export, now_ms=NOW_MS)
     assert exported.summary["exit_status"] == 0
     wanted = sum(row["type"] == "record" for row in dump_rows(FIXTURES / "demo", level="records"))
     assert open_export(spark, export).count() == wanted
-    tables = open_catalog(spark, catalogue)
+    tables = open_catalog(spark, catalog)
     assert {"segments", "batches", "findings", "partitions"} <= tables.keys()
     assert tables["batches"].count() == disks.batches().count()
     both = disks.sql(
         "SELECT (SELECT count(*) FROM records), (SELECT sum(record_count) FROM batches), count(*) FROM partitions",
-        catalog=catalogue,
+        catalog=catalog,
         export=export,
     ).first()
     assert both is not None

@@ -39,7 +39,7 @@ def test_a_person_sees_what_to_keep(spark: SparkSession, monkeypatch: pytest.Mon
     text = " ".join(result.stdout.split())
     assert "rep.diverged-0: divergent from offset 100 on, 3 copies" in text
     assert "its leader epoch 5 is the latest" in text
-    assert "broker 1: Its broker cuts it at offset 100 and fetches the rest: save the 50 records" in text
+    assert "broker 1: Its broker truncates it at offset 100 and fetches the rest again: save the 50 records" in text
     assert "version 1 of the records, leader epoch 2 in broker 1" in text
     assert "2 partitions: 1 divergent, 1 identical" in text
     assert result.exit_code == 4
@@ -51,4 +51,4 @@ def test_in_sync_is_fine_and_one_disk_is_refused(spark: SparkSession) -> None:
     assert "1 partition: 1 identical" in fine.stdout
     refused = CliRunner().invoke(cli, ["spark", "replicas", DISKS[0]])
     assert refused.exit_code == 3
-    assert "of 2 partitions none is there twice" in refused.stderr
+    assert "none of 2 partitions has two copies" in refused.stderr

@@ -14,7 +14,7 @@ from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dirs
-from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions, Scenario, totals
+from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, RetentionOptions, Scenario, totals
 from kafkalog_core.ops.retain.retain import RetainRequest
 from kafkalog_core.ops.retain.retain import retain as retain_here
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
@@ -67,7 +67,7 @@ def rows_here(asked: Iterable[RetainRequest]) -> list[dict[str, object]]:
         each for request in asked for each in retain_here(request, RetentionForecaster(request.target, request.wanted))
     ]
     chunks = [chunk for each in said for chunk in retained_rows(each)]
-    outcomes = [outcome for each in said if isinstance(each, Retained) for outcome in each.outcomes]
+    outcomes = [outcome for each in said if isinstance(each, RetainForecast) for outcome in each.outcomes]
     return [row for chunk in [*chunks, what_if_rows(totals(outcomes))] for row in chunk.rows()]
 
 

@@ -10,7 +10,8 @@ import pytest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of
 from tests.build import ABORT, COMMIT, GZIP, Record, batch_v2, meta_properties, txn_marker
 from tests.ops.logs import Row, dump_rows, records, write_segments

@@ -1,16 +1,16 @@
-"""The fake planner stands in for a command's."""
+"""The fake planner is in for a command's."""
 
 from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
 from kafkalog_core.storage.changing import writer
 
 
 @pytest.fixture
 def fake_planner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.repairs:plan")
 
 
 @pytest.fixture

@@ -31,14 +31,15 @@ from kafkalog_core.kafka.settings import Settings, SettingsRequest
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.compact.task import CompactRequest
-from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.compact.forecast import CompactRequest
+from kafkalog_core.ops.compact.planning import compact_to
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 from kafkalog_core.storage.changing.writer import Disk
@@ -51,7 +52,7 @@ from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.ops.repair.plan import StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
     from kafkalog_core.ops.repair.undo import Scope, UndoPlan
 
 __all__ = ["CASES", "END", "Case", "FullDisk", "NewDirRounds", "Rounds", "mounted_disk", "write_patient"]
@@ -77,7 +78,7 @@ class FullDisk:
         return status.f_bfree * status.f_frsize
 
     def reset(self, pristine: Path, *, free_bytes: int | None = 0) -> Path:
-        """The log directory as it was, on a disk with so many bytes free; `None`: with room."""
+        """The log directory as it was, on a disk with that many bytes free; `None`: with room."""
         for each in self.path.iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()
         shutil.copytree(pristine, self.root)
@@ -86,7 +87,7 @@ class FullDisk:
         return self.root
 
     def leave(self, free_bytes: int) -> None:
-        """Fill it but for so many bytes."""
+        """Fill it but for that many bytes."""
         self.fill()
         filler = self.path / FILLER
         os.truncate(filler, filler.stat().st_size - free_bytes)
@@ -274,7 +275,7 @@ class Rounds:
         """What the plan needs on the disk."""
         return next(each.needed_bytes for each in self.draft().plan.spaces if each.path.startswith(self.root))
 
-    def draft(self, *, beside: bool = False) -> StagedPlan:
+    def draft(self, *, beside: bool = False) -> PlanDraft:
         """The plan; `beside`: with its journal next to the files."""
         options = dict(self.case.options)
         policy = "compact" if self.case.command == "compact" else "delete"

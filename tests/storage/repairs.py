@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.format.names import journal_run
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.changing.journal import Journal
@@ -122,7 +123,7 @@ def _plan_wide(root: str, content: bytes, stage: Stage) -> None:
     stage.remove(f"{root}/.kafka_cleanshutdown", why="marker")
 
 
-def draft_of(root: Path, *, undo_to: Path | None = None, **options: Any) -> StagedPlan:
+def draft_of(root: Path, *, undo_to: Path | None = None, **options: Any) -> PlanDraft:
     """A plan of the fake planner."""
     request = PlanRequest(target=target_dir([str(root)]), options=options, now_ms=NOW_MS)
     return make_plan("reindex", request, undo_to=None if undo_to is None else str(undo_to))

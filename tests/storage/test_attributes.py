@@ -1,4 +1,4 @@
-"""What a file carries beside its bytes and its time: owner, permissions and extended attributes."""
+"""What a file carries next to its bytes and its time: owner, permissions and extended attributes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.storage.changing.attributes import Attributes, extended_attributes
 from kafkalog_core.storage.changing.trusted import ANYWHERE, TrustedDirectories
+from kafkalog_core.storage.changing.writer import Attributes, extended_attributes
 from tests.storage.repairs import OWNER, note
 
 if TYPE_CHECKING:

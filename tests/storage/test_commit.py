@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing import commit
-from kafkalog_core.storage.changing import journal_search as pointer_module
+from kafkalog_core.storage.changing import journal as pointer_module
 from kafkalog_core.storage.changing import staging as staging_module
 from kafkalog_core.storage.changing.commit import roll_back
 from kafkalog_core.storage.changing.file_states import check_old, is_stuck, state_of
@@ -234,7 +235,7 @@ def test_old_content_that_is_damaged_after_the_plan_is_refused_with_what_is_left
         check_old(journal)
     ways = {
         "prepared": f"To finish the run instead: kafkalog apply --resume {journal.layout.root}",
-        "undoing": "To keep the files as they are and free the journal: "
+        "undoing": "To keep the files as they are and delete the journal: "
         f"kafkalog undo {journal.layout.root} --prune --run {journal.run} --apply",
     }
     assert str(caught.value).endswith(
@@ -303,7 +304,7 @@ def test_a_run_that_keeps_nothing_is_finished_or_given_up(root: Path) -> None:
     with pytest.raises(RefusedError) as caught:
         resume(journal, Disk())
     command = f"kafkalog undo {journal.layout.root} --prune --run {journal.run} --apply"
-    assert str(caught.value).endswith(f"free the journal: {command}")
+    assert str(caught.value).endswith(f"delete the journal: {command}")
 
 
 @pytest.mark.parametrize("new", [False, True])
@@ -342,7 +343,7 @@ MARKED = {
 def test_only_a_mark_that_is_still_to_be_made_is_refused_after_a_broker(
     root: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool, at: str
 ) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.test_started:mark")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.test_started:mark")
     (root / ".kafka_cleanshutdown").unlink()
     with pytest.raises(Killed):
         apply_to(root, NotingDisk(root, at, Killed()))
@@ -462,7 +463,7 @@ def test_a_time_index_makes_way_for_an_offset_index_that_is_missing_and_not_on_t
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As long as that is missing a start builds both; once it is there a missing time index is one of zeros."""
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:create_planner")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:create_planner")
     monkeypatch.setattr(TrustedDirectories, "device", lambda self, path: path.startswith(f"{tmp_path}/undo"))
     monkeypatch.setattr(commit, "free_bytes", lambda path: 0)
     (root / "t-0" / INDEX).unlink()
@@ -490,7 +491,7 @@ def test_indexes_make_way_where_there_is_no_room_for_what_is_written_next(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three blocks are free: the four of the new indexes do not fit, the two of the old ones do."""
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:longer_planner")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:longer_planner")
     monkeypatch.setattr(TrustedDirectories, "device", lambda self, path: path.startswith(f"{tmp_path}/undo"))
     monkeypatch.setattr(commit, "free_bytes", lambda path: 3 * 4096)
     old, disk = snapshot(root), NotingDisk(root, links=False)
@@ -538,8 +539,8 @@ def test_content_in_the_intent_is_not_given_to_an_owner_whom_only_the_journal_kn
     journal = journal_of(root)
     entry = replace(journal.entries[0], saved="inline", inline=content)
     assert check_old(replace(journal, entries=(entry,))) == [(entry, "after")]
-    assert entry.had is not None
-    entry = replace(entry, had=replace(entry.had, uid=OTHER[0]))
+    assert entry.old_attributes is not None
+    entry = replace(entry, old_attributes=replace(entry.old_attributes, uid=OTHER[0]))
     with pytest.raises(RefusedError, match=f"would give it to user {OTHER[0]}"):
         check_old(replace(journal, entries=(entry,)))
 
@@ -550,7 +551,9 @@ def test_a_change_that_has_been_made_is_not_asked_for_its_owner_again(root: Path
         apply_to(root, NotingDisk(root, "rename log-start-offset-checkpoint", Killed()), is_wide=True)
     journal = journal_of(root)
     entries = tuple(
-        replace(entry, has=replace(entry.has, uid=OTHER[0])) if entry.has and entry.number in {1, 2, 6, 7} else entry
+        replace(entry, new_attributes=replace(entry.new_attributes, uid=OTHER[0]))
+        if entry.new_attributes and entry.number in {1, 2, 6, 7}
+        else entry
         for entry in journal.entries
     )
     assert resume(replace(journal, entries=entries), Disk()).state == "complete"

@@ -1,4 +1,4 @@
-"""Two runs at the same moment on a partition outside of any log directory, round after round: one of them waits."""
+"""Two runs at the same moment on a partition outside any log directory, round after round: one of them waits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ import sys
 from pathlib import Path
 from kafkalog_cli.repair import locked
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.ops.repair import plan
+from kafkalog_core.ops import planners
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import apply_to
 
-plan.PLANNERS["reindex"] = "tests.storage.repairs:plan"
+planners.PLANNERS["reindex"] = "tests.storage.repairs:plan"
 print("ready", flush=True)
 for line in sys.stdin:
     directory = Path(line.strip())

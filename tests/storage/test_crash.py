@@ -93,7 +93,9 @@ class Patient:
             yield root
 
 
-@pytest.fixture(params=["partition", "top", "elsewhere", "other-disk"])
+@pytest.fixture(
+    params=["elsewhere", *(pytest.param(each, marks=pytest.mark.steps) for each in ("partition", "top", "other-disk"))]
+)
 def patient(
     request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Patient]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.storage.changing.changes import Fingerprint, fingerprint, fingerprint_start
+from kafkalog_core.storage.changing.changes import Change, Fingerprint, fingerprint, fingerprint_start
 from kafkalog_core.storage.changing.derived import (
     bases_of_logs,
     checkpoints_next_to_clean_shutdown,
     has_broker_run,
     is_rebuilt,
     logs_of_derived,
+    recovery_markers,
+    unrecovered_ends,
 )
 from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout, State
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 FIRST, SECOND, THIRD = (f"{base:020d}" for base in (0, 10, 20))
 EPOCHS, CLEAN_SHUTDOWN_CONTENT = "leader-epoch-checkpoint", ".kafka_cleanshutdown"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS, STARTS = "replication-offset-checkpoint", "log-start-offset-checkpoint"
 FILES = (
     *(f"t-0/{base}.{suffix}" for base in (FIRST, SECOND, THIRD) for suffix in ("log", "index", "timeindex")),
@@ -78,9 +82,27 @@ def test_a_run_that_makes_a_clean_shutdown_file_remembers_the_checkpoints_that_i
     assert checkpoints_next_to_clean_shutdown([paths[0], paths[2]], trusted(root)) == {}
 
 
+@pytest.mark.parametrize(("kind", "name"), [("cut", f"{THIRD}.log"), ("remove", f"{THIRD}.log")])
+def test_a_run_that_deletes_the_end_of_a_log_remembers_the_recovery_markers(root: Path, kind: str, name: str) -> None:
+    for each in (CLEAN_SHUTDOWN_CONTENT, RECOVERY_POINTS):
+        (root / each).write_bytes(b"")
+    one = change(root, kind, f"t-0/{name}")
+    other = change(root, "replace", RECOVERY_POINTS)
+    assert recovery_markers([one], str(root), trusted(root)) == of(root, [CLEAN_SHUTDOWN_CONTENT, RECOVERY_POINTS])
+    assert recovery_markers([one, other], str(root), trusted(root)) == of(root, [CLEAN_SHUTDOWN_CONTENT])
+    assert recovery_markers([other, change(root, "cut", f"t-0/{THIRD}.index")], str(root), trusted(root)) == {}
+    (root / CLEAN_SHUTDOWN_CONTENT).unlink()
+    assert recovery_markers([one], str(root), trusted(root)) == of(root, [RECOVERY_POINTS])
+
+
 def test_the_base_offsets_of_a_directory(root: Path) -> None:
     assert bases_of_logs(f"{root}/t-0", trusted(root)) == [0, 10, 20]
     assert bases_of_logs(f"{root}/t-1", trusted(root)) == []
+
+
+def change(root: Path, kind: str, name: str) -> Change:
+    size = None if kind == "remove" else 0
+    return Change(kind=kind, path=f"{root}/{name}", before=None, size_bytes=size, sha256=None, why="")  # type: ignore[arg-type]
 
 
 # --- what has become of them ------------------------------------------------------------------------------------------
@@ -207,3 +229,57 @@ def test_a_broker_is_seen_by_the_checkpoints_that_it_writes_and_by_nothing_else(
     assert has_broker_run(journal)
     (root / HIGH_WATERMARKS).unlink()
     assert has_broker_run(journal)
+
+
+def test_the_undo_of_a_truncation_restores_the_end_of_a_log_and_that_of_retention_does_not(root: Path) -> None:
+    (root / f"t-0/{THIRD}.log").unlink()
+    (root / CLEAN_SHUTDOWN_CONTENT).write_bytes(b"")
+    kinds = {
+        ("cut", f"{SECOND}.log"): True,
+        ("cut", f"{SECOND}.index"): False,
+        ("remove", f"{THIRD}.log"): True,
+        ("remove", f"{FIRST}.log"): False,
+        ("remove", f"{THIRD}.index"): False,
+        ("replace", f"{SECOND}.log"): False,
+    }
+    for (kind, name), answer in kinds.items():
+        one = entry(7, name, kind)
+        wanted = ([one], [str(root / CLEAN_SHUTDOWN_CONTENT)]) if answer else ([], [])
+        assert unrecovered_ends(journal_of(root, one), [one]) == wanted, (kind, name)
+    swapped = replace(entry(0, f"{THIRD}.log", "remove"), swap=0)
+    assert unrecovered_ends(journal_of(root, swapped), [swapped]) == ([], [])
+
+
+def test_a_recovery_marker_was_written_after_a_run(root: Path) -> None:
+    marker, points = root / CLEAN_SHUTDOWN_CONTENT, root / RECOVERY_POINTS
+    points.write_bytes(b"0\n0\n")
+    cut = entry(0, f"{THIRD}.log", "cut")
+
+    def written(journal: Journal) -> list[str]:
+        ends, markers = unrecovered_ends(journal, [cut])
+        assert ends == [cut] * len(markers[:1])
+        return markers
+
+    journal = journal_of(root, cut, logs=[RECOVERY_POINTS])
+    assert written(journal) == []
+    marker.write_bytes(b"")
+    assert written(journal) == [str(marker)]
+    assert written(journal_of(root, cut, logs=[RECOVERY_POINTS, CLEAN_SHUTDOWN_CONTENT])) == []
+    marker.unlink()
+    points.write_bytes(b"0\n1\nt 0 5\n")
+    assert written(journal) == [str(points)]
+    marker.write_bytes(b"")
+    assert written(journal) == [str(marker), str(points)]
+    marker.unlink()
+    points.unlink()
+    assert written(journal) == [], "a start without recovery points checks everything"
+    points.write_bytes(b"0\n0\n")
+    own = JournalEntry(
+        number=1,
+        kind="replace",
+        path=RECOVERY_POINTS,
+        why="",
+        before=Fingerprint(1, 1, ""),
+        after=fingerprint(str(points)),
+    )
+    assert written(journal_of(root, cut, own)) == [], "the run itself wrote it"

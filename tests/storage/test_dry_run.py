@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import AccessError, RefusedError
-from kafkalog_core.ops.repair.plan import PLANNERS, PlanReport
+from kafkalog_core.ops.planners import PLANNERS
+from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing.changes import Change, DryRunStage, Fingerprint, fingerprint
 from kafkalog_core.storage.changing.writer import Disk

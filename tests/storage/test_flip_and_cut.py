@@ -1,6 +1,6 @@
-"""Every byte flipped, every length cut: what leaves no trace is what `format.unprotected` says, no more and no less.
+"""Every byte flipped, every length cut: what leaves no trace is what `format.layout` lists, no more and no less.
 
-The segments stand in a partition directory with all their companion files, and are looked at as `dump --records` does.
+The segments are in a partition directory with all their companion files, and are looked at as `dump --records` does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.format import layout, unprotected
+from kafkalog_core.format import layout
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from kafkalog_core.format.layout import Layout
-    from kafkalog_core.format.unprotected import UnprotectedField
+    from kafkalog_core.format.layout import Layout, UnprotectedField
 
 FLIP = (0xFF,)
 BITS = tuple(1 << bit for bit in range(8))
@@ -37,7 +36,7 @@ Change = tuple[int, int]
 
 
 class Disk:
-    """A partition directory whose log file is written anew and looked at, again and again."""
+    """A partition directory whose log file is written again and looked at, again and again."""
 
     def __init__(self, directory: Path, segment: Segment) -> None:
         self._log = write_partition(directory, segment)
@@ -54,7 +53,7 @@ class Disk:
 
         `lost_bytes` is then the number of bytes that are in no batch.
         """
-        os.pwrite(self._descriptor, data, 0)  # opening it anew with truncation takes most of the time
+        os.pwrite(self._descriptor, data, 0)  # opening it again with truncation takes most of the time
         os.ftruncate(self._descriptor, len(data))
         report = Report()
         for chunk in dump(self._request, report):
@@ -89,7 +88,7 @@ def layout_of(segment: Segment, entry: bytes) -> Layout:
 def rule_for(segment: Segment, entry: bytes, at: int) -> UnprotectedField | None:
     """The item of the list that is about byte `at` of an entry."""
     its_layout = layout_of(segment, entry)
-    for rule in unprotected.UNPROTECTED_FIELDS:
+    for rule in layout.UNPROTECTED_FIELDS:
         if rule.layout is its_layout:
             start = its_layout.at(rule.field)
             ends = [place for place in its_layout.offsets.values() if place > start]
@@ -192,9 +191,9 @@ def test_every_length_cut(segment: Segment, disk: Disk) -> None:
 
 def test_the_list_is_complete() -> None:
     """Every field that no checksum covers is in it, or is one whose change contradicts something else."""
-    listed = {(rule.layout.name, rule.field) for rule in unprotected.UNPROTECTED_FIELDS}
+    listed = {(rule.layout.name, rule.field) for rule in layout.UNPROTECTED_FIELDS}
     for its_layout in (*LAYOUTS.values(), layout.MESSAGE_V07_1):
         open_fields = {field.name for field in its_layout.fields if not field.covered}
         framing = {"size", "length", "batchLength", "magic", "crc"}
         assert {(its_layout.name, name) for name in open_fields - framing} <= listed
-    assert {rule.values for rule in unprotected.UNPROTECTED_FIELDS} == set(unprotected.VALUES)
+    assert {rule.values for rule in layout.UNPROTECTED_FIELDS} == set(layout.UNPROTECTED_VALUES)

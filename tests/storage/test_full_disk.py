@@ -15,9 +15,8 @@ from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError, UnfinishedError
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.journal import write_intent
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Attributes, Disk
 from tests.storage.full_disk import CASES, Case, FullDisk, NewDirRounds, Rounds, mounted_disk, write_patient
 from tests.storage.repairs import CountingDisk, DyingDisk, Killed, names_of_ours, snapshot
 
@@ -76,11 +75,14 @@ def test_with_one_block_less_than_it_needs_it_is_refused_with_the_bytes_that_are
     draft = rounds.draft()
     (obstacle,) = draft.plan.obstacles
     if case.command == "checkpoint":
-        assert "4,096 bytes have to be freed there first, as a new file is whole before it takes the place" in obstacle
+        assert "4,096 bytes have to be freed first, because a new file is complete before it replaces" in obstacle
         assert f"kafkalog retain {rounds.root} --undo-to DIR --apply" in obstacle
     else:
-        assert "or --to DIR in their place writes the cleaned logs elsewhere" in obstacle
-        assert "as the cleaned segments are whole before the old ones are deleted" in obstacle or not case.keeps_undo
+        assert "or write the cleaned logs elsewhere with --to DIR" in obstacle
+        assert (
+            "because the cleaned segments are complete before the old ones are deleted" in obstacle
+            or not case.keeps_undo
+        )
     with pytest.raises(RefusedError, match="nothing has been changed"):
         apply_plan(draft, Disk(), now_ms=0)
     assert snapshot(disk.root) == rounds.old
@@ -146,9 +148,9 @@ def test_a_file_that_changes_after_the_changes_ahead_the_message_says_what_has_b
     assert "nothing has been changed" not in text
     count = len(draft.plan.changes)
     assert f"{len(gone)} of the {count} changes of the plan " in text
-    assert f"to free space for the others: {gone[0]} (remove)" in text
-    assert all(f"{path} (remove)" in text for path in gone)
-    assert "nothing else has been changed. When the cause is mended, run this again" in text
+    assert f"to free space for the others: {gone[0]} (deleted)" in text
+    assert all(f"{path} (deleted)" in text for path in gone)
+    assert "nothing else has been changed. When the cause is repaired, finish the plan with this command" in text
     assert names_of_ours(disk.root) == []
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from kafkalog_core.errors import FieldError
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import Fingerprint
 from kafkalog_core.storage.changing.journal import (
     Journal,
@@ -22,7 +21,7 @@ from kafkalog_core.storage.changing.journal import (
     write_intent,
     write_pointer,
 )
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Attributes, Disk
 from tests.storage.test_untrusted import sealed
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ JOURNAL: Final = Journal(
             why="rebuilt",
             before=Fingerprint(64, -1, "0" * 64),
             after=Fingerprint(120, 2, "1" * 64),
-            had=replace(OWNED, extended={}),
-            has=OWNED,
+            old_attributes=replace(OWNED, extended={}),
+            new_attributes=OWNED,
             saved="inline",
             inline=b"old",
             new_sha256="1" * 64,
@@ -59,7 +58,7 @@ JOURNAL: Final = Journal(
             why="damaged",
             before=Fingerprint(9000, 3, "2" * 64),
             after=Fingerprint(4000, 3, "3" * 64),
-            had=OWNED,
+            old_attributes=OWNED,
             saved="tail",
             saved_sha256="4" * 64,
         ),
@@ -166,7 +165,7 @@ def test_numbers_are_what_kafkalog_and_the_system_can_count_to(name: str) -> Non
 @pytest.mark.parametrize("mode", ["0000", "0777"])
 def test_permissions_from_none_to_all(mode: str) -> None:
     entry = changed(put(mode, "entries", 0, "has", "mode")).entries[0]
-    assert entry.has == replace(OWNED, mode=int(mode, 8))
+    assert entry.new_attributes == replace(OWNED, mode=int(mode, 8))
 
 
 @pytest.mark.parametrize("mode", ["1000", "4755", "00777", "777", "-001", "0o77", "0_77", " 777", "0888", "", "x"])
@@ -177,7 +176,7 @@ def test_permissions_that_no_run_writes(mode: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a\0b", "\ud800"])
 def test_an_extended_attribute_has_a_name_that_the_system_takes(name: str) -> None:
-    assert changed(put({"user.a": "AA=="}, "entries", 0, "had", "extended")).entries[0].had == replace(
+    assert changed(put({"user.a": "AA=="}, "entries", 0, "had", "extended")).entries[0].old_attributes == replace(
         OWNED, extended={"user.a": b"\0"}
     )
     with pytest.raises(FieldError, match="the name of an extended attribute cannot be one"):

@@ -251,7 +251,7 @@ def test_a_pointer_to_what_is_gone(root: Path, elsewhere: Path) -> None:
 
 @pytest.mark.parametrize("of_partition", [False, True])
 def test_a_pointer_that_was_copied_or_is_of_another_kind(root: Path, elsewhere: Path, of_partition: bool) -> None:
-    """Of a log directory it is a file, and of a partition outside of any a directory with a file."""
+    """Of a log directory it is a file, and of a partition outside any a directory with a file."""
     place, other = root.parent / ("t-0" if of_partition else "log"), root.parent / "other"
     if of_partition:
         shutil.copytree(root / "t-0", place)
@@ -360,3 +360,19 @@ def test_what_the_next_run_frees_is_counted_in_blocks(root: Path) -> None:
     (root / "t-1" / f"{RUN[:-1]}3" / "old-0001").write_bytes(b"o" * 90_000)
     paths = [run, run / "new-0001", root / f"{RUN[:-1]}2.new-0001"]
     assert remains_bytes(find_journals(str(root))) == 512 * sum(path.stat().st_blocks for path in paths) >= 75_000
+
+
+def test_a_journal_of_several_partitions_is_read_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its partitions leads to it; reading it for each took minutes for some hundred partitions."""
+    apply_to(root, Disk(), is_wide=True)
+    read = []
+    parse = journals_module.parse_journal
+
+    def counting(content: bytes, *rest: object) -> object:
+        read.append(len(content))
+        return parse(content, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(journals_module, "parse_journal", counting)
+    (journal,) = find_journals(str(root)).journals
+    assert len({os.path.dirname(journal.path_of(entry)) for entry in journal.entries}) > 1
+    assert len(read) == 1

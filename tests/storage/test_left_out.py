@@ -1,4 +1,4 @@
-"""What is left with a file that cannot be put back: what comes back is a log directory that agrees with itself."""
+"""What is left with a file that cannot be restored: what comes back is a log directory that agrees with itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.storage.changing.changes import Fingerprint
+from kafkalog_core.storage.changing.derived import left_out
 from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout
-from kafkalog_core.storage.changing.partial_undo import left_out
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 PROBLEM = "its old content is damaged"
 STARTS, CLEAN = "log-start-offset-checkpoint", ".kafka_cleanshutdown"
 LOG = "belongs to a log that is left as it is"
-GAP = "would be separated from the log by a segment that cannot be put back"
-BELOW = f"a start would delete it again, as {STARTS} cannot be put back"
+GAP = "would be separated from the log by a segment that cannot be restored"
+BELOW = f"a start would delete it again, as {STARTS} cannot be restored"
 ALL = "belongs to the whole log directory, of which other files are left as they are"
 SEGMENTS = "{0}.log {0}.index {0}.timeindex {1}.log {1}.index {2}.log {2}.index"
 EPOCHS = "leader-epoch-checkpoint"
@@ -61,7 +61,7 @@ def left(root: Path, there: str, changes: str, bad: str) -> dict[str, str]:
         root: the log directory.
         there: files that are there now.
         changes: those of the run, see `entry`; `t-0/` is left out.
-        bad: those that cannot be put back.
+        bad: those that cannot be restored.
     """
 
     def full(word: str) -> str:

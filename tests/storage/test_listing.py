@@ -62,8 +62,8 @@ def test_links_are_followed_and_broken_ones_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "severity", "message"),
     [
-        (errno.ENOENT, "file.vanished", "info", "The file was deleted while the directory was listed."),
-        (errno.ESTALE, "file.vanished", "info", "The file was deleted while the directory was listed."),
+        (errno.ENOENT, "file.vanished", "info", "The file was deleted while its directory was listed."),
+        (errno.ESTALE, "file.vanished", "info", "The file was deleted while its directory was listed."),
         (errno.EIO, "file.not-readable", "error", "It was not read: the system cannot read it (Input/output error)."),
     ],
 )

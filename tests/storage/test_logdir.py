@@ -54,7 +54,7 @@ def test_what_has_a_partitions_name_and_is_no_directory(tmp_path: Path) -> None:
     assert codes(found) == [("notes", "file.broken-link"), ("t-1", "dir.no-directory"), ("t-2", "dir.no-directory")]
     finding = found.findings[1]
     assert (finding.severity, finding.topic, finding.partition) == ("error", "t", 1)
-    assert "nothing that can be read: no such file or directory." in finding.message
+    assert "a symbolic link cannot be followed: no such file or directory." in finding.message
 
 
 def test_links_beside_partitions_that_somebody_copied_are_harmless(tmp_path: Path) -> None:

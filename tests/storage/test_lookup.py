@@ -283,7 +283,7 @@ def test_addresses_of_kafka_07(tmp_path):
     with lookup_of(directory) as lookup:
         for address in (0, ends[0], ends[1]):
             assert place(lookup, address)[2] == address
-        assert place(lookup, ends[0] + 1) == (len(messages[1]), len(messages[1]), ends[1])  # inside of the wrapper
+        assert place(lookup, ends[0] + 1) == (len(messages[1]), len(messages[1]), ends[1])  # in the wrapper
         assert lookup.log_end(Trace())[0] == ends[2]
         assert lookup.find_time(0, Trace()) is None
 

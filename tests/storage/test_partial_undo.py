@@ -44,6 +44,7 @@ class Run:
         status, output = command(*line)
         assert status == 0, output
         self.new, self.new_codes = snapshot(self.root), self.codes()
+        self.name = self.journal.run
         self.changed = {os.path.relpath(self.journal.path_of(entry), self.root) for entry in self.journal.entries}
 
     @property
@@ -142,6 +143,47 @@ def check(run: Run, damaged: str, left: set[str]) -> None:
 def test_the_tail_of_a_log_is_damaged(tmp_path: Path) -> None:
     run = Run("truncate", tmp_path)
     check(run, f"t-0/{SECOND}.log", of(run, "t-0", "replication-offset-checkpoint"))
+
+
+def test_the_end_of_a_log_is_not_restored_behind_what_a_broker_declared_whole(tmp_path: Path) -> None:
+    run = Run("truncate", tmp_path)
+    marker = run.root / ".kafka_cleanshutdown"
+    assert not marker.exists()
+    marker.write_bytes(b"")
+    status, refused = run.undo()
+    assert status == 3
+    sentence = (
+        f"{marker}: written after this run, most likely by a broker that was started. The next start would therefore "
+        "serve the old end of 2 logs without a check, damage too. To restore it, first move this file out of the log "
+        "directory"
+    )
+    assert refused.count(sentence) == 1 + refused.count('"type":"plan"'), "once in the message and once in the plan"
+    assert {name: row for name, row in snapshot(run.root).items() if name != marker.name} == run.new
+    if "--partial" in refused:
+        assert command(*run.partial(refused), "--output", "ndjson")[0] == 3
+        assert not of(run, "t-0") & run.back()
+    marker.unlink()
+    assert run.undo()[0] == 0
+    assert snapshot(run.root) == run.old
+
+
+def test_a_later_run_that_wrote_the_recovery_points_is_undone_first(tmp_path: Path) -> None:
+    run = Run("truncate", tmp_path)
+    points = run.root / "recovery-point-offset-checkpoint"
+    shutil.copy2(points, tmp_path / "points")
+    points.write_bytes(b"0\n2\nt 0 0\nu 0 99\n")
+    output = command("checkpoint", str(run.root), "--kafka", "4.3", "--apply", "--output", "ndjson")[1]
+    assert '"state":"applied"' in output, output
+    assert b"99" not in points.read_bytes()
+    status, refused = run.undo("--run", run.name)
+    assert status == 3
+    assert f"{points}: a later run of kafkalog checkpoint changed it again; undo that run first" in refused
+    assert run.undo()[0] == 0, "the later one"
+    status, refused = run.undo()
+    assert (status, f"{points}: written after this run" in refused) == (3, True)
+    shutil.copy2(tmp_path / "points", points)
+    assert run.undo()[0] == 0
+    assert snapshot(run.root) == run.old
 
 
 def test_a_segment_of_the_end_is_damaged(tmp_path: Path) -> None:

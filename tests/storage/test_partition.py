@@ -258,7 +258,7 @@ def test_what_has_a_logs_name_and_is_no_file(home: Path) -> None:
     assert [(finding.code, finding.severity, finding.offset) for finding in found.findings] == [
         ("segment.log-unreadable", "error", offset) for offset in (20, 30, 40)
     ]
-    assert "nothing that can be read: no such file or directory." in found.findings[0].message
+    assert "a symbolic link cannot be followed: no such file or directory." in found.findings[0].message
     assert "a directory inside a partition directory." in found.findings[1].message
     assert [segment.base_offset for segment in found.segments] == [0, 10]
     assert {finding.partition for finding in found.findings} == {3}
@@ -408,7 +408,7 @@ def test_findings_are_rows_of_findings(home: Path) -> None:
     assert row.keys() <= set(FINDING.names)
     assert (row["file"], row["topic"], row["partition"]) == (str(home / "5.log"), "orders", 3)
     assert row["offset"] == 5
-    assert str(row["broker_action"]).startswith("Takes offset 5")
+    assert str(row["broker_action"]).startswith("Reads offset 5 from the name")
 
 
 NAMES = st.builds(

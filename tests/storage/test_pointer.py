@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.storage.changing import journal_search as pointer_module
+from kafkalog_core.storage.changing import journal as pointer_module
 from kafkalog_core.storage.changing.changes import Fingerprint
-from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout
-from kafkalog_core.storage.changing.journal_search import (
+from kafkalog_core.storage.changing.journal import (
+    Journal,
+    JournalEntry,
+    JournalLayout,
     ensure_pointer,
     ensure_pointer_if_space,
     freed_by_pointer,

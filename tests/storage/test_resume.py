@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import (
@@ -283,7 +284,7 @@ def plan_removal(request: PlanRequest, stage: Stage, progress: Progress) -> Plan
 @pytest.mark.parametrize("keeps_undo", [False, True])
 def test_a_run_that_only_deletes(root: Path, keeps_undo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its journal has a directory, though nothing is staged in it."""
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:plan_removal")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:plan_removal")
     request = PlanRequest(target=target_dir([str(root / "t-0")]), options={}, now_ms=NOW_MS)
     draft = make_plan("reindex", request, keeps_undo=keeps_undo)
     with pytest.raises(Killed):

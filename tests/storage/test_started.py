@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair.apply import resume
 from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
@@ -149,7 +149,9 @@ class Patients:
             yield place.root, journal
 
 
-@pytest.fixture(params=STRIDES)
+@pytest.fixture(
+    params=["retain", *(pytest.param(each, marks=pytest.mark.steps) for each in STRIDES if each != "retain")]
+)
 def patients(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patients:
     return Patients(request.param, tmp_path, monkeypatch)
 
@@ -268,7 +270,7 @@ def test_no_log_directory_is_marked_clean_after_a_broker(
     is_started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would keep a start from recovering what that broker wrote before it died."""
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:mark")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:mark")
     counting = Counting(monkeypatch)
     seen = 0
     for at in range(1000):

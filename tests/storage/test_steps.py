@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import commit
 from kafkalog_core.storage.changing.trusted import TrustedDirectories

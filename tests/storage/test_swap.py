@@ -18,10 +18,11 @@ from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 from tests import build
@@ -80,7 +81,7 @@ def planner(request: PlanRequest, stage: Stage, progress: Progress) -> PlanRepor
 
 @pytest.fixture
 def swapping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:planner")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:planner")
 
 
 class Patient:
@@ -214,7 +215,7 @@ def parts(log: dict[int, list[tuple[int, int]]]) -> tuple[object, object]:
     return {base: found for base, found in log.items() if base < 20}, log.get(20)
 
 
-@pytest.fixture(params=["partition", "top", "no-links", "other-disk"])
+@pytest.fixture(params=["top", *(pytest.param(each, marks=pytest.mark.steps) for each in STRIDES if each != "top")])
 def patient(
     request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Patient]:
@@ -363,7 +364,7 @@ def test_a_replacement_that_changes_nothing_is_finished_from_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing but its own files tells how far it has got: none of them is left."""
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:same_planner")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:same_planner")
     patient = Patient(tmp_path, "partition", None)
     assert patient.is_new(patient.fresh())
     assert {"link", "rename"} <= {*patient.steps}

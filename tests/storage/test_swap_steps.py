@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError, UnfinishedError
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair.apply import resume
 from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
@@ -52,7 +52,7 @@ def planner(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
 
 @pytest.fixture
 def swapping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:planner")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:planner")
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def alone_planner(request: PlanRequest, stage: Stage, progress: object) -> PlanR
 
 
 def test_a_replacement_of_one_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:alone_planner")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:alone_planner")
     old, disk = snapshot(root), SwapDisk(guard=f"{LATER}.cleaned")
     apply_to(root, disk)
     guard = [(what, name.replace(LOG, LATER)) for what, name in (*LAY_GUARD, *DROP_GUARD)]
@@ -278,7 +278,7 @@ def test_a_log_that_differs_in_its_middle_alone_is_replaced(
     """A large one is known by its ends: only what waits in the journal tells how far the run has got."""
     monkeypatch.setattr(fingerprint_module, "WHOLE_BYTES", 600)
     monkeypatch.setattr(fingerprint_module, "SAMPLE_BYTES", 100)
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", f"{__name__}:middle_planner")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:middle_planner")
     old = snapshot(root)
     if limit is None:
         apply_to(root, Disk())

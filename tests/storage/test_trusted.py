@@ -11,9 +11,8 @@ import pytest
 
 from kafkalog_core.errors import KafkalogError, NotFoundError, RefusedError
 from kafkalog_core.storage.changing import trusted as trusted_module
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.trusted import ANYWHERE, LinkError, TrustedDirectories
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Attributes, Disk
 
 if TYPE_CHECKING:
     from pathlib import Path

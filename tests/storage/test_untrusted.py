@@ -22,18 +22,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, KafkalogError, RefusedError, UnfinishedError
-from kafkalog_core.ops.repair import plan as plan_module
+from kafkalog_core.ops import planners
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import trusted as trusted_module
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import pieces
 from kafkalog_core.storage.changing.journal import parse_journal
 from kafkalog_core.storage.changing.journal_search import find_journals
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Attributes, Disk
 from kafkalog_core.text import json_text
 from tests.storage.repairs import (
     LOG,
@@ -63,8 +63,8 @@ IS_ROOT = os.geteuid() == 0
 
 @pytest.fixture(autouse=True)
 def _planners(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.repairs:plan")
-    monkeypatch.setitem(plan_module.PLANNERS, "truncate", "tests.storage.test_untrusted:plan_small")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(planners.PLANNERS, "truncate", "tests.storage.test_untrusted:plan_small")
 
 
 @pytest.fixture
@@ -361,7 +361,7 @@ def test_a_root_that_only_the_journal_names(root: Path, outside: Path) -> None:
             (forged / "intent.json").write_bytes(sealed(value | {"root": str(outside)}))
         assert not undone(root)
         obstacle = plan_undo(scope_of(str(root)), journal.run).obstacles[0]
-        assert f"changed files in {outside}, which was not named" in obstacle
+        assert f"changed files in {outside}, which you did not name" in obstacle
         shutil.rmtree(forged) if forged.is_dir() else forged.unlink()
     assert snapshot(outside) == seen
 
@@ -372,7 +372,9 @@ def test_a_run_that_only_the_journal_leads_to_is_not_finished_either(root: Path,
     forge(journal.layout.intent, put("root", str(outside)))
     seen = snapshot(outside)
     (journal,) = scope_of(str(root)).interrupted()
-    with pytest.raises(RefusedError, match=rf"changed files in {outside}, which was not named.* name all directories"):
+    with pytest.raises(
+        RefusedError, match=rf"changed files in {outside}, which you did not name.* name all directories"
+    ):
         resume(journal, Disk())
     assert snapshot(outside) == seen
 
@@ -381,7 +383,9 @@ def test_a_run_that_only_the_journal_leads_to_is_not_finished_either(root: Path,
 def test_an_undo_that_fails_says_how_to_go_on(root: Path, step: int) -> None:
     old = snapshot(root)
     journal = small(root, Disk())
-    with pytest.raises(UnfinishedError, match=r"The undo is not finished: .* run kafkalog undo .* again") as caught:
+    with pytest.raises(
+        UnfinishedError, match=r"The undo is not finished\. .*, run it again: kafkalog undo .*"
+    ) as caught:
         apply_undo(plan_undo(scope_of(str(root))), FailingDisk(step, errno.EIO, forever=True))
     assert f"kafkalog undo {root}" in str(caught.value)
     assert journal.run in str(caught.value)

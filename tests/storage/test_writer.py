@@ -16,9 +16,8 @@ import pytest
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing import writer
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
-from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.changing.writer import Attributes, Disk, WriteError
 from tests.storage.repairs import OWNER, CountingDisk, FailingDisk, UnlinkingDisk
 
 if TYPE_CHECKING:

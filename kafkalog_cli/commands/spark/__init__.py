@@ -13,7 +13,7 @@ __all__ = ["JOBS", "spark_group"]
 JOBS: Final = {
     "catalog": (
         "kafkalog_cli.commands.spark.catalog:catalog_command",
-        "Make or update a catalog of disks as Parquet.",
+        "Create or update a catalog of disks as Parquet.",
     ),
     "export": (
         "kafkalog_cli.commands.spark.export:export_command",

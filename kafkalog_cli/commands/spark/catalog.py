@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
-from kafkalog_cli.options.spark import new_run_id, session_options
 from kafkalog_cli.render.writers import RowSettings, open_writer
-from kafkalog_cli.running import clock_ms, early_end, watched
+from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.verify.engine import log_bytes
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
 from kafkalog_core.spark.commit.manifest import check_place, refuse_inside
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.session import spark_session
-from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.selection import Selection
@@ -54,13 +49,13 @@ EXAMPLES = (
 @common.output_option
 @session_options
 def catalog_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
-    """Make a catalog of disks: segments, batches, partitions and findings as Parquet in DIR.
+    """Write a catalog of disks: segments, batches, partitions and findings as Parquet in DIR.
 
     PATH is a log directory, a partition directory or a glob of them. Name all that the catalog should hold: a partition
     that is not named is removed from it. Each segment is read once and checked as kafkalog verify does. The next run
     into the same DIR reads only segments that are new or have changed: it compares size, modification time, inode, and
     64 KiB at both ends of their files. A run is committed in one step; a killed run leaves the catalog as it was.
-    After damage the run searches for whole batches, as dump --resync does. It shows the partitions and what is gone
+    After damage the run searches for whole batches, as dump --resync does. It shows the partitions and what was deleted
     since the last run; all findings are in DIR, and a finding of severity error makes the exit status 4.
     """
     report = Report()
@@ -74,18 +69,11 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
     )
     check_place(to, CATALOG_KIND)  # before Spark takes its time to start
     refuse_inside(to, [target.path for target in request.targets])
-    return _show(request, report, session, common.chosen_output(given["output"]))
-
-
-def _show(request: CatalogRequest, report: Report, session: SessionSettings, output: str) -> int:
-    writer = open_writer(output, RowSettings(tables=(tables.CATALOG, tables.FINDING)))
     run_id = new_run_id(request.now_ms)
-    with early_end(writer, report), spark_session(session) as spark, watched() as progress:
-        if sys.stderr.isatty():
-            progress.expect(log_bytes(request.targets))
-        workers = SparkWorkers(spark, progress)
-        with closing(catalog(workers, request, report, run_id=run_id, progress=progress)) as chunks:
-            for chunk in chunks:
-                writer.write(chunk)
-    writer.finish(report.summary_row())
-    return int(report.exit_status)
+    rows = run_on_spark(
+        session,
+        lambda workers, progress: catalog(workers, request, report, run_id=run_id, progress=progress),
+        targets=request.targets,
+    )
+    writer = open_writer(common.chosen_output(given["output"]), RowSettings(tables=(tables.CATALOG, tables.FINDING)))
+    return write_results(writer, rows, report)

@@ -8,19 +8,17 @@ import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus, command_line
 from kafkalog_cli.commands.shared import write_compactions
+from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
-from kafkalog_cli.options.cleaning import check_memory, cleaning_options
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.forecasts import check_memory, cleaning_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
-from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
-from kafkalog_cli.running import warn_of_interpreted, watched
-from kafkalog_core.ops.compact.task import CompactRequest
+from kafkalog_cli.running import warn_of_interpreted
+from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact, compact_to
+from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.session import spark_session
-from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.settings import SettingsRequest
@@ -102,10 +100,8 @@ def compact_command(
     )
     writer = open_results(COMPACTIONS, common.chosen_output(given["output"]))
     giant_bytes = given["giant_bytes"]
-    with spark_session(session) as spark, watched() as progress:
-        workers = SparkWorkers(spark, progress)
-        if to is None:
-            forecasts = compact(workers, asked, report, progress, giant_bytes=giant_bytes)
-        else:
-            forecasts = compact_to(workers, asked, to, report, progress, giant_bytes=giant_bytes)
-        return write_compactions(writer, forecasts, to, report)
+    forecasts = run_on_spark(
+        session,
+        lambda workers, progress: compact(workers, asked, report, progress, to=to, giant_bytes=giant_bytes),
+    )
+    return write_compactions(writer, forecasts, to, report)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
-from kafkalog_cli.options.spark import new_run_id, session_options
 from kafkalog_cli.render.writers import EXPORTS, open_results
-from kafkalog_cli.running import clock_ms, early_end, watched
+from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.commit.manifest import check_place, commit_numbers, refuse_inside
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
 from kafkalog_core.spark.export.plan import TASK_BYTES
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.session import spark_session
-from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.selection import Selection
@@ -149,18 +146,12 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
     )
     check_place(to, EXPORT_KIND)  # before Spark takes its time to start
     refuse_inside(to, [target.path for target in request.targets])
-    return _show(request, report, session, common.chosen_output(given["output"]))
-
-
-def _show(request: ExportRequest, report: Report, session: SessionSettings, output: str) -> int:
-    """Write all rows and the summary; if the export ends early, the rows that are committed come first."""
-    writer = open_results(EXPORTS, output, request.output, lambda: (commit_numbers(request.output) or [0])[-1])
     now_ms = clock_ms()
     run_id = new_run_id(now_ms)
-    with early_end(writer, report), spark_session(session) as spark, watched() as progress:
-        workers = SparkWorkers(spark, progress)
-        with closing(export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress)) as chunks:
-            for chunk in chunks:
-                writer.write(chunk)
-    writer.finish(report.summary_row())
-    return int(report.exit_status)
+    rows = run_on_spark(
+        session,
+        lambda workers, progress: export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress),
+    )
+    output = common.chosen_output(given["output"])
+    writer = open_results(EXPORTS, output, to, lambda: (commit_numbers(to) or [0])[-1])
+    return write_results(writer, rows, report)

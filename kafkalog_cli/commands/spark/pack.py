@@ -53,8 +53,10 @@ def pack_command(file: str, without_pyarrow: bool) -> None:
             packed.append(write_archive(archive, with_pyarrow=not without_pyarrow, progress=progress))
 
         out.fill(write)
-    for made in packed:
+    for archive in packed:
         click.echo(
-            f"{file}: {made.size_bytes / 1e6:.1f} MB, {made.files} files, for Python {made.python} on {made.machine}: "
-            f"kafkalog ({'compiled' if made.compiled else 'interpreted'} kernels), {', '.join(made.distributions)}"
+            f"{file}: {archive.size_bytes / 1e6:.1f} MB, {archive.files} files, "
+            f"for Python {archive.python} on {archive.machine}: "
+            f"kafkalog ({'compiled' if archive.compiled else 'interpreted'} kernels), "
+            f"{', '.join(archive.distributions)}"
         )

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
-from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render.writers import REPLICAS, open_results
-from kafkalog_cli.running import early_end, watched
+from kafkalog_cli.running import write_results
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.replicas.compare import ReplicasRequest, work_of
-from kafkalog_core.spark.jobs import replicas
+from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, work_of
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.session import spark_session
-from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.selection import Selection
@@ -64,13 +60,5 @@ def replicas_command(
     targets = resolve_readable(local_paths(paths), selection, report)
     work = work_of(ReplicasRequest(targets=targets, max_batch_bytes=max_batch_bytes))
     writer = open_results(REPLICAS, common.chosen_output(output))
-    with (
-        early_end(writer, report),
-        spark_session(session) as spark,
-        watched() as progress,
-        closing(replicas(SparkWorkers(spark, progress), work, report, progress)) as items,
-    ):
-        for item in items:
-            writer.write(item)
-    writer.finish(report.summary_row())
-    return int(report.exit_status)
+    comparisons = run_on_spark(session, lambda workers, progress: replicas(work, report, progress, workers))
+    return write_results(writer, comparisons, report)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.shared import requests_of, write_retention
+from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.forecasts import check_until, find_policies, forecast_options, retention_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
-from kafkalog_cli.options.retention import check_until, find_policies, forecast_options, retention_options
-from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render.writers import RETENTION, open_results
-from kafkalog_cli.running import watched
 from kafkalog_core.spark.jobs import retain
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.session import spark_session
-from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.settings import SettingsRequest
@@ -67,5 +65,5 @@ def retain_command(
     targets = resolve_all(local_paths(paths), selection)
     writer = open_results(RETENTION, common.chosen_output(given["output"]), given["until"])
     requests = requests_of(targets, request, now_ms, given)
-    with spark_session(session) as spark, watched() as progress:
-        return write_retention(writer, retain(SparkWorkers(spark, progress), requests, progress))
+    with closing(run_on_spark(session, lambda workers, progress: retain(workers, requests, progress))) as forecasters:
+        return write_retention(writer, forecasters)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.commands.spark.job import session_options
 from kafkalog_cli.options import common
-from kafkalog_cli.options.spark import session_options
 from kafkalog_cli.render.writers import QUERIES, RowSettings, open_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
@@ -42,6 +42,13 @@ EXAMPLES = (
 )
 
 
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
 @click.command(
     name="sql",
     cls=Command,
@@ -65,6 +72,7 @@ EXAMPLES = (
 @click.option(
     "--option",
     "pairs",
+    type=_parse_pair,
     metavar="NAME=VALUE",
     multiple=True,
     help=(
@@ -79,7 +87,7 @@ def sql_command(
     paths: tuple[str, ...],
     catalog: str | None,
     export: str | None,
-    pairs: tuple[str, ...],
+    pairs: tuple[tuple[str, str], ...],
     output: str | None,
     bytes_mode: str,
     session: SessionSettings,
@@ -95,7 +103,7 @@ def sql_command(
         raise click.UsageError("there is nothing to query; name log directories (PATH), --catalog DIR or --export DIR")
     sources = Sources(
         paths=local_paths(paths),
-        options=dict(map(_parsed, pairs)),
+        options=dict(pairs),
         catalog=None if catalog is None else local_paths([catalog])[0],
         export=None if export is None else local_paths([export])[0],
     )
@@ -114,10 +122,3 @@ def sql_command(
             writer.write(chunk)
     writer.finish(report.summary_row())
     return int(report.exit_status)
-
-
-def _parsed(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="'--option'")
-    return name, value

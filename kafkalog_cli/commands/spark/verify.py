@@ -10,24 +10,19 @@ import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.shared import counted
+from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
-from kafkalog_cli.options.spark import session_options
-from kafkalog_cli.render.progress import open_progress
+from kafkalog_cli.options.kafka import kafka_start_options
 from kafkalog_cli.render.writers import VERDICTS, open_results
-from kafkalog_cli.running import Interruption, StoppableProgress, clock_ms, write_results
+from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.verify.engine import VerifyRequest, log_bytes
-from kafkalog_core.spark.jobs import verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.spark.session.session import spark_session
-from kafkalog_core.spark.session.workers import SparkWorkers
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from kafkalog_core.ops.reading.selection import Selection
-    from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["verify_command"]
@@ -44,6 +39,7 @@ EXAMPLES = (
 @click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @common.verdict_options
+@kafka_start_options
 @common.selection_options
 @common.limit_options
 @common.output_option
@@ -62,24 +58,14 @@ def verify_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         level=given["level"],
         now_ms=clock_ms(),
         max_batch_bytes=given["max_batch_bytes"],
+        kafka=given["request"],
     )
     output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
-    with closing(_verdicts(request, output, session)) as verdicts:
+    verdicts = run_on_spark(
+        session,
+        lambda workers, progress: verify(request, progress, workers=workers),
+        targets=request.targets,
+        shares_terminal=output == "quiet" or (sys.stdout.isatty() and output != "table"),
+    )
+    with closing(verdicts):
         return write_results(open_results(VERDICTS, output), counted(verdicts, report), report)
-
-
-def _verdicts(
-    request: VerifyRequest, output: str, session: SessionSettings
-) -> Generator[PartitionVerdict | PlaceVerdict, None, None]:
-    """Yield the verdicts until Ctrl-C. Raises Stopped."""
-    is_shared = output == "quiet" or (sys.stdout.isatty() and output != "table")
-    with (
-        spark_session(session) as spark,
-        Interruption() as interruption,
-        open_progress(shares_terminal=is_shared) as progress,
-    ):
-        if sys.stderr.isatty() and not is_shared:
-            progress.expect(log_bytes(request.targets))
-        stoppable = StoppableProgress(progress, interruption)
-        with closing(verify(SparkWorkers(spark, stoppable), request, stoppable)) as verdicts:
-            yield from verdicts

@@ -39,7 +39,7 @@ class _Scale:
 
     @property
     def left(self) -> float:
-        """The left edge of the plot; the labels of offsets are to the left of it."""
+        """The left edge of the plot; the labels of the offsets are left of it."""
         longest = max(len(f"{self.first_offset:,}"), len(f"{self.last_offset:,}"), len("offsets"))
         return longest * _LETTER + _STRIP_ROOM
 
@@ -125,13 +125,13 @@ def _time(time_ms: int) -> str:
 
 
 def _strip(block: SegmentBlock, scale: _Scale) -> Html:
-    """Return the offsets of the segment, on the scale at the left."""
+    """Return the bar of the segment's offsets, in the strip at the left."""
     top, height = _vertical(block.first_offset or 0, block.last_offset or 0, scale)
     return element("rect", x=scale.left - _STRIP - 2, y=top, width=_STRIP, height=height, class_="held")
 
 
 def _gap(block: SegmentBlock, scale: _Scale) -> Html | None:
-    """Return the gap before the segment, on the scale at the left."""
+    """Return the bar of the gap before the segment, in the strip at the left."""
     if block.discontinuity is None or not block.discontinuity.is_gap:
         return None
     top, height = _vertical(block.discontinuity.first_offset, block.discontinuity.last_offset, scale)
@@ -139,7 +139,7 @@ def _gap(block: SegmentBlock, scale: _Scale) -> Html | None:
 
 
 def _lost(block: SegmentBlock, scale: _Scale) -> Html:
-    """Return the offsets that may be lost, across the whole width."""
+    """Return the bars of the offsets that may be lost, across the whole width."""
     parts = []
     for first, last in block.lost_offsets:
         top, height = _vertical(first, last, scale)
@@ -226,7 +226,7 @@ def segment_map(drawing: PartitionMap, anchors: FindingAnchors, name: str) -> Ht
         *drawn,
         viewBox=f"0 0 {MAP_WIDTH:.0f} {len(rows) * _ROW:.0f}",
         role="group",
-        aria_label=f"Segments of {name}, each as wide as it is large",
+        aria_label=f"Segments of {name}; the width of each shows its size",
     )
     hidden = drawing.hidden and element("p", f"{count_of(drawing.hidden, 'more segment')} not drawn.", class_="note")
     return join([element("div", picture, class_="scroll", tabindex=0), hidden or None])
@@ -336,7 +336,7 @@ def _title(block: SegmentBlock) -> str:
     return "; ".join(parts)
 
 
-_COLUMNS: Final = ("Segment", "Log", "Batches", "Records", "Offsets", "First to largest timestamp", "What is odd")
+_COLUMNS: Final = ("Segment", "Log", "Batches", "Records", "Offsets", "First to largest timestamp", "Notes")
 
 
 def segment_table(drawing: PartitionMap) -> Html:
@@ -361,12 +361,12 @@ def _table_row(block: SegmentBlock) -> Html:
         ),
         element("td", span(block.first_offset, block.last_offset), class_="num"),
         element("td", times, class_="mono"),
-        element("td", "; ".join(_oddities(block))),
+        element("td", "; ".join(_notes(block))),
     ]
     return element("tr", *cells)
 
 
-def _oddities(block: SegmentBlock) -> list[str]:
+def _notes(block: SegmentBlock) -> list[str]:
     parts = []
     if block.discontinuity is not None:
         what = "in no segment" if block.discontinuity.is_gap else "in two segments"

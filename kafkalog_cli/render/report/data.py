@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog_core.format.layout import MAX_INT64
@@ -43,7 +43,7 @@ APART: Final = 48
 MARKS: Final = 4000
 """Maximum number of damage marks in the map of a partition."""
 _GAP: Final = "segment.gap"
-_RANK: Final = {"info": 1, "warning": 2, "error": 3}
+_RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Losses:
 class SegmentBlock:
     """One segment, or `count` adjacent ones: path and base offset of the first one, sizes, offsets and times of all.
 
-    `severity` is that of the worst finding about one of their files; None: no findings.
+    `severity` is the worst of the findings about their files; None: no findings.
     """
 
     path: str
@@ -139,11 +139,8 @@ def lost_count(verdict: PartitionVerdict) -> int:
             continue
         spans += losses_of(verdict.segments, index).spans if segment.lost_offsets else ()
         discontinuity = _discontinuity(verdict.segments[index - 1], segment) if index and segment.path in gaps else None
-        spans += (
-            [(discontinuity.first_offset, discontinuity.last_offset)]
-            if discontinuity is not None and discontinuity.is_gap
-            else []
-        )
+        if discontinuity is not None and discontinuity.is_gap:
+            spans.append((discontinuity.first_offset, discontinuity.last_offset))
     count, end = 0, -1
     for first, last in sorted(spans):
         count += max(last - max(first, end + 1) + 1, 0)
@@ -156,7 +153,7 @@ def partition_map(verdict: PartitionVerdict) -> PartitionMap:
     severities: dict[str, str] = {}
     for finding in verdict.findings:
         key = stem(finding.path)
-        severities[key] = max(severities.get(key, "info"), finding.severity, key=lambda name: _RANK[name])
+        severities[key] = min(severities.get(key, "info"), finding.severity, key=lambda name: _RANK[name])
     segments = verdict.segments
     cells = min(max(MARKS // max(min(len(segments), BLOCKS), 1), 16), 200)
     singles = [_block(segments, index, severities, cells) for index in range(len(segments))]
@@ -237,9 +234,8 @@ def _is_plain(block: SegmentBlock) -> bool:
 
 def _joined(first: SegmentBlock, second: SegmentBlock) -> SegmentBlock:
     times = [time for time in (first.max_timestamp_ms, second.max_timestamp_ms) if time is not None]
-    return SegmentBlock(
-        path=first.path,
-        base_offset=first.base_offset,
+    return replace(
+        first,
         count=first.count + second.count,
         size_bytes=first.size_bytes + second.size_bytes,
         batches=first.batches + second.batches,
@@ -250,14 +246,11 @@ def _joined(first: SegmentBlock, second: SegmentBlock) -> SegmentBlock:
             second.first_timestamp_ms if first.first_timestamp_ms is None else first.first_timestamp_ms
         ),
         max_timestamp_ms=max(times, default=None),
-        is_last=False,
         severity=first.severity or second.severity,
-        marks=(),
         damage_count=0,
         damage_bytes=0,
         lost_offsets=(),
         gaps=first.gaps + second.gaps,
-        discontinuity=first.discontinuity,
     )
 
 
@@ -274,7 +267,6 @@ CODE_TEXTS: Final = 4
 Kept = TypeVar("Kept")
 _NO_START: Final = ("Does not start.", "Does not start:", "Does not start,")
 """The first words of an unconditional action of a broker that does not start."""
-_DATA_RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +318,7 @@ class CodeFindings:
     @property
     def severity(self) -> str:
         """The worst severity of the findings."""
-        return min(self.severities, key=lambda severity: _DATA_RANK.get(severity, 2))
+        return min(self.severities, key=lambda severity: _RANK.get(severity, 2))
 
     @property
     def stops_broker(self) -> bool:
@@ -335,11 +327,11 @@ class CodeFindings:
 
     def add(self, name: str, finding: Finding) -> None:
         """Count a finding of the partition or place of that name."""
-        is_worst = not self.severities or _DATA_RANK[finding.severity] < _DATA_RANK[self.severity]
+        is_worst = not self.severities or _RANK[finding.severity] < _RANK[self.severity]
         self.severities[finding.severity] += 1
-        for texts, said in ((self.actions, finding.broker_action), (self.cures, finding.cure)):
-            if said and (said in texts or len(texts) < CODE_TEXTS):
-                texts[said] += 1
+        for texts, text in ((self.actions, finding.broker_action), (self.cures, finding.cure)):
+            if text and (text in texts or len(texts) < CODE_TEXTS):
+                texts[text] += 1
         if is_worst:
             self.places.insert(0, (name, finding))
             del self.places[CODE_PLACES:]
@@ -403,7 +395,7 @@ class ReportData:
 
         def rank(item: tuple[str, CodeFindings]) -> tuple[int, bool, int, str]:
             code, group = item
-            return _DATA_RANK[group.severity], not group.stops_broker, -group.severities.total(), code
+            return _RANK[group.severity], not group.stops_broker, -group.severities.total(), code
 
         return sorted(self.codes.items(), key=rank)
 
@@ -457,4 +449,4 @@ def _keep(heap: list[tuple[tuple[int, ...], Kept]], item: tuple[tuple[int, ...],
 
 def _worst(findings: Iterable[Finding], limit: int) -> tuple[Finding, ...]:
     """Return up to `limit` findings of the worst severities, in their order within a severity."""
-    return tuple(sorted(findings, key=lambda finding: _DATA_RANK[finding.severity])[:limit])
+    return tuple(sorted(findings, key=lambda finding: _RANK[finding.severity])[:limit])

@@ -6,9 +6,9 @@ import base64
 import hashlib
 import time
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_cli.render.cells import NONE, human_bytes, span, time_cell
+from kafkalog_cli.render.cells import NONE, human_bytes, offsets_cell, time_cell
 from kafkalog_cli.render.report.charts import FindingAnchors, segment_map, segment_table, timeline
 from kafkalog_cli.render.report.data import ReportData
 from kafkalog_cli.render.report.html import Html, element, join, moment, number
@@ -25,24 +25,13 @@ from kafkalog_cli.render.report.texts import (
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_cli.output_file import OutputFile
     from kafkalog_cli.render.report.data import PartitionDetail, PlaceFindings, RunFacts
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
-__all__ = [
-    "HtmlReport",
-    "Page",
-    "clean_rows",
-    "how_to_read",
-    "legend",
-    "not_checked",
-    "state_bar",
-    "table_end",
-    "table_start",
-    "worst_rows",
-]
+__all__ = ["HtmlReport", "Page"]
 
 
 STATES: Final = ("damaged", "unread", "warnings", "clean")
@@ -55,10 +44,6 @@ class _Column(NamedTuple):
     kind: str = "num"
 
 
-def _int(row: Mapping[str, object], name: str) -> int | None:
-    return cast("int | None", row.get(name))
-
-
 def _counted(title: str, name: str) -> _Column:
     return _Column(title, lambda row: number(row.get(name)), lambda row: row.get(name))
 
@@ -67,16 +52,11 @@ def _sized(title: str, name: str) -> _Column:
     return _Column(title, lambda row: human_bytes(row[name]) if row.get(name) else NONE, lambda row: row.get(name) or 0)
 
 
-def _offsets(row: Mapping[str, object]) -> str:
-    end = _int(row, "log_end_offset")
-    return span(row.get("log_start_offset"), None if end is None else end - 1)
-
-
 _BASIC: Final = (
     _sized("Log", "bytes"),
     _counted("Segments", "segments"),
     _counted("Records", "records"),
-    _Column("Offsets", _offsets, lambda row: row.get("log_end_offset") or 0),
+    _Column("Offsets", offsets_cell, lambda row: row.get("log_end_offset") or 0),
     _Column("Newest (UTC)", lambda row: moment(row.get("max_timestamp_ms")), kind="num"),
 )
 _WORST: Final = (
@@ -89,35 +69,17 @@ _WORST: Final = (
 )
 
 
-def table_start(caption: str, *, is_worst: bool) -> Html:
+def _table_start(caption: str, columns: Iterable[_Column]) -> Html:
     """Return the beginning of a table of partitions, up to its rows."""
-    columns = _WORST if is_worst else _BASIC
     titles = [element("th", column.title, scope="col", class_=column.kind) for column in columns]
     head = element("tr", element("th", "Partition", scope="col"), *titles)
     table = f'<div class="scroll" tabindex="0"><table class="sortable">{element("caption", caption)}'
     return Html(f"{table}{element('thead', head)}<tbody>")
 
 
-def table_end() -> Html:
-    """Return the end of a table."""
-    return Html("</tbody></table></div>")
-
-
-def worst_rows(rows: Iterable[Mapping[str, object]], links: Mapping[str, str]) -> Iterator[tuple[str, Html]]:
-    """Yield keys and rows of partitions that are not clean, with links to their sections."""
-    for row in rows:
-        anchor = links.get(str(row["path"]))
-        name = element("a", row["name"], href=f"#{anchor}") if anchor else row["name"]
-        yield str(row["key"]), _row(row, name, _WORST)
-
-
-def clean_rows(rows: Iterable[Mapping[str, object]]) -> Iterator[tuple[str, Html]]:
-    """Yield keys and rows of clean partitions."""
-    for row in rows:
-        yield str(row["key"]), _row(row, row["name"], _BASIC)
-
-
-def _row(row: Mapping[str, object], name: object, columns: Iterable[_Column]) -> Html:
+def _row(row: Mapping[str, object], columns: Iterable[_Column], anchor: str | None) -> Html:
+    """Return the row of a partition, with a link to its section."""
+    name = element("a", row["name"], href=f"#{anchor}") if anchor else row["name"]
     cells = [element("th", name, scope="row", class_="mono", title=row["path"])]
     for column in columns:
         order = None if column.order is None else column.order(row)
@@ -172,14 +134,14 @@ _NEVER: Final = (
     "Changes after a file was read, if a broker was running.",
 )
 _READING: Final = (
-    ("Damaged", "at least one finding of severity error; no healthy broker leaves this. Exit status 4."),
+    ("Damaged", "at least one finding of severity error, which no healthy broker leaves. Exit status 4."),
     ("Warnings", "unusual or a risk, but possible on a healthy broker: an open transaction, a gap in the offsets."),
     ("Clean", "only findings of normal operation (severity info), or none."),
     (
         "At risk",
         (
-            "bytes after the recovery point of a broker that was not shut down cleanly: it reads them again when it "
-            "starts, and truncates the log at the first batch that is not valid."
+            "bytes after the recovery point of a broker whose last shutdown was not clean: the broker reads them again "
+            "when it starts, and truncates the log at the first batch that is not valid."
         ),
     ),
     (
@@ -202,7 +164,7 @@ _READING: Final = (
 
 def legend() -> Html:
     """Return the legend of the maps."""
-    return element("ul", *(element("li", _sign(kind), " ", said) for kind, said in _SIGNS), class_="legend signs")
+    return element("ul", *(element("li", _sign(kind), " ", meaning) for kind, meaning in _SIGNS), class_="legend signs")
 
 
 def _sign(kind: str) -> Html:
@@ -227,7 +189,7 @@ def not_checked(run: RunFacts) -> Html:
 
 def how_to_read() -> Html:
     """Return the section that explains the words and pictures."""
-    parts = [part for word, said in _READING for part in (element("dt", word), element("dd", said))]
+    parts = [part for word, meaning in _READING for part in (element("dt", word), element("dd", meaning))]
     return element("section", element("h2", "How to read this", id="reading"), element("dl", *parts, class_="reading"))
 
 
@@ -241,7 +203,7 @@ _REFUSALS: Final = 5
 
 
 def _fitting(pieces: Iterable[tuple[str, Html]], size: int) -> dict[str, Html]:
-    """Return the pieces that fit, by their keys; after a few that did not fit no more are made."""
+    """Return the pieces that fit into `size` characters, by their keys; stop after a few that do not fit."""
     taken: dict[str, Html] = {}
     refused = 0
     for key, piece in pieces:
@@ -287,33 +249,37 @@ class Page:
         yield '<section><h2 id="partitions">Partitions</h2>'
         listed, clean, states = self._data.listed, self._data.clean, self._data.states
         if listed:
-            rows = _fitting(worst_rows(listed, self._links), ROWS_SIZE)
-            yield table_start("Partitions that are not clean, the worst first", is_worst=True)
-            yield from rows.values()
-            yield table_end()
-            yield _left_out(states.total() - states["clean"] - len(rows), "partition")
+            caption, total = "Partitions that are not clean, the worst first", states.total() - states["clean"]
+            yield from self._table(caption, _WORST, listed, total, "partition")
         if clean:
-            rows = _fitting(clean_rows(clean), ROWS_SIZE)
             yield f"<details><summary>{count_of_number(states['clean'], 'clean partition')}</summary>"
-            yield table_start("Clean partitions", is_worst=False)
-            yield from rows.values()
-            yield table_end()
-            yield _left_out(states["clean"] - len(rows), "clean partition")
+            yield from self._table("Clean partitions", _BASIC, clean, states["clean"], "clean partition")
             yield "</details>"
         if not listed and not clean:
             yield element("p", "The check included no partition.", class_="note")
         yield "</section>"
 
+    def _table(
+        self, caption: str, columns: Sequence[_Column], rows: Sequence[Mapping[str, object]], total: int, noun: str
+    ) -> Iterator[str]:
+        """Yield a table of the partitions that fit, and the number of the others."""
+        pieces = ((str(row["key"]), _row(row, columns, self._links.get(str(row["path"])))) for row in rows)
+        shown = _fitting(pieces, ROWS_SIZE)
+        yield _table_start(caption, columns)
+        yield from shown.values()
+        yield "</tbody></table></div>"
+        yield _left_out(total - len(shown), noun)
+
     # --- partitions one by one ----------------------------------------------------------------------------------------
     def _one_by_one(self) -> Iterator[str]:
         states = self._data.states
-        worth_telling = states.total() - states["clean"]
-        if not worth_telling:
+        not_clean = states.total() - states["clean"]
+        if not not_clean:
             return
         yield '<section><h2 id="details">Partitions that are not clean, one by one</h2>'
         yield legend()
         yield from self._details.values()
-        yield _left_out(worth_telling - len(self._details), "partition")
+        yield _left_out(not_clean - len(self._details), "partition")
         yield "</section>"
 
     def _detail(self, detail: PartitionDetail) -> Html:
@@ -362,12 +328,10 @@ class Page:
 
 
 def _figures(row: Mapping[str, object]) -> str:
-    end = row.get("log_end_offset")
-    offsets = span(row.get("log_start_offset"), end - 1 if isinstance(end, int) else None)
     parts = [
         f"{human_bytes(row['bytes'])} of log in {count_of(row['segments'], 'segment')}",
         f"{number(row['records'])} records in {number(row['batches'])} batches",
-        f"offsets {offsets}",
+        f"offsets {offsets_cell(row)}",
     ]
     if row.get("damage_count"):
         parts.append(f"damaged in {count_of(row['damage_count'], 'place')}, {human_bytes(row['damage_bytes'])}")
@@ -419,7 +383,7 @@ def _head(style: str, script: str) -> str:
 def _top(*, has_findings: bool) -> Html:
     links = [("partitions", "Partitions"), ("codes", "Findings by code"), ("reading", "How to read this")]
     links = [link for link in links if has_findings or link[0] != "codes"]
-    skip = element("a", "To the verdict", href="#verdict", class_="skip")
+    skip = element("a", "Skip to the result", href="#verdict", class_="skip")
     nav = element("nav", *(element("a", shown, href=f"#{at}") for at, shown in links), aria_label="Sections")
     toggle = element("button", "Theme: system", type="button", id="theme", hidden=True)
     header = element("header", element("h1", "kafkalog verify"), nav, toggle)

@@ -25,7 +25,7 @@ WORST: Final = 10
 _NAMES: Final = 3
 _TARGETS: Final = 12
 _REFUSED: Final = 3
-_NOUNS: Final = {"error": "error", "warning": "warning", "info": "normal one"}
+_NOUNS: Final = {"error": "error", "warning": "warning", "info": "normal finding"}
 _LEVELS: Final = {
     "headers": "headers: no checksums",
     "checksums": "checksums: every byte",
@@ -50,7 +50,7 @@ def headline(data: ReportData, summary: Mapping[str, object]) -> Html:
         )
     elif state == "warnings":
         sentences.insert(
-            0, "Nothing is damaged. A warning is a state that a healthy broker may leave, but it deserves a look."
+            0, "Nothing is damaged. A healthy broker may leave the states that the warnings describe, but check them."
         )
     if summary.get("exit_status") == _REFUSED:
         sentences.insert(0, "Not everything could be read; the unread files are listed below.")
@@ -70,7 +70,7 @@ def _title(state: str, data: ReportData, summary: Mapping[str, object]) -> str:
     if state == "damaged":
         return f"Errors, but in none of {count_of_number(partitions, 'partition')}" if partitions else "Errors"
     if not partitions and not summary.get("files"):
-        return "There was nothing to check" if state == "clean" else "Warnings, and no partition"
+        return "There was nothing to check" if state == "clean" else "Warnings; the check included no partition"
     whole = sound_partitions(summary, data.states) if partitions else "no damage"
     if state == "warnings":
         return f"Warnings: {whole}"
@@ -89,7 +89,7 @@ def _how_much(data: ReportData, summary: Mapping[str, object]) -> str:
     size = human_bytes(summary.get("damage_bytes"))
     if not data.states["damaged"]:
         where = count_of(places, "place")
-        return f"{size} in {where} contain no batch; this is normal there: a crash, or a preallocated file."
+        return f"{size} in {where} contain no batch. This is normal after a crash and in a preallocated file."
     names = [str(row["name"]) for row in data.listed if row["damage_count"]]
     where = f" of {_listed(names)}" if names else ""
     return f"{size} in {count_of(places, 'place')} of the logs{where} contain no valid batch."
@@ -103,7 +103,7 @@ def _no_start(data: ReportData) -> str:
         for _, finding in code.places
         if finding.severity == "error"
     ]
-    return f"A broker does not start on this disk as it is, because of {_listed(names)}." if names else ""
+    return f"A broker does not start on this disk, because of {_listed(names)}." if names else ""
 
 
 def _listed(names: list[str]) -> str:
@@ -215,11 +215,11 @@ def facts(run: RunFacts, data: ReportData, summary: Mapping[str, object], finish
         ("Findings", ", ".join(found) or "none"),
         ("Level", _LEVELS.get(run.level, run.level)),
         ("Started", moment(run.started_ms)),
-        ("Took", f"{seconds:,.1f} s{speed}"),
+        ("Duration", f"{seconds:,.1f} s{speed}"),
         ("Exit status", number(summary.get("exit_status"))),
-        ("Made by", f"kafkalog {run.version}"),
+        ("Written by", f"kafkalog {run.version}"),
     ]
-    cards = [element("div", element("dt", label), element("dd", said)) for label, said in pairs]
+    cards = [element("div", element("dt", label), element("dd", value)) for label, value in pairs]
     targets = [element("div", path, class_="mono") for path in run.targets[:_TARGETS]]
     if len(run.targets) > _TARGETS:
         targets.append(element("div", f"and {len(run.targets) - _TARGETS:,} more", class_="note"))
@@ -309,8 +309,8 @@ def _findings_where(finding: Finding, root: str) -> str:
 
 def _texts(texts: Mapping[str, Iterable[str]]) -> Html | None:
     parts: list[Html] = []
-    for label, sayings in texts.items():
-        items = [element("dd", text) for text in sayings if text]
+    for label, lines in texts.items():
+        items = [element("dd", text) for text in lines if text]
         parts += [element("dt", label), *items] if items else []
     return element("dl", *parts, class_="texts") if parts else None
 
@@ -336,18 +336,18 @@ def _small(text: str) -> Html:
 
 def _often(texts: Counter[str]) -> list[str]:
     """Return the texts, the most frequent first."""
-    return [_cut(said) for said, _ in texts.most_common()]
+    return [_shortened(text) for text, _ in texts.most_common()]
 
 
-def _cut(said: str) -> str:
-    """As every code is shown, however large the page has become, none of its texts may be long."""
-    return said if len(said) <= _SHORT else said[:_SHORT] + "..."
+def _shortened(text: str) -> str:
+    """Return the beginning of a long text: every code is shown, however large the page has become."""
+    return text if len(text) <= _SHORT else text[:_SHORT] + "..."
 
 
 def _code_place(name: str, finding: Finding, links: Mapping[str, str]) -> Html:
     anchor = links.get(finding.path.rpartition("/")[0]) or links.get(finding.path)
-    shown = element("a", _cut(name), href=f"#{anchor}") if anchor else _cut(name)
-    return element("li", element("span", shown, class_="mono where"), " ", _cut(finding.message))
+    shown = element("a", _shortened(name), href=f"#{anchor}") if anchor else _shortened(name)
+    return element("li", element("span", shown, class_="mono where"), " ", _shortened(finding.message))
 
 
 def _more(group: CodeFindings) -> Html | None:

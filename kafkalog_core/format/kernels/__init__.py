@@ -44,10 +44,10 @@ DECODE_ERRORS: Final = {
     constants.DECODE_MESSAGE_OFFSET: "message-offset",  # inner offsets pass the wrapper's
 }
 _DECODERS: Final = {
-    MAGIC_V0: loops.decode_legacy,
-    MAGIC_V1: loops.decode_legacy,
+    MAGIC_V0: loops.decode_messages,
+    MAGIC_V1: loops.decode_messages,
     MAGIC_V2: loops.decode_v2,
-    FORMAT_V07: loops.decode_v07,
+    FORMAT_V07: loops.decode_messages,
 }
 
 

@@ -220,6 +220,7 @@ def _legacy(
 def _count_muted(s: cython.pointer[cython.longlong]) -> cython.void:
     """Count and clear the muted bits of BC_ODD."""
     bit: cython.Py_ssize_t
+    # s: state. The bits below `bit` are counted in their cells from BC_MORE on.
     for bit in range(ODD_BITS):
         if s[BC_ODD] & s[BC_MUTED] & (1 << bit):
             s[BC_MORE + bit] += 1
@@ -237,6 +238,7 @@ def find_contradiction(batches: object, first: cython.Py_ssize_t) -> int:
     last: cython.longlong
     span: cython.longlong
     records: cython.longlong
+    # cells: batch columns. The headers of the rows before `row` agree with themselves.
     while row < count:
         if cells[B_FORMAT * capacity + row] == MAGIC_V2:
             base = cells[B_BASE_OFFSET * capacity + row]
@@ -264,6 +266,7 @@ def find_outside(batches: object, records: object, first: cython.Py_ssize_t) -> 
     base: cython.longlong
     last: cython.longlong
     offset: cython.longlong
+    # b: batch columns; r: record columns. The records before `row` have offsets of their batches.
     while row < count:
         batch = r[R_BATCH * r_capacity + row]
         base = b[B_BASE_OFFSET * b_capacity + batch]

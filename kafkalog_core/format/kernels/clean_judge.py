@@ -25,6 +25,7 @@ def take_rows(
     total: cython.longlong = 0
     is_removed: cython.bint = (f[first] & BITS_REMOVED) == BIT_DISCARD
     is_plain: cython.bint = b[B_CODEC * capacity + first] == 0
+    # b: batch columns; f: bits of the batches. The rows before `row` can be decoded in one call, or are all skipped.
     for row in range(first, last):
         if is_removed != ((f[row] & BITS_REMOVED) == BIT_DISCARD):
             return row
@@ -198,7 +199,6 @@ def _reason_of(
         return WHY_SUPERSEDED
     if io.records[R_VALUE_SIZE * io.record_capacity + row] >= 0:
         return WHY_CONTROL if is_control else WHY_LATEST
-    io.tally[T_TOMBSTONES] += 1
     if at < 0 or not io.table[at + ENTRY_HIGH] & 1:
         io.tally[T_LONE] += 1
     return WHY_TOMBSTONE if _retains_tombstones(io, batch) else WHY_EXPIRED
@@ -207,7 +207,11 @@ def _reason_of(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _retains_tombstones(io: _Judge, batch: cython.Py_ssize_t) -> cython.bint:
-    """Return whether tombstones of a batch are retained: the delete horizon (KIP-534) is not reached."""
+    """Return whether tombstones of a batch are retained.
+
+    Magic 0 and 1, and releases without delete horizons: as J_RETAINS says, by the age of the segment. Else the batch
+    has no horizon yet, or its horizon is not reached (KIP-534).
+    """
     if io.batches[B_FORMAT * io.batch_capacity + batch] != MAGIC_V2 or not io.state[J_RULES] & RULE_HORIZONS:
         return io.state[J_RETAINS] != 0
     return (

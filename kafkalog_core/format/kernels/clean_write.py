@@ -269,6 +269,7 @@ def _content_bytes(io: _Output, row: cython.Py_ssize_t) -> cython.longlong:
         size += io.records[R_KEY_SIZE * io.record_capacity + row]
     if io.records[R_VALUE_SIZE * io.record_capacity + row] > 0:
         size += io.records[R_VALUE_SIZE * io.record_capacity + row]
+    # i: rows of the record's headers.
     for i in range(
         io.records[R_HEADERS * io.record_capacity + row],
         io.records[R_HEADERS * io.record_capacity + row] + io.records[R_HEADER_COUNT * io.record_capacity + row],
@@ -295,6 +296,7 @@ def _put_record(
     i: cython.Py_ssize_t
     size: cython.longlong = 1 + _varint_bytes(time) + _varint_bytes(offset) + _sized_bytes(key) + _sized_bytes(value)
     size += _varint_bytes(count)
+    # i: rows of the record's headers. First their sizes: a record starts with its length (DefaultRecord.writeTo).
     for i in range(first, first + count):
         size += _sized_bytes(io.headers[H_KEY_SIZE * io.header_capacity + i]) + _sized_bytes(
             io.headers[H_VALUE_SIZE * io.header_capacity + i]
@@ -361,6 +363,7 @@ def _varint_bytes(value: cython.longlong) -> cython.longlong:
     size: cython.longlong = 1
     rest: cython.longlong = value ^ (value >> 63)  # as many bits as the zigzag form without its lowest bit
     rest >>= 6
+    # `rest` are the bits that the `size` bytes so far have no room for.
     while rest > 0:
         rest >>= 7
         size += 1
@@ -377,6 +380,7 @@ def _put_varint(o: cython.pointer[cython.uchar], at: cython.Py_ssize_t, value: c
         raw = (cython.cast(cython.ulonglong, value) << 1) ^ cython.cast(cython.ulonglong, value >> 63)
     else:
         raw = 2 * value if value >= 0 else -2 * value - 1
+    # o: output. `raw` are the bits that are not written before byte `at`.
     while raw > LOW_BITS:
         o[at] = (raw & LOW_BITS) | 0x80
         raw >>= 7
@@ -438,6 +442,7 @@ def _put_int(
     o: cython.pointer[cython.uchar], at: cython.Py_ssize_t, value: cython.longlong, size: cython.Py_ssize_t
 ) -> cython.void:
     """Write the low `size` bytes of an integer, big-endian."""
+    # o: output. The bytes from `at + size` on are written, the lowest one last.
     while size > 0:
         size -= 1
         o[at + size] = value & 0xFF

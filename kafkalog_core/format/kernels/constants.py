@@ -153,7 +153,7 @@ W_WRONG: Final = 8  # bytes of candidates that were not entries, one cell for ea
 SIZE_CLASSES: Final = 34
 W_SIZE: Final = W_WRONG + SIZE_CLASSES
 
-# --- what a search may cost; see storage/resync.py --------------------------------------------------------------------
+# --- what a search may cost; see EntrySearch in storage/framing.py ----------------------------------------------------
 CHECKED_PER_BYTE: Final = 4
 FREE_CHECKS: Final = 16
 
@@ -396,8 +396,7 @@ WHY_ABORTED: Final = 7
 WHY_MARKER: Final = 8
 WHY_SIZE: Final = 9
 T_BYTES: Final = WHY_SIZE  # the cells before it are records by reason, these the bytes of keys and values
-T_TOMBSTONES: Final = 2 * WHY_SIZE  # tombstones that are the last records of their keys
-T_LONE: Final = T_TOMBSTONES + 1  # of these, tombstones whose key has no other record
+T_LONE: Final = 2 * WHY_SIZE  # tombstones that are the only records of their keys
 T_SIZE: Final = T_LONE + 1
 RULE_PAST: Final = 1  # records above the map's latest offset are retained
 RULE_CONTROL_KEYS: Final = 2  # keys of control records are looked up like any other
@@ -407,7 +406,7 @@ RULE_COPY: Final = 16  # inner messages are copied unchanged
 J_RULES: Final = 0
 J_NOW: Final = 1
 J_HORIZON: Final = 2  # the delete horizon for batches that have none
-J_RETAINS: Final = 3  # 1: tombstones of batches without a delete horizon are retained
+J_RETAINS: Final = 3  # 1: tombstones are retained in magic 0 and 1, and before 3.1 in every batch
 J_SIZE: Final = 4
 OUTCOME_REMOVED: Final = 0
 OUTCOME_VERBATIM: Final = 1
@@ -458,6 +457,16 @@ Y_NAME: Final = 64  # bytes of a key that are stored
 RECORD_ROOM: Final = 36  # upper bound of a record without key, value and headers
 HEADER_ROOM: Final = 10  # upper bound of a header without key and value
 KEPT_BITS: Final = layout.CODEC_MASK | layout.TIMESTAMP_TYPE_BIT | layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
+
+# --- framings of lz4 and snappy that Java's clients write -------------------------------------------------------------
+LZ4_HEADER: Final = int.from_bytes(layout.LZ4_JAVA_HEADER[:6], "big")  # magic, flags, block descriptor
+LZ4_HEADER_CHECKSUM: Final = layout.LZ4_JAVA_HEADER[6]
+LZ4_HEADER_SIZE: Final = len(layout.LZ4_JAVA_HEADER)
+LZ4_STORED: Final = layout.LZ4_BLOCK_STORED
+LZ4_BLOCK: Final = 1 << 16  # the largest content of a block
+XERIAL_MAGIC: Final = int.from_bytes(layout.XERIAL_JAVA_HEADER[:8], "big", signed=True)
+XERIAL_VERSIONS: Final = int.from_bytes(layout.XERIAL_JAVA_HEADER[8:], "big")
+XERIAL_SIZE: Final = len(layout.XERIAL_JAVA_HEADER)
 
 # --- blocks of LZ4 that are written -----------------------------------------------------------------------------------
 LZ4_HASHES: Final = 8192  # cells of the hash table of positions

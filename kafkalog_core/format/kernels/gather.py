@@ -104,6 +104,7 @@ def _fill_slot(
     is_null: cython.bint
     start: cython.Py_ssize_t = io.slots[slot + SLOT_START] + at - first
     if operation == G_RECORD_INT and io.slots[slot + SLOT_WIDTH] == 8:
+        # io.picked: rows of the records; row `i` of these becomes row `at + i - first` of the slot.
         for i in range(first, end):
             io.by_8[start + i] = io.records[x * io.record_capacity + io.picked[i]]
     elif operation >= G_RECORD_INT and not (
@@ -204,6 +205,7 @@ def _spread_value(
     if is_null:
         value = 0
         io.slots[slot + SLOT_NULLS] += count
+        # Bit `i & 7` of byte `bits + (i >> 3)` is the validity of row `i`; all bits are set before.
         for i in range(at, at + count):
             io.by_1[bits + (i >> 3)] &= ~(1 << (i & 7)) & 0xFF
     if at == 0:
@@ -284,6 +286,7 @@ def _takes_row(
     header_keys: cython.longlong = 0
     header_values: cython.longlong = 0
     before: cython.longlong = n[DONE_KEYS] + n[DONE_VALUES] + n[DONE_HEADER_KEYS] + n[DONE_HEADER_VALUES]
+    # h: header columns; n: totals. Sums over the row's headers, added to the totals only if the row is taken.
     for k in range(first, first + headers):
         header_keys += _bytes_of_text(h[H_KEY_SIZE * h_capacity + k])
         header_values += _bytes_of_text(h[H_VALUE_SIZE * h_capacity + k])
@@ -426,6 +429,7 @@ def _copy_if_text(
     """Copy bytes. Return whether they are exact UTF-8."""
     high: cython.uchar = 0
     i: cython.Py_ssize_t
+    # p: the bytes. `high` has bit 7 if one of those before `i` is not ASCII.
     for i in range(start, start + size):
         high |= p[i]
     _copy_bytes(p, start, size, w, at)

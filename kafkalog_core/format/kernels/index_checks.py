@@ -8,8 +8,7 @@ from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int32, int64
 
 __all__ = [
     "add_fault",
-    "check_offset_entries",
-    "check_time_entries",
+    "check_entries",
     "first_offset",
     "is_ordered",
     "mark_disorder",
@@ -17,21 +16,23 @@ __all__ = [
 ]
 
 
-def check_offset_entries(
+def check_entries(
     memory: object,
     count: cython.Py_ssize_t,
     has_more: cython.bint,
+    is_time: cython.bint,
     marks: object,
     batches: object,
     state: object,
     faults: object,
 ) -> int:
-    """Check entries of an offset index against batches. Return INDEX_DONE, INDEX_MORE or INDEX_FULL.
+    """Check entries of an offset index or a time index against batches. Return INDEX_DONE, INDEX_MORE or INDEX_FULL.
 
     Args:
         memory: the available entries.
         count: their number.
         has_more: whether the file has entries after these.
+        is_time: whether they are of a time index.
         marks: for each entry the fault that `mark_disorder` found, or 0.
         batches: batch columns; damage is a row with format ROW_DAMAGE, the end of the log one with ROW_END.
         state: the `I_*` cells: the entry and the batch to continue with.
@@ -44,6 +45,8 @@ def check_offset_entries(
     found: cython.pointer[cython.longlong] = cells_of(faults)
     capacity: cython.Py_ssize_t = batches.capacity
     rows: cython.Py_ssize_t = batches.count
+    if is_time:
+        return _merge_times(p, count, has_more, marked, cells, capacity, rows, s, found)
     return _merge_offsets(p, count, has_more, marked, cells, capacity, rows, s, found)
 
 
@@ -215,26 +218,6 @@ def _is_inside(
 
 
 # --- the time index ---------------------------------------------------------------------------------------------------
-def check_time_entries(
-    memory: object,
-    count: cython.Py_ssize_t,
-    has_more: cython.bint,
-    marks: object,
-    batches: object,
-    state: object,
-    faults: object,
-) -> int:
-    """Check entries of a time index against batches. Otherwise as `check_offset_entries`."""
-    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
-    marked: cython.pointer[cython.const[cython.uchar]] = bytes_of(marks)
-    cells: cython.pointer[cython.longlong] = cells_of(batches.cells)
-    s: cython.pointer[cython.longlong] = cells_of(state)
-    found: cython.pointer[cython.longlong] = cells_of(faults)
-    capacity: cython.Py_ssize_t = batches.capacity
-    rows: cython.Py_ssize_t = batches.count
-    return _merge_times(p, count, has_more, marked, cells, capacity, rows, s, found)
-
-
 @cython.cfunc
 @cython.exceptval(check=False)
 def _merge_times(
@@ -449,6 +432,7 @@ def is_ordered(memory: object, count: cython.Py_ssize_t, is_time: cython.bint, s
     key: cython.longlong
     if count == 0:
         return True
+    # p: entries. Those before `i` are in order; the next key is at least `least`.
     for i in range(count):
         key = int32(p, i * size + key_at)
         if key < least or key >= limit or int32(p, i * size + offset_at) < 0:

@@ -150,6 +150,7 @@ def digest_ahead(
         )
         key_fetch(t, slots, cython.address(d[2 * first]), last - first)
     else:
+        # r: record columns; d: two cells a row. The digests of rows before `row` are computed.
         for row in range(first, last):
             start = r[R_KEY * capacity + row]
             if r[R_KEY_SIZE * capacity + row] >= 0:
@@ -224,6 +225,7 @@ def pack_entries(
     slot: cython.Py_ssize_t
     at: cython.Py_ssize_t
     to: cython.Py_ssize_t = 0
+    # t: the table; e: packed entries. The entries of slots before `slot` are in `e`, up to cell `to`.
     for slot in range(first, last):
         at = slot * ENTRY_SIZE
         if t[at + ENTRY_OFFSET] != 0:
@@ -251,6 +253,7 @@ def merge_entries(entries: object, count: cython.Py_ssize_t, state: object, tabl
     of: cython.Py_ssize_t
     if count == 0:
         return MAP_DONE
+    # e: packed entries; q: state; t: the table. The entries before `row` are in the table.
     for row in range(count):
         of = row * ENTRY_SIZE
         at = entry_of(e[of + ENTRY_LOW], e[of + ENTRY_HIGH], q[Q_SLOTS], t)
@@ -296,6 +299,7 @@ def weigh_keys(
     why: cython.uchar
     size: cython.longlong
     at: cython.Py_ssize_t
+    # w: reasons; r: record columns. The records before `row` are counted.
     for row in range(count):
         why = w[row]
         if why != WHY_LATEST and why != WHY_SUPERSEDED and why != WHY_TOMBSTONE and why != WHY_EXPIRED:
@@ -326,6 +330,7 @@ def _counter_of(low: cython.longlong, high: cython.longlong, h: cython.pointer[c
     at: cython.Py_ssize_t = (low & (Y_SETS - 1)) * Y_WAYS * Y_SIZE
     end: cython.Py_ssize_t = at + Y_WAYS * Y_SIZE
     least: cython.Py_ssize_t = at
+    # h: counters of the set, up to cell `end`. `least` has the fewest bytes of those before `at`.
     while at < end:
         if h[at + Y_LOW] == low and h[at + Y_HIGH] == high and h[at + Y_RECORDS] > 0:
             return at
@@ -348,5 +353,6 @@ def _name(
     """Store the first bytes of a key."""
     index: cython.Py_ssize_t
     kept: cython.Py_ssize_t = min(size, Y_NAME)
+    # p: the buffer; names: Y_NAME bytes a counter, those of this one from `at` on.
     for index in range(kept):
         names[at + index] = p[start + index]

@@ -289,6 +289,7 @@ def put_headers(
     end: cython.Py_ssize_t
     io.out[at] = 0x5B  # [
     at += 1
+    # k: rows of the record's headers. Those before are written up to byte `at` of the output.
     for k in range(first, first + count):
         if k > first:
             io.out[at] = 0x2C  # ,

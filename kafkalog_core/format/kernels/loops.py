@@ -13,33 +13,26 @@ except ImportError:  # Cython is needed at build time only; the interpreted kern
     from kafkalog_core.format.kernels import _cython as cython
 
 from kafkalog_core.format.kernels.batch_checks import check_batches, find_contradiction, find_outside
+from kafkalog_core.format.kernels.blocks import pack_lz4, unpack_rows
 from kafkalog_core.format.kernels.clean_judge import judge, take_rows
 from kafkalog_core.format.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
 from kafkalog_core.format.kernels.fields import uncleared
 from kafkalog_core.format.kernels.gather import gather_headers, gather_rows, gather_texts, measure_rows
-from kafkalog_core.format.kernels.index_checks import (
-    check_offset_entries,
-    check_time_entries,
-    is_ordered,
-    mark_disorder,
-)
+from kafkalog_core.format.kernels.index_checks import check_entries, is_ordered, mark_disorder
 from kafkalog_core.format.kernels.key_map import find_key, map_records, merge_entries, pack_entries, put_key, weigh_keys
 from kafkalog_core.format.kernels.lines import write_rows
-from kafkalog_core.format.kernels.lz4_block import pack_lz4
 from kafkalog_core.format.kernels.producers import find_producer, index_producers, replay
 from kafkalog_core.format.kernels.rebuild import rebuild
 from kafkalog_core.format.kernels.record_checks import check_records, find_odd_marker, read_markers
-from kafkalog_core.format.kernels.records import decode_legacy, decode_v07, decode_v2
+from kafkalog_core.format.kernels.records import decode_messages, decode_v2
 from kafkalog_core.format.kernels.search import find_candidate, find_candidate_v07
 from kafkalog_core.format.kernels.walk import walk, walk_over, walk_v07, weave
 
 __all__ = [
     "check_batches",
-    "check_offset_entries",
+    "check_entries",
     "check_records",
-    "check_time_entries",
-    "decode_legacy",
-    "decode_v07",
+    "decode_messages",
     "decode_v2",
     "find_candidate",
     "find_candidate_v07",
@@ -68,6 +61,7 @@ __all__ = [
     "replay",
     "take_rows",
     "uncleared",
+    "unpack_rows",
     "walk",
     "walk_over",
     "walk_v07",

@@ -1,17 +1,15 @@
 # Types of the kernels, which a type checker cannot read from the annotations for Cython.
 from array import array
+from collections.abc import Callable
 
 from kafkalog_core.format.columns import BatchColumns, DamageColumns, RecordColumns
-from kafkalog_core.format.gather import Cells, GatherPlan, Headers, Texts
-from kafkalog_core.format.templates import CsvTemplate, Template
+from kafkalog_core.format.templates import Cells, CsvTemplate, GatherPlan, Headers, Template, Texts
 
 __all__ = [
     "check_batches",
-    "check_offset_entries",
+    "check_entries",
     "check_records",
-    "check_time_entries",
-    "decode_legacy",
-    "decode_v07",
+    "decode_messages",
     "decode_v2",
     "find_candidate",
     "find_candidate_v07",
@@ -40,6 +38,7 @@ __all__ = [
     "replay",
     "take_rows",
     "uncleared",
+    "unpack_rows",
     "walk",
     "walk_over",
     "walk_v07",
@@ -57,6 +56,22 @@ SOURCE_HASH: str
 def check_batches(batches: BatchColumns, first: int, state: array[int]) -> int: ...
 def find_contradiction(batches: BatchColumns, first: int) -> int: ...
 def find_outside(batches: BatchColumns, records: RecordColumns, first: int) -> int: ...
+
+# blocks.py
+def pack_lz4(
+    data: bytes | bytearray | memoryview, table: array[int], output: bytearray | memoryview, form: int
+) -> int: ...
+def unpack_rows(
+    memory: bytes | bytearray | memoryview,
+    batches: BatchColumns,
+    columns: BatchColumns,
+    row: int,
+    last: int,
+    room: bytearray,
+    filled: int,
+    enough: int,
+    decompress: Callable[..., object],
+) -> int: ...
 
 # clean_judge.py
 def judge(
@@ -148,10 +163,11 @@ def measure_rows(
 ) -> tuple[int, int]: ...
 
 # index_checks.py
-def check_offset_entries(
+def check_entries(
     memory: bytes,
     count: int,
     has_more: bool,
+    is_time: bool,
     marks: bytes | bytearray,
     batches: BatchColumns,
     state: array[int],
@@ -161,17 +177,6 @@ def is_ordered(memory: bytes, count: int, is_time: bool, state: array[int]) -> b
 def mark_disorder(
     memory: bytes, count: int, is_time: bool, state: array[int], marks: bytearray, links: array[int]
 ) -> None: ...
-def check_time_entries(
-    memory: bytes,
-    count: int,
-    has_more: bool,
-    marks: bytes | bytearray,
-    batches: BatchColumns,
-    state: array[int],
-    faults: array[int],
-) -> int: ...
-
-# key_map.py
 def weigh_keys(
     memory: bytes | bytearray | memoryview,
     records: RecordColumns,
@@ -205,11 +210,6 @@ def write_rows(
     template: Template | CsvTemplate,
     out: bytearray,
 ) -> tuple[int, int]: ...
-
-# lz4_block.py
-def pack_lz4(
-    data: bytes | bytearray | memoryview, table: array[int], output: bytearray | memoryview, form: int
-) -> int: ...
 
 # producers.py
 def find_producer(producer_id: int, state: array[int], producers: array[int], slots: array[int]) -> int: ...
@@ -250,14 +250,7 @@ def check_records(
 ) -> int: ...
 
 # records.py
-def decode_legacy(
-    memory: bytes | bytearray | memoryview,
-    batches: BatchColumns,
-    last_batch: int,
-    state: array[int],
-    records: RecordColumns,
-) -> int: ...
-def decode_v07(
+def decode_messages(
     memory: bytes | bytearray | memoryview,
     batches: BatchColumns,
     last_batch: int,

@@ -301,6 +301,7 @@ def index_producers(state: object, producers: object, slots: object) -> None:
     r: cython.pointer[cython.longlong] = cells_of(producers)
     s: cython.pointer[cython.longlong] = cells_of(slots)
     number: cython.Py_ssize_t
+    # r: producers; s: slots. The producers before `number` have a slot, which holds their number + 1.
     for number in range(g[G_COUNT]):
         s[_slot(r[number * P_SIZE + P_PID], g, r, s)] = number + 1
 
@@ -331,6 +332,7 @@ def _slot(
     """Return the slot of a producer, or the free one for it. Ids are folded to 32 bits and multiplied."""
     mask: cython.longlong = g[G_MASK]
     slot: cython.Py_ssize_t = ((((pid ^ (pid >> 32)) & 0xFFFFFFFF) * 0x61C88647) >> 15) & mask
+    # Linear probing: no slot from the first to this one is free or of this producer.
     while s[slot] != 0 and r[(s[slot] - 1) * P_SIZE + P_PID] != pid:
         slot = (slot + 1) & mask
     return slot

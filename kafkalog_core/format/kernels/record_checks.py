@@ -218,6 +218,7 @@ def _say(
     s[RC_SAID] |= odd & ~ODD_CONTROL
     muted = odd & s[RC_MUTED]
     if muted:
+        # s: state. The bits below `bit` are counted in their cells from RC_MORE on.
         for bit in range(ODD_RECORD_BITS):
             if muted & (1 << bit):
                 s[RC_MORE + bit] += 1
@@ -246,6 +247,7 @@ def read_markers(memory: object, columns: object, markers: object) -> cython.Py_
     k: cython.Py_ssize_t = 0
     if count == 0 or size == 0:
         return 0
+    # p: payloads; b: batch columns; m: markers. The control batches before `row` have their markers in `m`.
     for row in range(count):
         if (
             b[B_ATTRIBUTES * capacity + row] & CONTROL
@@ -282,6 +284,7 @@ def find_odd_marker(memory: object, columns: object, first: cython.Py_ssize_t) -
     row: cython.Py_ssize_t
     if count == 0 or size == 0:
         return count
+    # p: payloads; b: batch columns. The control batches before `row` are plain markers, or empty.
     for row in range(first, count):
         if (
             b[B_ATTRIBUTES * capacity + row] & CONTROL

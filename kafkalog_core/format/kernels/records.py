@@ -6,7 +6,7 @@ from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
 from kafkalog_core.format.kernels.fields import bytes_of, cells_of, crc32_of, int32, int64, uint32, varint, wrapped
 
-__all__ = ["decode_legacy", "decode_v07", "decode_v2"]
+__all__ = ["decode_messages", "decode_v2"]
 
 
 def decode_v2(memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object) -> int:
@@ -20,6 +20,8 @@ def decode_v2(memory: object, batches: object, last_batch: cython.Py_ssize_t, st
     h_capacity: cython.Py_ssize_t = records.headers.capacity
     s: cython.pointer[cython.longlong] = cells_of(state)
     result: cython.Py_ssize_t = DECODE_DONE
+    # p: payloads; b: batch columns; r, h: record and header columns; s: state. The batches before s[S_BATCH] are
+    # decoded.
     while s[S_BATCH] < last_batch and b[B_FORMAT * b_capacity + s[S_BATCH]] == MAGIC_V2:
         if s[S_POSITION] < 0:
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
@@ -193,25 +195,34 @@ def _headers(
     return DECODE_DONE if q == end else DECODE_TRAILING
 
 
-# --- messages of magic 0 and 1 ----------------------------------------------------------------------------------------
+# --- messages of magic 0 and 1, and of 0.7 ----------------------------------------------------------------------------
 # Plain entries, and the decompressed sets of wrappers.
-def decode_legacy(
+def decode_messages(
     memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object
 ) -> int:
-    """Decode entries of magic 0 and 1 from `state` on, up to another format or row `last_batch`; see `decode`."""
+    """Decode entries of magic 0 and 1, or of 0.7, up to another format or row `last_batch`; see `decode`."""
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     b: cython.pointer[cython.longlong] = cells_of(batches.cells)
     b_capacity: cython.Py_ssize_t = batches.capacity
     r: cython.pointer[cython.longlong] = cells_of(records.cells)
     r_capacity: cython.Py_ssize_t = records.capacity
     s: cython.pointer[cython.longlong] = cells_of(state)
+    form: cython.longlong
+    is_v07: cython.bint = b[B_FORMAT * b_capacity + s[S_BATCH]] == V07
     result: cython.Py_ssize_t = DECODE_DONE
-    while s[S_BATCH] < last_batch and b[B_FORMAT * b_capacity + s[S_BATCH]] < MAGIC_V2:
+    # p: payloads; b: batch columns; r: record columns; s: state. The entries before s[S_BATCH] are decoded.
+    while s[S_BATCH] < last_batch:
+        form = b[B_FORMAT * b_capacity + s[S_BATCH]]
+        if form == MAGIC_V2 or (form == V07) != is_v07:
+            break
         if s[S_POSITION] < 0:
             s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
             s[S_ORDINAL] = 0
             s[S_SHIFT] = 0
-        result = _legacy_entry(memory, p, b, b_capacity, r, r_capacity, s)
+        if is_v07:
+            result = _v07_entry(memory, p, b, b_capacity, r, r_capacity, s)
+        else:
+            result = _legacy_entry(memory, p, b, b_capacity, r, r_capacity, s)
         if result != DECODE_DONE:
             break
         s[S_BATCH] += 1
@@ -294,6 +305,7 @@ def _shift_inner_offsets(
     """
     size: cython.longlong
     last: cython.longlong = -1
+    # p: the decompressed set. `last` is the offset of the last message before byte `q`.
     while q + HEADER_MIN <= end:
         size = int32(p, q + SIZE_AT)
         if size < ENTRY_MIN or size > end - q - OVERHEAD:
@@ -352,28 +364,6 @@ def _message(
     r[R_VALUE * capacity + row] = at
     r[R_VALUE_SIZE * capacity + row] = length if length >= 0 else -1
     return DECODE_DONE
-
-
-# --- messages of 0.7 --------------------------------------------------------------------------------------------------
-def decode_v07(memory: object, batches: object, last_batch: cython.Py_ssize_t, state: object, records: object) -> int:
-    """Decode messages of Kafka 0.7 from `state` on, up to another format or row `last_batch`; see `decode`."""
-    p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
-    b: cython.pointer[cython.longlong] = cells_of(batches.cells)
-    b_capacity: cython.Py_ssize_t = batches.capacity
-    r: cython.pointer[cython.longlong] = cells_of(records.cells)
-    r_capacity: cython.Py_ssize_t = records.capacity
-    s: cython.pointer[cython.longlong] = cells_of(state)
-    result: cython.Py_ssize_t = DECODE_DONE
-    while s[S_BATCH] < last_batch and b[B_FORMAT * b_capacity + s[S_BATCH]] == V07:
-        if s[S_POSITION] < 0:
-            s[S_POSITION] = b[B_START * b_capacity + s[S_BATCH]]
-            s[S_ORDINAL] = 0
-        result = _v07_entry(memory, p, b, b_capacity, r, r_capacity, s)
-        if result != DECODE_DONE:
-            break
-        s[S_BATCH] += 1
-        s[S_POSITION] = -1
-    return result
 
 
 @cython.cfunc

@@ -108,6 +108,7 @@ def find_candidate_v07(
         last = rest - V07_PREFIX - V07_MIN
     if last < begin:
         return -1
+    # p: available bytes. Magic, then codec are tested first: they exclude most positions.
     for i in range(begin, last + 1):
         if p[i + V07_PREFIX] > 1 or (p[i + V07_PREFIX] == 1 and p[i + V07_PREFIX + 1] > 2):
             continue

@@ -139,6 +139,7 @@ def _put_escaped(
     q: cython.Py_ssize_t = begin
     if cython.compiled and json_copy_escaped != cython.NULL:
         return at + json_copy_escaped(p + begin, end - begin, w + at)
+    # p: the text; w: output. The bytes before `q` are written up to byte `at`.
     while q < end:
         c = p[q]
         if c < 0x20 or c == 0x22 or c == 0x5C or c == 0x7F:
@@ -173,6 +174,7 @@ def text_size(
         return 2 * size
     if mode == MODE_BASE64 or (_survey(p, q, q + size) > 0x7F and not is_utf8(p, q, q + size)):
         return 2 * size + 4  # base64 is shorter, but the key of a header may be hexadecimal
+    # p: the bytes. `escapes` counts those before `k` that are written as an escape of up to six characters.
     for k in range(q, q + size):
         c = p[k]
         escapes += (c < 0x20) | (c == 0x22) | (c == 0x5C) | (c == 0x7F) | ((before == 0xC2) & (c < 0xA0))
@@ -196,6 +198,7 @@ def _survey(
     odd: cython.ulonglong = 0
     high: cython.ulonglong = 0
     if cython.compiled:  # eight bytes at a time (Bit Twiddling Hacks: a byte less than n, a byte equal to n)
+        # p: the text. `seen` describes the bytes before `q`.
         while end - q >= 8:
             memcpy(cython.address(x), cython.address(p[q]), 8)
             quote = x ^ QUOTES
@@ -221,6 +224,7 @@ def has_c1(p: cython.pointer[cython.const[cython.uchar]], q: cython.Py_ssize_t, 
     c: cython.uchar
     before: cython.uchar
     seen: cython.uchar = 0
+    # p: the text. UTF-8 has C1 characters as byte 0xC2, then 0x80 to 0x9F; `seen` describes the bytes before `k`.
     for k in range(q + 1, end):
         c = p[k]
         before = p[k - 1]
@@ -277,7 +281,7 @@ def _wrong_utf8(c: cython.uchar, p1: cython.uchar, p2: cython.uchar, p3: cython.
 @cython.cfunc
 @cython.exceptval(check=False)
 def _put_escape(c: cython.uchar, w: cython.pointer[cython.uchar], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    r"""`\" \\ \b \t \n \f \r`, else `\u00xx`."""
+    r"""Write the short escape of a control character, quote or backslash, or `\u00xx`."""
     letter: cython.uchar = 0
     if c == 0x22 or c == 0x5C:
         letter = c
@@ -391,6 +395,7 @@ def _put_text(
     high: cython.uchar = 0
     odd: cython.uchar = 0
     special: cython.uchar = 0
+    # p: the text. `high`, `odd` and `special` tell of the bytes before `k`.
     for k in range(q, end):
         c = p[k]
         high |= c
@@ -416,6 +421,7 @@ def put_quoted(w: cython.pointer[cython.uchar], start: cython.Py_ssize_t, end: c
     to: cython.Py_ssize_t
     if end - start == 2 and w[start] == 0x5B and w[start + 1] == 0x5D:  # []
         return end
+    # w: the field, from `start` to `end`, which will end at `to` with its quotes.
     for k in range(start, end):
         quotes += w[k] == 0x22
     to = end + quotes + 1
@@ -451,6 +457,7 @@ def most_bytes(
         bound += r[R_KEY_SIZE * r_capacity + row]
     if r[R_VALUE_SIZE * r_capacity + row] > 0:
         bound += r[R_VALUE_SIZE * r_capacity + row]
+    # h: header columns; k: rows of the record's headers.
     for k in range(first, first + r[R_HEADER_COUNT * r_capacity + row]):
         bound += h[H_KEY_SIZE * h_capacity + k] + BOUND_NAMES
         if h[H_VALUE_SIZE * h_capacity + k] > 0:
@@ -475,6 +482,7 @@ def exact_bytes(
     k: cython.Py_ssize_t
     first: cython.Py_ssize_t = r[R_HEADERS * r_capacity + row]
     bound += text_size(p, r[R_VALUE * r_capacity + row], r[R_VALUE_SIZE * r_capacity + row], text_mode)
+    # p: the buffer; h: header columns; k: rows of the record's headers.
     for k in range(first, first + r[R_HEADER_COUNT * r_capacity + row]):
         bound += text_size(p, h[H_KEY * h_capacity + k], h[H_KEY_SIZE * h_capacity + k], mode) + BOUND_NAMES
         bound += text_size(p, h[H_VALUE * h_capacity + k], h[H_VALUE_SIZE * h_capacity + k], mode)

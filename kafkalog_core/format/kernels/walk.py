@@ -454,6 +454,7 @@ def weave(columns: object, into: object) -> None:
     field: cython.Py_ssize_t
     to: cython.Py_ssize_t = 0
     end: cython.longlong
+    # b: batch columns; w: those to fill. The rows before `row` are in `w`, up to row `to`.
     for row in range(count):
         if not joins_before(b, capacity, row):
             end = b[B_POSITION * capacity + row - 1] + b[B_SIZE * capacity + row - 1]
@@ -530,10 +531,11 @@ def _may_hide_entry(
 @cython.cfunc
 @cython.exceptval(check=False)
 def _affords(size: cython.longlong, s: cython.pointer[cython.longlong]) -> cython.bint:
-    """Return whether one more candidate of this size may be checked: the cost remains linear; see `storage.resync`."""
+    """Return whether one more candidate of this size may be checked: the cost remains linear."""
     size_class: cython.Py_ssize_t = 0
     free: cython.longlong = FREE_CHECKS
     rest: cython.longlong = size
+    # `rest` loses a bit a turn, so that `size_class` becomes the bit length of the size, and `free` grows with it.
     while rest > 0:
         rest >>= 1
         free <<= 1

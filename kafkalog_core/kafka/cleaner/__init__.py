@@ -1,12 +1,16 @@
 """Compaction as the log cleaner of each release does it, simulated.
 
-`rules` has the differences between releases, `log` the log as the cleaner sees it, `dirty_range` what may be cleaned
-(`LogCleanerManager`), `offset_map` the first pass (`Cleaner.buildOffsetMap`), `clean` the second one
-(`Cleaner.cleanSegments`), `transactions` the batches of aborted transactions, markers and the last batches of
-producers (`CleanedTransactionMetadata`), `indexes` the new indexes. Which records of a batch stay is decided by the
-kernel that `clean.CleanPass.filter` calls.
+- `rules`: the differences between releases, one field a rule, and the cleaner's settings.
+- `log`: a log as the cleaner sees it, and which part may be cleaned (`LogCleanerManager`).
+- `offset_map`: the first pass, which maps keys to their newest offsets (`Cleaner.buildOffsetMap`).
+- `clean`: the second pass, which writes new segments (`Cleaner.cleanSegments`); `indexes`: their indexes.
+- `transactions`: aborted transactions, markers and the last batches of producers (`CleanedTransactionMetadata`).
 
-A tombstone: a newer record of its key removes it at once. Otherwise it is kept, from 3.1 on until the delete horizon of
-its batch, which the first clean sets to its time plus delete.retention.ms (KIP-534); before, and in formats 0 and 1,
-until its segment was last modified that long before the last clean one. See `clean` and `rules.uses_horizons`.
+`format/kernels/clean_judge.py` decides which records of a batch are kept (`Cleaner.shouldRetainRecord`).
+
+What happens to a tombstone: a clean that maps a newer record of its key removes it. Otherwise, from 3.1 on, the first
+clean sets the delete horizon of its batch to the time of that clean plus delete.retention.ms, and a clean at or after
+that horizon removes the tombstone (KIP-534, field `uses_horizons` of `rules.CleaningRules`). Before 3.1, and in magic 0
+and 1, the cleaner keeps it while its segment was modified later than the last clean segment minus delete.retention.ms
+(`clean.CleanPass.build`).
 """

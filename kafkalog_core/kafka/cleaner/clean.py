@@ -11,27 +11,26 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError
-from kafkalog_core.format.clean import RunFilter
-from kafkalog_core.format.clean_terms import (
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.compression import GZIP_SYSTEM
+from kafkalog_core.format.layout import DELETE_HORIZON_BIT, MAX_BATCH_BYTES, MAX_INT32
+from kafkalog_core.format.run_filter import (
     BIT_DISCARD,
     BIT_RETAIN_EMPTY,
     OUTCOME_REBUILT,
     REASONS,
     FilterRules,
     HeavyKeys,
+    RunFilter,
 )
-from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.compression import GZIP_SYSTEM
-from kafkalog_core.format.layout import DELETE_HORIZON_BIT, MAX_BATCH_BYTES, MAX_INT32
-from kafkalog_core.kafka.cleaner.dirty_range import cleanability
 from kafkalog_core.kafka.cleaner.indexes import Appends, CleanedChunk, NewIndexes
-from kafkalog_core.kafka.cleaner.log import segments_in
+from kafkalog_core.kafka.cleaner.log import cleanability, segments_in
 from kafkalog_core.kafka.cleaner.offset_map import (
     FilledMap,
     MapFiller,
@@ -46,10 +45,9 @@ from kafkalog_core.progress import NO_PROGRESS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog_core.format.clean_terms import Filtered, HeavyKey
-    from kafkalog_core.kafka.cleaner.dirty_range import Cleanability
+    from kafkalog_core.format.run_filter import Filtered, HeavyKey
     from kafkalog_core.kafka.cleaner.indexes import CleanerAppend
-    from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
+    from kafkalog_core.kafka.cleaner.log import Cleanability, CleanLog, CleanSegment
     from kafkalog_core.kafka.cleaner.offset_map import KnownMap
     from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
     from kafkalog_core.progress import Progress
@@ -77,17 +75,12 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Add the figures of another part."""
-        self.batches_before += other.batches_before
-        self.batches_after += other.batches_after
-        self.records_before += other.records_before
-        self.records_after += other.records_after
-        self.bytes_before += other.bytes_before
-        self.bytes_after += other.bytes_after
-        self.kept_records.update(other.kept_records)
-        self.kept_bytes.update(other.kept_bytes)
-        self.dropped_records.update(other.dropped_records)
-        self.dropped_bytes.update(other.dropped_bytes)
-        self.tombstones_after += other.tombstones_after
+        for name in (each.name for each in fields(self) if each.name != "next_horizon_ms"):
+            own, added = getattr(self, name), getattr(other, name)
+            if isinstance(own, Counter):
+                own.update(added)
+            else:
+                setattr(self, name, own + added)
         if other.next_horizon_ms is not None:
             self.see_horizon(other.next_horizon_ms)
 
@@ -140,7 +133,7 @@ class Tallies:
 def group_segments(
     segments: Sequence[CleanSegment], config: CleanConfig, rules: CleaningRules, bound_offset: int
 ) -> list[tuple[CleanSegment, ...]]:
-    """Yield groups of consecutive segments that fit together by their sizes before the clean (`groupSegmentsBySize`).
+    """Return groups of consecutive segments that fit together by their sizes before the clean (`groupSegmentsBySize`).
 
     Args:
         segments: that are cleaned.
@@ -187,6 +180,7 @@ class _Group:
     def _spans(self, segment: CleanSegment, last_offset: int) -> bool:
         """Return whether offsets relative to the base offset of the group still fit into the indexes."""
         rules = self._rules
+        # KAFKA-12889: an empty segment is exempt from the offset range
         if rules.strict_group_limits or (rules.frees_empty_segments and not segment.size_bytes):
             return True
         if rules.groups_by_last_entry:
@@ -276,9 +270,8 @@ class CleanPass:
         self._filter: RunFilter | None = None
         self._transactions = TransactionState()
         self._verdicts = Verdicts(rules, log.producers, _kept_end(log, bounds, rules), now_ms)
-        self._legacy_horizon_ms = (
-            0  # Cleaner.doClean: tombstones of v0 and v1 (before 3.1 all, and markers) in newer segments are kept
-        )
+        # tombstones of v0 and v1, before 3.1 all and markers too, are kept in segments that are newer than this
+        self._legacy_horizon_ms = 0
         self.groups: tuple[Group, ...] = ()
 
     # --- the map ------------------------------------------------------------------------------------------------------
@@ -294,7 +287,9 @@ class CleanPass:
             filler = MapFiller(self.log, self._config, self._rules, self._progress, self._max_batch_bytes)
             self._filled = filler.fill(first_dirty, bound)
         clean = segments_in(self.log.segments, 0, self.bounds.first_dirty, self._rules)
+        # Cleaner.doClean: legacyDeleteHorizonMs, from the last segment of the clean part
         self._legacy_horizon_ms = clean[-1].mtime_ms - self._config.delete_retention_ms if clean else 0
+        # Cleaner.doClean rewrites all segments from offset 0 on, those of the clean part too
         sources = segments_in(self.log.segments, 0, self.end_offset, self._rules)
         grouped = group_segments(sources, self._config, self._rules, self.bounds.bound)
         self.groups = tuple(Group(group, self) for group in grouped)
@@ -384,6 +379,7 @@ class CleanPass:
     ) -> Iterator[CleanedChunk]:
         if self._rules.heeds_transactions:
             self._begin_segment(segment, following)
+        # Cleaner.cleanSegments names this retainLegacyDeletesAndTxnMarkers
         retains_legacy = segment.mtime_ms > self._legacy_horizon_ms
         tallies = Tallies(self.filter)
         if appends is not None:

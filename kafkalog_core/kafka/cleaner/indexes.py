@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import CleanError, FieldError, LimitError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.index_builder import IndexBuilder
+from kafkalog_core.format.index import IndexBuilder
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.kafka.rules import append_rules
 
@@ -79,6 +79,7 @@ class Appends:
         for position, source_bytes, size, span in zip(
             sources.column("position"), sources.column("size_bytes"), sizes, spans, strict=True
         ):
+            # Cleaner.cleanInto reads the next chunk where a batch does not fit into the rest of the buffer
             if position + source_bytes > self._chunk_start + self._capacity:
                 ended += self.end()
                 self._read_from(position, source_bytes)
@@ -110,6 +111,7 @@ class Appends:
                     )
                     raise CleanError("too-large", message, path=self._path, position=position)
                 limit = size_bytes
+            # Cleaner.growBuffers doubles, up to the limit
             self._capacity = min(2 * self._capacity, limit)
 
     def _put(self, batch: tuple[int, ...], first_kept: int, last_kept: int) -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import CleanError, FormatError, LimitError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.compression import decompress
 from kafkalog_core.format.control import FlexibleReader
+from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_V2
-from kafkalog_core.format.offset_map import OffsetMap
+from kafkalog_core.format.skimpy_offset_map import OffsetMap
 from kafkalog_core.kafka.cleaner.log import segments_in
 from kafkalog_core.kafka.cleaner.rules import NO_RECORD_LIMIT
 from kafkalog_core.kafka.cleaner.transactions import AbortedTxn, TransactionState, aborted_rows, collect_aborted
@@ -20,7 +20,7 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkalog_core.format.compression import PayloadDamage
+    from kafkalog_core.format.decode import PayloadDamage
     from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
     from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
     from kafkalog_core.progress import Progress
@@ -48,9 +48,9 @@ def read_runs(segment: CleanSegment, batches: BatchColumns, *, max_batch_bytes: 
         start: the byte to begin with, where a batch starts.
 
     Raises:
-        CleanError: There is damage.
-        NotFoundError: It is gone.
-        AccessError: It cannot be read.
+        CleanError: The log is damaged.
+        NotFoundError: The log does not exist any more.
+        AccessError: The log cannot be read.
     """
     options = ScanOptions(max_batch_bytes=max_batch_bytes)
     base_offset = segment.base_offset if not start else None
@@ -181,16 +181,15 @@ class MapFiller:
         self._start = 0
         self._last_offset = -1
         self._largest_batch_bytes = 0
-        fills_up = rules.map_filling in {
-            "skipping",
-            "spans",
-        }  # Cleaner.buildOffsetMap up to 0.10.0 counts offsets or whole segments, not keys
+        # Cleaner.buildOffsetMap up to 0.9 counts offsets or whole segments, not keys
+        fills_up = rules.map_filling in {"skipping", "spans"}
         try:
             self._map = OffsetMap(config.memory_bytes, load_factor=1.0 if fills_up else config.load_factor)
         except LimitError as error:
             if isinstance(error.__cause__, OSError):  # the disk of this machine is full, not that of the broker
                 raise
             raise CleanError("map-too-small", error.message, path=log.path) from error
+        # maxDesiredMapSize in Cleaner.buildOffsetMap
         self._room = int(self._map.slots * config.load_factor)
         self._max_record_bytes = config.max_record_bytes
         self._load_factor = config.load_factor
@@ -238,6 +237,7 @@ class MapFiller:
             following = dirty[number + 1].base_offset if number + 1 < len(dirty) else bound
             if self._put(segment, segment.position_of(self._start)):
                 return self._filled(self._map.latest_offset + 1, is_full=True)
+            # KAFKA-8764: Cleaner.buildOffsetMapForSegment steps over the gap up to nextSegmentStartOffset
             if self._rules.jumps_gaps:
                 self._map.latest_offset = following - 1
         return self._filled(self._map.latest_offset + 1, is_full=False)
@@ -265,6 +265,7 @@ class MapFiller:
         if self._rules.map_filling == "skipping":
             is_near = segment.base_offset <= int(first_dirty + self._map.slots * self._load_factor)
             return True if is_near or self._map.size / self._map.slots < self._load_factor else None
+        # Cleaner.buildOffsetMap of 0.9 counts offsets, not keys
         span = self._end_of(segment) - segment.base_offset
         if span > self._room:
             raise _too_small(segment, self._room)

@@ -1,8 +1,9 @@
 """The differences between the cleaners of Kafka's releases: one field a rule, one table for all of them.
 
 Each rule names the first release that has it. They follow the sources of 0.8.2.2, 0.9.0.1, 0.10.0.1, 0.10.2.2,
-0.11.0.3, 1.1.1, 2.1.1, 2.8.2, 3.9.1, 4.1.0 and 4.3.1, and the class files of 4.4.0. A change between two of these that
-no ticket dates is placed where the release notes first mention it.
+0.11.0.3, 1.1.1, 2.1.1, 2.8.2, 3.9.1, 4.1.0 and 4.3.1, and the class files of 4.4.0. A change between two of these has
+the release that a ticket or the sources of its neighbours date it to (`releases.Since`), else the one whose release
+notes first mention it.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class CleaningRules:
         groups_time_indexes: sizes of time indexes count too.
         groups_by_last_entry: the offset span of a group is that of its last index entry.
         frees_empty_segments: an empty segment joins a group whatever its offsets.
-        appends_chunks: what one read returned is one append: index entries are made for it as a whole.
+        appends_chunks: the batches of one read are one append, which decides about one index entry.
         grows_to_batches: a batch above max.message.bytes is read all the same; older cleaners stop with an error.
         fails_on_null_keys: a record without a key stops the cleaner.
     """
@@ -150,7 +151,7 @@ _SINCE: Final[Mapping[str, tuple[Release, Release]]] = {
     "reads_empty_markers": (Since.EMPTY_MARKERS_READ, Since.NEVER),
     "strict_group_limits": (_OLDEST, Since.CLEANER_FILLS_GROUPS),
     "groups_time_indexes": (Since.TIME_INDEX, Since.NEVER),
-    "groups_by_last_entry": (Since.CLEANER_GROUPS_BY_LAST_ENTRY, Since.TIME_INDEX),
+    "groups_by_last_entry": (Since.CLEANER_GROUPS_BY_LAST_ENTRY, Since.CLEANER_GROUPS_BY_NEXT_BASE),
     "frees_empty_segments": (Since.CLEANER_FREES_EMPTY_SEGMENTS, Since.NEVER),
     "appends_chunks": (_OLDEST, Since.APPENDED_BATCH_BY_BATCH),
     "grows_to_batches": (Since.CLEANER_GROWS_BUFFERS, Since.NEVER),

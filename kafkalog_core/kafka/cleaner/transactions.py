@@ -13,7 +13,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import CleanError, StorageError
-from kafkalog_core.format.clean_terms import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.kernels.constants import MARKER_ABORT, MARKER_COMMIT
 from kafkalog_core.format.layout import (
@@ -25,6 +24,7 @@ from kafkalog_core.format.layout import (
     TRANSACTIONAL_BIT,
     TXN_INDEX_ENTRY,
 )
+from kafkalog_core.format.run_filter import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.storage.source import Source
 
@@ -91,6 +91,7 @@ class TransactionState:
         self.reach(last_offset)
         if marker_type is None:
             return True
+        # CleanedTransactionMetadata.onControlBatchRead
         if marker_type == MARKER_COMMIT:
             is_met = producer_id in self._committed
             self._committed.discard(producer_id)
@@ -114,7 +115,9 @@ class TransactionState:
 def collect_aborted(
     segments: Sequence[CleanSegment], first_base: int, end_offset: int, log_start_offset: int
 ) -> Iterator[AbortedTxn]:
-    """Return entries of transaction indexes from one segment on, of transactions that began before an offset.
+    """Yield entries of transaction indexes from one segment on, of transactions that began before an offset.
+
+    `LocalLog.collectAbortedTransactions` stops at an entry whose last stable offset is at or above the end.
 
     Raises StorageError where an index cannot be read.
     """
@@ -244,6 +247,7 @@ class Verdicts:
         """Return for a marker that may be dropped whether it is dropped now, or gets its delete horizon."""
         if not self._rules.uses_horizons:
             return 0 if retains_legacy else BIT_DISCARD
+        # KIP-534: the first pass that meets no batch of the transaction sets the horizon of its marker
         if not batches.column("attributes")[row] & DELETE_HORIZON_BIT:
             return BIT_EMPTY_TXN
         is_due = batches.column("base_timestamp_ms")[row] <= self._now_ms
@@ -261,6 +265,7 @@ class Verdicts:
         """Return the batches that are kept, if need be empty: the last of each producer, and that before `kept_end`."""
         rows: list[int] = []
         lasts = batches.column("last_offset")
+        # RETAIN_EMPTY in Cleaner.checkBatchRetention
         if self._kept_end is not None:
             row = bisect_left(lasts, self._kept_end - 1)
             if row < batches.count and lasts[row] == self._kept_end - 1:

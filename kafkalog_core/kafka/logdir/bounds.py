@@ -88,12 +88,14 @@ def log_bounds(
             it, as `UnifiedLog` writes such an entry for a tiered log alone.
         end_offset: log end offset; None: not measured.
     """
+    # LogManager.loadLogs passes 0 where the checkpoint has no entry
     checkpoint = max(context.log_start_offset or 0, 0) if rules.reads_log_start else 0
     if first_base is None:
         first_base = end_offset = checkpoint if rules.knows_start else 0  # LogLoader.recoverLog
     if is_tiered is None:
         is_tiered = context.log_start_offset is not None and checkpoint < first_base
     is_tiered = is_tiered and rules.has_tiers
+    # LogLoader.load calls this newLogStartOffset
     local_start = max(checkpoint, first_base)
     start = checkpoint if is_tiered else local_start
     return LogBounds(

@@ -101,7 +101,7 @@ class EntryFile:
         severity: Severity | None = None,
         **details: object,
     ) -> Finding:
-        """Return a finding of the catalogue about this file; `details` are the values that its message names."""
+        """Return a finding of the catalog about this file; `details` are the values that its message names."""
         return found(
             code,
             self.path,

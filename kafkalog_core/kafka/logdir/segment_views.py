@@ -208,17 +208,19 @@ def _max_timestamp(segment: Segment, active: Extent | None, release: Release) ->
     if not fetch_rules(release).has_times:
         return NO_TIMESTAMP, _OLD
     try:
+        # LogSegment.sanityCheck: without an offset index the segment is recovered, and its time index built again
         if segment.index is None and segment.size_bytes:
-            return _told(_scanned(segment), _OF_LOG, _NO_TIMES)
+            return _with_origin(_scanned(segment), _OF_LOG, _NO_TIMES)
+        # LogSegment.readMaxTimestampAndOffsetSoFar: the last entry of the time index
         indexed = _last_time(segment.timeindex)
     except StorageError as error:
         return NO_TIMESTAMP, _BY_FILE.format(f"{_UNREADABLE}: {error.message}")
     if active is not None:
-        return _told(max(indexed, active.max_timestamp_ms), _OF_ACTIVE, _NO_TIMES)
-    return _told(indexed, _OF_INDEX, _NO_TIME_INDEX if segment.timeindex is None else _EMPTY_TIME_INDEX)
+        return _with_origin(max(indexed, active.max_timestamp_ms), _OF_ACTIVE, _NO_TIMES)
+    return _with_origin(indexed, _OF_INDEX, _NO_TIME_INDEX if segment.timeindex is None else _EMPTY_TIME_INDEX)
 
 
-def _told(timestamp_ms: int, origin: str, else_origin: str) -> tuple[int, str]:
+def _with_origin(timestamp_ms: int, origin: str, else_origin: str) -> tuple[int, str]:
     return (timestamp_ms, origin) if timestamp_ms >= 0 else (NO_TIMESTAMP, else_origin)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, overload
 
 from kafkalog_core.errors import NotFoundError, StorageError
-from kafkalog_core.findings.sink import Sink
+from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import (
     CheckpointEpoch,
     CheckpointOffset,
@@ -17,7 +17,7 @@ from kafkalog_core.format.checkpoint import (
     read_epoch_checkpoint,
     read_offset_checkpoint,
 )
-from kafkalog_core.format.names import DirectoryState, FileKind, FileState, fixed_file_name, parse_file_name
+from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.format.properties import (
     MAX_PROPERTY_FILE_BYTES,
     PropertyFile,
@@ -26,38 +26,150 @@ from kafkalog_core.format.properties import (
     read_partition_metadata,
     read_quorum_state,
 )
-from kafkalog_core.format.textfile import iter_lines, parse_uuid
-from kafkalog_core.kafka.logdir.checkpoints import (
-    CheckpointFile,
-    PlacedLine,
-    TextWindows,
-    placed_lines,
-    read_checkpoint,
-)
+from kafkalog_core.format.textfile import iter_lines
 from kafkalog_core.kafka.logdir.faults import EntryDamage, EntryFile, damage_row, fault_row, unreadable_row
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import CHECKPOINT, PROPERTY
 from kafkalog_core.storage.source import Source, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.textfile import MalformedLine, Refusal
-    from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
+    "CheckpointFile",
     "EpochText",
     "OffsetText",
+    "PlacedLine",
     "PropertyText",
-    "TopicIds",
+    "TextWindows",
     "checkpoint_rows",
+    "placed_lines",
     "property_rows",
+    "read_checkpoint",
     "read_epochs",
     "read_offsets",
     "read_properties",
-    "read_topic_ids",
 ]
+
+
+_WINDOW_BYTES: Final = 64 * 1024
+_MAX_KEPT: Final = 1000  # malformed lines and repetitions: garbage under a checkpoint's name has any number of them
+_Topic = tuple[str, int]
+
+
+class TextWindows:
+    """A text file in windows, up to the first place that the disk cannot read: `lost`.
+
+    `look` is called before each window; it may end the reading with an error of its own.
+    """
+
+    def __init__(self, source: Source, look: Callable[[], None] | None = None) -> None:
+        self._source = source
+        self._look = look
+        self.lost: UnreadableError | None = None
+
+    def windows(self) -> Iterator[bytes]:
+        """Yield the file in pieces, in order."""
+        position = 0
+        while True:
+            if self._look is not None:
+                self._look()
+            try:
+                window = bytes(self._source.window(position, _WINDOW_BYTES))
+            except UnreadableError as error:
+                self.lost = error
+                return
+            if not window:
+                return
+            yield window
+            position += len(window)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedLine:
+    """An entry of a checkpoint, with its line (from 1) and byte."""
+
+    entry: CheckpointOffset | CheckpointEpoch
+    position: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFile:
+    """The content of an offset checkpoint; of two entries for one partition the last one is in `entries`.
+
+    `repeated` are the entries after another one of their partition, `lost` is where the disk could not be read further.
+    Of malformed and repeated lines the first thousand are kept.
+    """
+
+    path: str
+    kind: FileKind
+    size_bytes: int
+    entries: dict[_Topic, PlacedLine]
+    repeated: tuple[PlacedLine, ...]
+    malformed: tuple[MalformedLine, ...]
+    verdict: CheckpointVerdict
+    lost: UnreadableError | None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a broker refuses the whole file: none of its entries counts then (`LogManager.loadLogs`)."""
+        return self.verdict.refusal is not None
+
+    def offset(self, topic: str | None, partition: int | None) -> int | None:
+        """Return the offset that counts for a partition; None: there is none."""
+        placed = None if topic is None or partition is None else self.entries.get((topic, partition))
+        return placed.entry.offset if placed is not None and isinstance(placed.entry, CheckpointOffset) else None
+
+
+def read_checkpoint(path: str, kind: FileKind) -> CheckpointFile:
+    """Read an offset checkpoint, whatever is in it. Raises NotFoundError or AccessError."""
+    entries: dict[_Topic, PlacedLine] = {}
+    repeated: list[PlacedLine] = []
+    malformed: list[MalformedLine] = []
+    verdict = CheckpointVerdict(version=None, declared_count=None, entry_count=0, refusal=None)
+    with Source.open(path) as source:
+        text = TextWindows(source)
+        for item in placed_lines(read_offset_checkpoint, source, text):
+            if isinstance(item, CheckpointVerdict):
+                verdict = item
+            elif not isinstance(item, PlacedLine):
+                malformed += [item][: _MAX_KEPT - len(malformed)]
+            elif isinstance(item.entry, CheckpointOffset):
+                key = (item.entry.topic, item.entry.partition)
+                if key in entries:
+                    repeated += [item][: _MAX_KEPT - len(repeated)]
+                entries[key] = item
+        return CheckpointFile(
+            path=path,
+            kind=kind,
+            size_bytes=source.size_bytes,
+            entries=entries,
+            repeated=tuple(repeated),
+            malformed=tuple(malformed),
+            verdict=verdict,
+            lost=text.lost,
+        )
+
+
+def placed_lines(
+    read: Callable[[Iterable[bytes]], Iterator[CheckpointOffset | CheckpointEpoch | MalformedLine | CheckpointVerdict]],
+    source: Source,
+    text: TextWindows,
+) -> Iterator[PlacedLine | MalformedLine | CheckpointVerdict]:
+    """Yield what a reader of checkpoints yields, its entries with the places of their lines."""
+    lines = iter_lines(TextWindows(source).windows())  # a second look, side by side: nothing has to be kept
+    for item in read(text.windows()):
+        if isinstance(item, CheckpointOffset | CheckpointEpoch):
+            for line in lines:  # where there is none, the file was cut under our hands
+                if line.number == item.line:
+                    yield PlacedLine(item, line.position, line.size_bytes)
+                    break
+        else:
+            yield item
 
 
 _ROWS: Final = 4096
@@ -254,7 +366,7 @@ def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> Epoc
                 entries.append(item)
             elif isinstance(item, CheckpointVerdict):
                 verdict = item
-            elif len(malformed) < _MAX_MALFORMED:
+            elif len(malformed) < _MAX_KEPT:
                 malformed.append(item)
     sink = Sink(file.topic, file.partition)
     _put_faults(sink, file, malformed, verdict, text.lost, negative=_first_negative(entries))
@@ -314,7 +426,6 @@ def _put_odd_words(sink: Sink, file: EntryFile, data: bytes, contents: PropertyF
 
 
 _TOPIC_ID_NAMES: Final = ("version", "topic_id")
-_MAX_MALFORMED: Final = 1000
 
 
 def _put_faults(
@@ -448,48 +559,3 @@ def _place_in(data: bytes, contents: PropertyFile, refusal: Refusal) -> tuple[in
 
 def _unread(file: EntryFile, finding: Finding) -> PropertyText:
     return PropertyText(path=file.path, contents=PropertyFile(), findings=(finding,), is_read=False)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicIds:
-    """Topic ids by topic: all that files name, each with the first file that names it."""
-
-    of_topic: Mapping[str, Mapping[str, str]]
-
-
-def read_topic_ids(places: Iterable[PartitionPath], of_cluster: Mapping[str, str], log: str) -> TopicIds:
-    """Return the topic ids in valid files of partitions, and in the metadata log at `log`."""
-    of_topic: dict[str, dict[str, str]] = {}
-    for topic, id_in_log in of_cluster.items():
-        of_topic.setdefault(topic, {})[id_in_log] = log
-    for place in places:
-        if place.name.topic is None or place.name.state not in {DirectoryState.CURRENT, DirectoryState.FUTURE}:
-            continue
-        text = _read(place)
-        topic_id = None if text is None or text.is_refused else _topic_id(text)
-        if topic_id is not None:
-            of_topic.setdefault(place.name.topic, {}).setdefault(topic_id, place.path)
-    return TopicIds(of_topic)
-
-
-def _topic_id(text: PropertyText) -> str | None:
-    """Return the id that a file names, whatever its second line calls it; None: it has no valid one."""
-    values = [item.value for item in text.contents.properties if item.value is not None]
-    for value in reversed(values):
-        uuid = parse_uuid(value)
-        if uuid is not None and any(uuid):
-            return value
-    return None
-
-
-def _read(place: PartitionPath) -> PropertyText | None:
-    try:
-        return read_properties(_file(place))
-    except StorageError:
-        return None
-
-
-def _file(place: PartitionPath) -> EntryFile:
-    kind = FileKind.PARTITION_METADATA
-    path = f"{place.path}/{fixed_file_name(kind)}"
-    return EntryFile(path=path, kind=kind, topic=place.name.topic, partition=place.name.partition)

@@ -161,13 +161,13 @@ class BrokerDir:
         """
         is_broker_dir = self.log_dir.is_broker_dir
         # After a crash the recovery point decides what a start reads; where it is unknown, so is what a start does.
-        is_start_known = is_broker_dir and (self.log_dir.is_clean or FileKind.RECOVERY_POINT not in self.unread)
+        is_recovery_known = is_broker_dir and (self.log_dir.is_clean or FileKind.RECOVERY_POINT not in self.unread)
         offsets: dict[FileKind, int | None] = dict.fromkeys(OFFSET_KINDS)
         if as_loaded or name.state is DirectoryState.CURRENT or self.is_served(name):
             offsets = {kind: self.offset(kind, name) for kind in OFFSET_KINDS}
         return PartitionContext(
             log_dir=self.path if is_broker_dir else None,
-            is_clean=self.log_dir.is_clean if is_start_known else None,
+            is_clean=self.log_dir.is_clean if is_recovery_known else None,
             is_kraft=self.is_kraft if is_broker_dir else None,
             recovery_point=offsets[FileKind.RECOVERY_POINT],
             log_start_offset=offsets[FileKind.LOG_START_OFFSET],

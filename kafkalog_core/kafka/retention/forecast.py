@@ -140,7 +140,7 @@ def forecast(question: RetentionQuestion) -> Forecast:
 
 
 def _kept(question: RetentionQuestion, checked: Checked) -> Iterator[Fate]:
-    """Return the fates of the kept segments: of the first by what ends each pass, of the others by what holds them."""
+    """Yield the fates of the kept segments: of the first by what ends each pass, of the others by what holds them."""
     log, rules = checked.log, question.rules
     names = (*rules.passes, *question.custom)
     if not names:
@@ -223,7 +223,7 @@ class Schedule:
         return self.first_ms + -(-(time_ms - self.first_ms) // self.interval_ms) * self.interval_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """Something that happens to a segment.
 
@@ -273,33 +273,13 @@ def play(question: RetentionQuestion, schedule: Schedule, until_ms: int) -> list
 def _events(checked: Checked, time_ms: int, schedule: Schedule, log_bytes: int) -> Iterator[Event]:
     new, start_offset = checked.new_segment, checked.log.start_offset
     if new is not None:
-        yield Event(
-            time_ms=time_ms,
-            kind="new-segment",
-            segment=new,
-            rule=None,
-            start_offset=start_offset,
-            log_bytes=log_bytes,
-        )
+        yield Event(time_ms, "new-segment", new, None, start_offset, log_bytes)
     for each in checked.deleted:
         log_bytes -= each.segment.size_bytes
-        yield Event(
-            time_ms=time_ms,
-            kind="renamed",
-            segment=each.segment,
-            rule=each.rule,
-            start_offset=start_offset,
-            log_bytes=log_bytes,
-        )
+        yield Event(time_ms, "renamed", each.segment, each.rule, start_offset, log_bytes)
+    # LocalLog.deleteSegmentFiles: file.delete.delay.ms after the rename
     for each in checked.deleted:
-        yield Event(
-            time_ms=time_ms + schedule.delay_ms,
-            kind="removed",
-            segment=each.segment,
-            rule=None,
-            start_offset=start_offset,
-            log_bytes=log_bytes,
-        )
+        yield Event(time_ms + schedule.delay_ms, "removed", each.segment, None, start_offset, log_bytes)
 
 
 def _next(question: RetentionQuestion, checked: Checked, time_ms: int, schedule: Schedule) -> int | None:

@@ -91,6 +91,7 @@ def by_time(retention_ms: int, name: str = "retention.ms") -> Policy:
                 reason = f"{dated or 'dated '}{duration(age_ms)} ahead of now, {limit}"
             else:
                 reason = f"{dated}{duration(age_ms)}{ago}, {'over' if age_ms > retention_ms else 'within'} {limit}"
+            # strictly above: startMs - segment.largestTimestamp() > retentionMs
             yield Judgement(age_ms > retention_ms, reason, segment.largest_timestamp_ms + retention_ms + 1)
 
     return policy
@@ -115,6 +116,7 @@ def by_size(retention_bytes: int, name: str = "retention.bytes") -> Policy:
         left_bytes = sum(segment.size_bytes for segment in segments)
         for segment in segments:
             without = left_bytes - segment.size_bytes
+            # deletes while diff - segment.size() >= 0: at least retention.bytes are left
             if without >= retention_bytes:
                 left_bytes = without
                 yield Judgement(True, f"{size(without)} remain without it, not below {limit}")
@@ -169,7 +171,7 @@ class RetentionRules:
         size_setting: the setting that it comes from.
         is_tiered: whether a segment is deleted only once it is in remote storage (KIP-405).
         start_needs_policy: whether segments below the log start offset are deleted under cleanup.policy=delete alone
-            (KAFKA-7358).
+            (KAFKA-7400).
     """
 
     passes: tuple[PassName, ...]
@@ -366,6 +368,7 @@ def check(log: RetainedLog, rules: RetentionRules, now_ms: int, custom: Mapping[
             continue
         rest = log.segments[len(gone) :]
         if not rest:
+            # UnifiedLog.deleteSegments rolls first where it would delete all segments
             new_segment = _new_segment(log, now_ms)
             rest = (new_segment,)
         log = replace(log, segments=rest, start_offset=max(log.start_offset, rest[0].base_offset))
@@ -373,7 +376,7 @@ def check(log: RetainedLog, rules: RetentionRules, now_ms: int, custom: Mapping[
 
 
 def judgements(policy: Policy, segments: Sequence[SegmentView], now_ms: int) -> Iterator[Judgement]:
-    """Return the answers of a policy for each segment; a plain bool is one without a reason."""
+    """Yield the answer of a policy for each segment; a plain bool becomes one without a reason."""
     for each in policy(segments, now_ms):
         yield each if isinstance(each, Judgement) else Judgement(bool(each))
 
@@ -399,15 +402,18 @@ def _keeper(
     """Return what keeps a segment, and why; None: nothing does."""
     if not judgement.deletes:
         return "policy", judgement.reason
+    # UnifiedLog.deletableSegments: upperBoundOffset must not be above the high watermark
     if rules.is_bounded and log.high_watermark < segment.next_offset:
         return "high-watermark", (
             f"it ends at offset {segment.next_offset}, above the high watermark {log.high_watermark}: its last records "
             "are not known to be on all replicas"
         )
+    # UnifiedLog.deletableSegments keeps the last segment where it is empty
     if segment.is_active and not segment.size_bytes:
         return "empty-active", "the active segment is empty"
     if segment.is_active and segment.base_offset >= log.end_offset:  # UnifiedLog.roll refuses a segment that is there
         return "empty-active", "the active segment holds no whole batch, and the next one would have its name"
+    # KIP-405: UnifiedLog.isSegmentEligibleForDeletion compares with the highest offset in remote storage
     if rules.is_tiered and (segment.is_active or segment.next_offset > log.start_offset):
         return (
             "remote",

@@ -1,11 +1,17 @@
 """The start of a broker on one partition, simulated: nothing is written.
 
-The steps in the order of `LogLoader.load`: `sweep` (files that wait for deletion, interrupted replacements),
-`partition` (the segments, the log end offset, the log start offset, leader epochs, producers), `recovery` (one segment,
-`LogSegment.recover`) over `walk` (which batch is the first bad one, and where the log is truncated), `replay` (reads
-without checksums that follow). `outcome` answers what happens to one place of a log.
+The steps in the order of `LogLoader.load` (before 3.0 `Log.loadSegments`), with the module of each:
 
-Example: 2.8 truncates a log at a batch with a wrong CRC. `walk.walk_as_broker` finds the batch,
-`recovery.recover_segment` ends before it, `partition.PartitionLoad._recover_from` truncates the segment there and
-deletes the later ones. `sweep.first_recovered` decides whether the segment is recovered at all.
+1. `sweep`: deletes files that wait for deletion, completes or drops interrupted replacements of segments.
+2. `candidates`: which segments are recovered, and why.
+3. `recovery`: recovers one segment (`LogSegment.recover`), over `walk`: which batch is the first bad one.
+4. `partition`: the whole of it (`PartitionLoad`): truncation, deletion of later segments, log end offset, log start
+   offset, leader epochs, producers. `replay` has the reads without checksums that follow recovery.
+5. `outcome` answers what happens to one place of a log, `results` holds the options and the result.
+
+Example: 2.8 starts after an unclean shutdown and finds a batch with a wrong CRC. `candidates.first_recovered` returns
+the segments to recover: from the recovery point on. `walk.walk_as_broker` finds the batch (`ensureValid`),
+`recovery.recover_segment` ends the segment before it, and `partition.PartitionLoad._recover_from` truncates the log
+there and deletes all later segments. Which of these differ in another release: `rules.LoaderRules` and
+`rules.RecoveryRules`.
 """

@@ -1,7 +1,6 @@
-"""What the next start of a broker does at a place in a log. The start of its partition is simulated once, and asked.
+"""What the next start of a broker does with one place in a log, taken from one simulated start of its partition.
 
-Every sentence about a broker's start comes from here: `verify` reports what `truncate --as-broker` would do under the
-same release.
+verify takes what it reports about a broker from here, and truncate plans with the same simulation.
 """
 
 from __future__ import annotations
@@ -11,20 +10,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from kafkalog_core.format.names import METADATA_TOPIC
-from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.sweep import first_recovered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.start.results import LoadedSegment, LoadOptions, LoadProblem, LoadResult
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Fate", "Outcome", "Start", "recovered_from"]
+__all__ = ["Fate", "Outcome", "Start"]
 
 Fate = Literal["stops", "unknown", "deleted", "truncated", "kept", "unread"]
 """`stops`: the broker does not start; `unknown`: the simulation does not go that far; `deleted`: the start deletes the
@@ -146,24 +140,6 @@ class Start:
             later=len(self._deleted),
             why=segment.why,
         )
-
-
-def recovered_from(base_offsets: Sequence[int], context: PartitionContext, topic: str | None) -> int | None:
-    """Return the index of the first segment that the next start recovers, with all after it; None: none, or unknown.
-
-    Args:
-        base_offsets: of all segments, ascending.
-        context: what the log directory says; its release, where it is known.
-        topic: of the partition.
-    """
-    release = context.release
-    return first_recovered(
-        base_offsets,
-        context.recovery_point,
-        is_clean=context.is_clean,
-        topic=topic,
-        only_last=release is not None and topic != METADATA_TOPIC and rules_of(release).recovers == "last",
-    )
 
 
 def _stopped(problem: LoadProblem, path: str, place: range) -> Outcome:

@@ -19,10 +19,11 @@ from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.kafka.start.candidates import first_recovered, is_odd_index, txn_index_fault
 from kafkalog_core.kafka.start.recovery import RecoveryWatch, recover_segment, split_parts
 from kafkalog_core.kafka.start.replay import EndOfLog, ReplaySegment, end_of_log, find_offset
 from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
-from kafkalog_core.kafka.start.sweep import first_recovered, is_odd_index, sweep, txn_index_fault
+from kafkalog_core.kafka.start.sweep import sweep
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run
 from kafkalog_core.storage.source import Source
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.start.candidates import Occasion
     from kafkalog_core.kafka.start.recovery import Problem, SegmentRecovery
     from kafkalog_core.kafka.start.replay import Obstacle
-    from kafkalog_core.kafka.start.results import LoadOptions, LoadProblemKind, Occasion
+    from kafkalog_core.kafka.start.results import LoadOptions, LoadProblemKind
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage
@@ -114,7 +116,6 @@ class PartitionLoad:
         self._context = context
         self._is_clean = bool(context.is_clean)
         self._start_checkpoint = (context.log_start_offset or 0) if rules.reads_log_start else 0
-        self._recovery_point = context.recovery_point or 0
         self._live: list[_Live] = []
         self._removed: list[RemovedSegment] = []
         self._replaced: list[tuple[FileInfo, str]] = []
@@ -127,7 +128,7 @@ class PartitionLoad:
     def result(self) -> LoadResult:
         """The result of the start; raises RuntimeError before the end of `run`."""
         if self._result is None:
-            raise RuntimeError("the load has not come to its end")
+            raise RuntimeError("run() has not finished")
         return self._result
 
     @property
@@ -152,9 +153,10 @@ class PartitionLoad:
                 problem=LoadProblem(kind="fatal", path=error.path or self._partition.path, sentence=sentence)
             )
 
-    # --- the course of it -------------------------------------------------------------------------------------------
+    # --- the steps of a load ----------------------------------------------------------------------------------------
     def _load(self) -> Iterator[LoadedSegment]:
         epochs = self._epoch_file
+        # UnifiedLog.create reads the leader epochs first (LeaderEpochCheckpointFile), so a refused file stops it there
         if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
             self._stop(epochs.path, f"a broker refuses it: {epochs.refusal.problem}")
         files = self._partition.files
@@ -166,8 +168,10 @@ class PartitionLoad:
             if file.name.kind is FileKind.SNAPSHOT and file.name.base_offset is not None:
                 self._snapshots.remove(file.name.base_offset)
         self._zero_indexes = swept.zero_indexes
+        # LogLoader.loadSegmentFiles opens the files in the order of their names
         segments, others = group_segments(swept.files, FileKind.LOG)
         self._check_names(others)
+        # LogLoader.load skips recoverLog for a directory whose name ends with -delete
         is_deleted = self._partition.name.state is DirectoryState.DELETE
         first = None if is_deleted else self._first_recovered([segment.base_offset for segment in segments])
         for number, segment in enumerate(segments):
@@ -188,13 +192,7 @@ class PartitionLoad:
         self._finish(end_offset, (*swept.removed, *self._replaced), swept.files, others)
 
     def _first_recovered(self, base_offsets: Sequence[int]) -> int | None:
-        return first_recovered(
-            base_offsets,
-            self._recovery_point,
-            is_clean=self._is_clean,
-            topic=self._partition.topic,
-            only_last=self._rules.recovers == "last",
-        )
+        return first_recovered(base_offsets, self._context, self._partition.topic, self._options.release)
 
     def _complete(self, waiting: Sequence[FileInfo], files: Sequence[FileInfo]) -> None:
         """Recover a finished replacement and put it in place of segments (`Log.completeSwapOperations`, 2.5 to 2.8).
@@ -205,6 +203,7 @@ class PartitionLoad:
         """
         log = waiting[0]
         name = parse_file_name(log.name.raw.removesuffix(".swap"))
+        # Log.completeSwapOperations goes through a Set of files
         if len(waiting) > 1 or not name.canonical or name.base_offset is None:
             sentence = "more than one replacement of segments waits, or its name is not its offset in 20 digits"
             self._stop(log.path, f"{sentence}: what this release does with that is not simulated", kind="unknown")
@@ -251,6 +250,7 @@ class PartitionLoad:
         for file in self._partition.files:
             kinds = {FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.SNAPSHOT}
             if file.name.kind in kinds and file.name.state is FileState.LIVE and file.name.base_offset is None:
+                # LogFileUtils.offsetFromFile throws NumberFormatException
                 self._stop(file.path, "its name does not start with a number, and the broker stops")
         for other in others:
             if other.log is not None and other.state is SegmentState.UNREAD:
@@ -260,16 +260,21 @@ class PartitionLoad:
     def _open(self, live: _Live, segment: Segment) -> None:
         """Open one segment (`LogLoader.loadSegmentFiles`), which recovers it where its index is missing or wrong."""
         path = live.log_path or self._partition.path
+        # FileRecords refuses a file of more than Integer.MAX_VALUE bytes
         if live.size_bytes > MAX_INT32:
             self._stop(path, f"its {live.size_bytes:,} bytes are more than a segment can have")
         occasion: Occasion | None = None
+        # LogSegment.sanityCheck: NoSuchFileException for a missing offset index, whatever the shutdown was
         if segment.index is None and segment.base_offset not in self._zero_indexes:
             if self._rules.missing_index == "fatal":
                 self._stop(path, "it has no offset index, and this release does not build one")
             occasion = "no-index" if self._rules.missing_index == "recover" else None
-        elif self._rules.checks_indexes == "recover" and is_odd_index(segment):
+        elif self._rules.checks_indexes == "recover" and is_odd_index(
+            segment, may_end_at_base=self._rules.may_end_at_base
+        ):
             occasion = "odd-index"
         elif segment.txnindex is not None and self._rules.has_producers:
+            # TransactionIndex.sanityCheck is the one check of an index that 2.3 and later make here
             fault = txn_index_fault(segment.txnindex.path, segment.base_offset)
             if fault == "version":
                 self._stop(segment.txnindex.path, "it has an entry of a version that no broker knows")
@@ -288,11 +293,12 @@ class PartitionLoad:
             before = live.size_bytes
             problem = self._recover(live, assigns=True)
             if problem is not None:
-                if not self._is_caught(problem.kind):
+                if problem.kind != "invalid-offset":  # LogLoader.recoverLog catches InvalidOffsetException alone
                     self._refuse(live, problem)
                 self._empty(live)
             live.occasion = "unclean-stop"
             if live.size_bytes < before:
+                # LogLoader.recoverLog: more than 0 bytes truncated, so that all later segments are deleted
                 self._remove(number + 1, f"the segment before, of offset {live.base_offset}, is truncated")
                 yield live.frozen()
                 return
@@ -307,6 +313,7 @@ class PartitionLoad:
         states = ProducerStates(sequences="unchecked")
         manager = None
         if self._rules.has_producers:
+            # LogLoader.recoverSegment rebuilds the producers up to the base offset in a new ProducerStateManager
             manager, obstacle = self._producers.before(
                 [_reading(other) for other in self._live], self._start_checkpoint, live.base_offset
             )
@@ -327,6 +334,7 @@ class PartitionLoad:
         live.recovery, live.end_offset = recovery, recovery.end_offset
         live.size_bytes = min(live.size_bytes, recovery.valid_bytes)
         if assigns:
+            # LogSegment.recover assigns each epoch that is above the latest one (LeaderEpochFileCache.assign, KIP-101)
             for epoch, start_offset in recovery.epochs:
                 self._epochs.assign(EpochStart(epoch, start_offset))
         if manager is not None:
@@ -337,10 +345,6 @@ class PartitionLoad:
     def _listen(self, item: Run | Damage) -> None:
         if self._advance is not None and isinstance(item, Run):
             self._advance(sum(item.batches.column("size_bytes")))
-
-    def _is_caught(self, kind: str) -> bool:
-        """Return whether `LogLoader.recoverLog` catches this problem, and empties the segment."""
-        return kind == "invalid-offset"
 
     def _empty(self, live: _Live) -> None:
         live.recovery, live.end_offset, live.size_bytes, live.is_emptied = None, live.base_offset, 0, True
@@ -390,6 +394,7 @@ class PartitionLoad:
         It deletes a log that ends below its checkpointed log start offset, and creates a segment where none is left.
         """
         start = self._start_checkpoint if self._rules.knows_start else 0
+        # LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd
         if self._live and self._rules.knows_start and end_offset < start:
             self._remove(0, f"the log ends at offset {end_offset}, below its checkpointed start {start}")
             if self._rules.clears_on_deletion:
@@ -412,11 +417,13 @@ class PartitionLoad:
         first_base = self._live[0].base_offset
         bounds = log_bounds(first_base, self._context, self._rules, is_tiered=is_tiered, end_offset=end_offset)
         start_offset = bounds.log_start.offset
-        self._epochs.cut_end(end_offset)
-        self._epochs.cut_start(bounds.epochs_start)
+        # LogLoader.load: truncateFromEndAsyncFlush and truncateFromStartAsyncFlush, in this order
+        self._epochs.truncate_end(end_offset)
+        self._epochs.truncate_start(bounds.epochs_start)
         if self._rules.has_producers:
             readings = [_reading(live) for live in self._live]
             if self._rules.removes_stray_snapshots:
+                # ProducerStateManager.removeStraySnapshots comes before the producers are loaded
                 self._producers.remove_stray({live.base_offset for live in self._live})
             obstacle = self._producers.at_end(readings, start_offset, end_offset, is_clean=self._is_clean)
             if obstacle is not None:

@@ -11,8 +11,7 @@ from kafkalog_core.errors import FieldError, FormatError, TruncatedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.control import decode_control_key, decode_control_value
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
-from kafkalog_core.format.index import encode_txn_entry
-from kafkalog_core.format.index_builder import IndexBuilder
+from kafkalog_core.format.index import IndexBuilder, encode_txn_entry
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
@@ -27,7 +26,6 @@ from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
-from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -324,6 +322,7 @@ class _Recovery:
     def run(self, run: Run) -> bool:
         """Take whole batches; return whether recovery goes on after them."""
         batches = run.batches
+        # LogSegment.recover adds a batch to the indexes before it updates the producers, which throws at a bad marker
         behind, fault = self._first_bad_marker(run) if self._rules.has_producers else (batches.count, None)
         end = self._rebuild(run, behind + (fault is not None))
         if self._rules.has_producers:
@@ -333,6 +332,7 @@ class _Recovery:
         elif self._problem is None and fault == "fatal":
             detail = "a control batch of a producer that holds no marker"
             self._fail("bad-marker", batches.column("position")[behind], detail)
+        # LogSegment.recover catches InvalidRecordException after validBytes includes the batch: the batch is kept
         elif fault == "invalid-record":
             self._stop, self._stop_detail = "control-batch", _INVALID_RECORD
         if end:
@@ -408,6 +408,7 @@ class _Recovery:
             return
         for event in self._states.replay(batches, markers, first=first, last=last):
             if not isinstance(event, CompletedTxn):
+                # ProducerAppendInfo.appendDataBatch: InvalidTxnStateException, which no caller catches
                 if event.kind == "plain-in-transaction":
                     detail = f"a batch of producer {event.producer_id} outside of its transaction, which is open"
                     self._fail("txn-state", event.position, detail)
@@ -417,9 +418,11 @@ class _Recovery:
 
     def _add_aborted(self, txn: CompletedTxn, batches: BatchColumns) -> bool:
         """Add an entry to the transaction index; return whether the index can hold it."""
+        # ProducerAppendInfo.appendEndTxnMarker returns a completed transaction only where one was open
         if txn.is_empty and not self._rules.lists_empty_transactions:
             self._unlisted.append(txn)
             return True
+        # TransactionIndex.append: IllegalArgumentException unless the last offset is above the one before
         if self._last_aborted is not None and txn.last_offset <= self._last_aborted:
             row = batches.column("base_offset").tolist().index(txn.last_offset)
             detail = f"the marker at offset {txn.last_offset} is after that at offset {self._last_aborted}"
@@ -437,7 +440,11 @@ class _Recovery:
         """Return the result."""
         rules, indexes = self._rules, self._indexes
         if rules.has_time_index and self._problem is None:
-            self._close_time_index()
+            # LogSegment.recover adds the last time entry, for which TimeIndex.isFull keeps a slot
+            try:
+                indexes.close()
+            except FieldError as error:
+                self._fail("invalid-offset", self._position, error.message)
         return SegmentRecovery(
             base_offset=self._base_offset,
             size_bytes=self._size_bytes,
@@ -456,13 +463,6 @@ class _Recovery:
             has_legacy=self._has_legacy,
             problem=self._problem,
         )
-
-    def _close_time_index(self) -> None:
-        """Add the entry that closes a segment, for which `LogSegment` reserves a slot."""
-        try:
-            self._indexes.close()
-        except FieldError as error:
-            self._fail("invalid-offset", self._position, error.message)
 
 
 class SplitPart(NamedTuple):
@@ -492,12 +492,14 @@ def split_parts(source: Source, base_offset: int, *, max_batch_bytes: int) -> li
         for first, last, magic, position, size in zip(*map(batches.column, names), strict=True):
             if first <= last_offset and not (magic < MAGIC_V2 and first < 0):
                 return f"offset {first} at byte {position} is not above offset {last_offset} before it"
+            # LogSegment.canConvertToRelativeOffset of the batch's last offset
             if not parts or last - parts[-1].base_offset > MAX_INT32:
                 if first < 0:
                     return f"the compressed message at byte {position} would have to start a segment"
                 parts.append(SplitPart(first, position, position))
             last_offset = last
             parts[-1] = parts[-1]._replace(end=position + size)
+    # LocalLog.splitOverflowedSegment requires LogSegment.hasOverflow, which looks at the last offset (KAFKA-6264)
     if last_offset - base_offset <= MAX_INT32:
         return f"its last offset, {last_offset}, is one that its indexes can hold"
     return parts

@@ -1,7 +1,7 @@
-"""A log as a broker walks it outside of recovery: headers of batches, no checksums (`FileLogInputStream.nextBatch`).
+"""The reads of a start outside of recovery: the log end offset, look-ups of offsets, and the replay of producers.
 
-This walk uses sizes alone. It takes the bytes after each batch for a header, whatever they are, ends silently at a
-batch that is not whole, and fails at a size that is too small for any message.
+They trust the offset index, and walk headers of batches without a checksum (`walk.HeaderWalk`). A start that follows a
+clean shutdown reads nothing else of a log.
 """
 
 from __future__ import annotations
@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format import kernels
-from kafkalog_core.format.codecs import TrailingError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.compression import decompress
+from kafkalog_core.format.decompression import TrailingError, decompress
 from kafkalog_core.format.layout import (
     CODEC_MASK,
     ENVELOPE,
-    HEADER_SIZE_UP_TO_MAGIC,
     LEGACY_ATTRIBUTES,
     LOG_OVERHEAD,
     MAGIC_POSITION,
     MAGIC_V0,
-    MAGIC_V1,
     MAGIC_V2,
     MAX_BATCH_BYTES,
     MAX_INT64,
@@ -35,12 +32,13 @@ from kafkalog_core.format.layout import (
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.recovery import EMPTY_MARKER, first_empty_marker, marker_fault
-from kafkalog_core.storage.index_search import IndexPages
+from kafkalog_core.kafka.start.walk import HeaderWalk, Unwalkable, WalkedBatch
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkalog_core.kafka.producers import ProducerStates, SnapshotStyle
     from kafkalog_core.kafka.rules import OffsetSearch
@@ -48,96 +46,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EndOfLog",
-    "HeaderWalk",
     "Obstacle",
     "ReplaySegment",
     "SegmentReads",
-    "Unwalkable",
-    "WalkedBatch",
     "end_of_log",
     "find_offset",
     "replay_producers",
 ]
-
-
-_LAST_OFFSET_DELTA: Final = slice(23, 27)
-_LEGACY_ATTRIBUTES: Final = 17
-_CODEC_BITS: Final = 7
-_FIRST_NEGATIVE_MAGIC: Final = 0x80
-
-
-class Unwalkable(NamedTuple):
-    """A place where the walk throws an exception, and why, as a clause."""
-
-    position: int
-    reason: str
-
-
-class WalkedBatch(NamedTuple):
-    """What the first 17 bytes of a batch or message hold.
-
-    Args:
-        position: byte in the log.
-        size_bytes: of the whole entry.
-        offset: base offset of a batch, last offset of a message.
-        magic: 0 to 255.
-    """
-
-    position: int
-    size_bytes: int
-    offset: int
-    magic: int
-
-    @property
-    def is_legacy(self) -> bool:
-        """Whether a broker treats it as a message of magic 0 or 1: it reads the magic as a signed byte."""
-        return self.magic < MAGIC_V2 or self.magic >= _FIRST_NEGATIVE_MAGIC
-
-    @property
-    def has_known_legacy_magic(self) -> bool:
-        """Whether its magic is 0 or 1."""
-        return self.magic <= MAGIC_V1
-
-
-class HeaderWalk:
-    """Headers of one log.
-
-    Args:
-        source: the log.
-        end: where it ends, at most the size of the file.
-    """
-
-    def __init__(self, source: Source, end: int) -> None:
-        self._source = source
-        self.end = min(end, source.size_bytes)
-
-    def batches(self, position: int) -> Iterator[WalkedBatch | Unwalkable]:
-        """Yield batches from a position on; an `Unwalkable` is the last item. Raises UnreadableError."""
-        while 0 <= position < self.end - HEADER_SIZE_UP_TO_MAGIC:
-            header = self._source.read(position, HEADER_SIZE_UP_TO_MAGIC)
-            if len(header) < HEADER_SIZE_UP_TO_MAGIC:  # the file has become shorter
-                return
-            offset, size = ENVELOPE.struct.unpack_from(header)
-            if size < MIN_ENTRY_SIZE:
-                yield Unwalkable(position, f"a record size of {size}, below the minimum of {MIN_ENTRY_SIZE}")
-                return
-            if position > self.end - LOG_OVERHEAD - size:
-                return
-            yield WalkedBatch(position, LOG_OVERHEAD + size, offset, header[MAGIC_POSITION])
-            position += LOG_OVERHEAD + size
-
-    def last_offset(self, batch: WalkedBatch) -> int | Unwalkable:
-        """Return the last offset of a batch: that of a message is in its first field."""
-        if batch.is_legacy:
-            return batch.offset
-        header = self._source.read(batch.position, RECORD_BATCH_OVERHEAD)
-        if len(header) < RECORD_BATCH_OVERHEAD:
-            return Unwalkable(batch.position, "the file ends within the header of a batch")
-        return batch.offset + int.from_bytes(header[_LAST_OFFSET_DELTA], "big", signed=True)
-
-    def codec_bits(self, batch: WalkedBatch) -> int:
-        """Return the codec in the attributes of a message of magic 0 or 1; 0 is none."""
-        return self._source.read(batch.position + _LEGACY_ATTRIBUTES, 1)[0] & _CODEC_BITS
 
 
 _HEADERS: Final = ScanOptions(check=False)
@@ -201,6 +116,7 @@ class SegmentReads:
 
         Where that entry leads to no whole batch, the end is the base offset.
         """
+        # LogSegment.readNextOffset: fetches from offsetIndex.lastOffset, and takes the last batch of that read
         target, _ = self._index_entry(None)
         found = self.position_of(target)
         if found is None:
@@ -220,6 +136,7 @@ class SegmentReads:
     def position_of(self, offset: int) -> int | Unwalkable | None:
         """Return where a read from an offset on begins (`LogSegment.translateOffset`); None: it finds nothing."""
         _, position = self._index_entry(offset)
+        # FileRecords.searchForOffsetFromPosition looks at base offsets, searchForOffsetWithSize at last offsets
         if self._search == "base":
             return self._by_base(offset, position)
         for item in self._walk.batches(position):
@@ -306,6 +223,7 @@ def find_offset(readings: Sequence[ReplaySegment], offset: int, *, search: Offse
         offset: where the read begins.
         search: how the release looks for it.
     """
+    # LocalLog.read goes on to the next segment where LogSegment.read finds nothing
     first = max((number for number, each in enumerate(readings) if each.base_offset <= offset), default=len(readings))
     for reading in readings[first:]:
         if reading.is_whole:
@@ -481,6 +399,7 @@ class _Read:
         its first offset. Where segments overlap, it reads the batches of one a second time, and the second end finds
         nothing.
         """
+        # ProducerStateManager.completeTxn: IllegalArgumentException for a transaction that is not ongoing
         if self._fault is None and txn.first_offset in self._ended:
             row = batches.column("base_offset").tolist().index(txn.last_offset)
             reason = f"the transaction of producer {txn.producer_id} from offset {txn.first_offset} on ends twice"
@@ -556,6 +475,7 @@ def _base_within(entry: bytes) -> int | None:
             return None
         if position + LOG_OVERHEAD + size > len(inner):
             break
+        # DeepRecordsIterator: a compressed message in a compressed message is an InvalidRecordException
         if not offsets and inner[position + LEGACY_ATTRIBUTES] & CODEC_MASK:
             return None
         offsets.append(offset)

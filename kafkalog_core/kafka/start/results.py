@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS
 
 if TYPE_CHECKING:
     from typing import Self
@@ -16,27 +17,20 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.rules import LoaderRules, RecoveryRules
     from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.start.candidates import Occasion
     from kafkalog_core.kafka.start.recovery import SegmentRecovery
     from kafkalog_core.storage.listing import FileInfo, Segment
 
 __all__ = [
-    "RECOVERY_REASONS",
     "LoadOptions",
     "LoadProblem",
     "LoadProblemKind",
     "LoadResult",
     "LoadedSegment",
-    "Occasion",
     "RemovedSegment",
 ]
 
 LoadProblemKind = Literal["fatal", "old-release", "split", "unknown"]
-Occasion = Literal["unclean-stop", "no-index", "odd-index"]
-RECOVERY_REASONS: Final[dict[Occasion, str]] = {
-    "unclean-stop": "the last shutdown was not clean, and the segment is not below the recovery point",
-    "no-index": "it has no offset index",
-    "odd-index": "its index is not valid",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +138,7 @@ class LoadResult:
         orphans: indexes without a log, which are deleted.
         log_start_offset: the first offset that is served.
         end_offset: the log end offset.
-        recovery_point: the first offset that may not be flushed.
+        recovery_point: every record below this offset was flushed.
         epochs: entries of the leader-epoch-checkpoint; None: the release has none.
         is_end_lost: whether the last index entry leads to no whole batch, so that the log end offset is the base offset
             of the last segment, though there are batches in it.

@@ -11,21 +11,17 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
-from kafkalog_core.format.index import decode_offset_entry, decode_time_entry, iter_txn_entries
-from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
-from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, parse_file_name
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.start.replay import end_of_log
-from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.rules import LoaderRules, OffsetSearch
-    from kafkalog_core.storage.listing import FileInfo, Segment
+    from kafkalog_core.storage.listing import FileInfo
 
-__all__ = ["Swept", "first_recovered", "is_candidate", "is_odd_index", "sweep", "txn_index_fault"]
+__all__ = ["Swept", "sweep"]
 
 
 _NUMBER: Final = re.compile(r"[+-]?\d+", re.ASCII)
@@ -68,6 +64,7 @@ def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
     left: list[FileInfo] = []
     for file in files:
         raw = file.name.raw
+        # snapshots of the metadata log (.checkpoint.deleted) are left to KafkaRaftLog
         if raw.endswith(".deleted") and not raw.endswith(_KEPT):
             removed.append((file, "it waits for deletion"))
         else:
@@ -86,6 +83,7 @@ def sweep(files: Sequence[FileInfo], *, rules: LoaderRules) -> Swept:
         return Swept(files=tuple(left), problem=problem, path=swaps[0].path)
     least = min((_number(file) or 0 for file in cleaned), default=MAX_INT64)
     removed += [(file, "it belongs to a replacement that was never finished") for file in cleaned]
+    # a .swap at or above the lowest .cleaned belongs to a split that was interrupted (KAFKA-6264)
     removed += [(file, "its replacement was not complete") for file in swaps if (_number(file) or 0) >= least]
     if rules.swaps == "recovered":
         return _wait(left, removed, least)
@@ -134,12 +132,14 @@ def _complete(left: list[FileInfo], removed: list[tuple[FileInfo, str]], search:
             return Swept(files=tuple(left), removed=tuple(removed), problem=problem, path=log.path)
         first, end = min(first, base), max(end, found_end.offset)
         if index is None:
+            # LogSegment.open creates a missing index.swap with zeros, as the log end offset is looked for
             zero_indexes.add(base)
     found: dict[str, FileInfo] = {}
     for file in left:
         number = _number(file)
         if file.name.raw in swaps:
             continue
+        # LogLoader.load, second pass: every file whose offset is in [minSwapFileOffset, maxSwapFileOffset)
         if number is not None and first <= number < end:
             removed.append((file, "a replacement takes its place"))
         else:
@@ -157,104 +157,3 @@ def _number(file: FileInfo) -> int | None:
     """Return what a broker takes for the offset of a file: all before the first dot, however many digits."""
     text = file.name.raw.partition(".")[0]
     return int(text) if _NUMBER.fullmatch(text) and abs(int(text)) <= MAX_INT64 else None
-
-
-def is_odd_index(segment: Segment) -> bool:
-    """Return whether a release before 2.0 takes an offset or time index for corrupt; the zero tail of a crash looks so.
-
-    It checks the sizes, the last entry, which must be above the base offset, and the first time
-    (`OffsetIndex.sanityCheck`, `TimeIndex.sanityCheck`).
-    """
-    last = _entry(segment.index, OFFSET_INDEX_ENTRY, -1)
-    if last is not None and (not last or decode_offset_entry(last)[0].relative_offset <= 0):
-        return True
-    first_time, last_time = (_entry(segment.timeindex, TIME_INDEX_ENTRY, which) for which in (0, -1))
-    if first_time is None or last_time is None:
-        return False
-    if not first_time or not last_time:
-        return True
-    first, final = decode_time_entry(first_time)[0], decode_time_entry(last_time)[0]
-    return final.timestamp_ms < first.timestamp_ms or final.relative_offset < 0
-
-
-def txn_index_fault(path: str, base_offset: int) -> str | None:
-    """Return what a broker finds wrong with a transaction index: `stray` (it recovers) or `version` (it stops)."""
-    try:
-        with Source.open(path) as source:
-            position = 0
-            while window := source.window(position):
-                whole = len(window) - len(window) % TXN_INDEX_ENTRY.size
-                for version, _, _, last_offset, _ in iter_txn_entries(window[:whole]):
-                    if version >= 256:  # AbortedTxn reads the first byte alone, as a signed number
-                        return "version"
-                    if last_offset < base_offset:
-                        return "stray"
-                if not whole:
-                    return None
-                position += whole
-    except StorageError:
-        return None
-    return None
-
-
-def _entry(file: FileInfo | None, layout: Layout, which: int) -> bytes | None:
-    """Return the first or last entry; None: there is none; empty: the file ends in the middle of one."""
-    if file is None:
-        return None
-    try:
-        with Source.open(file.path) as source:
-            count, rest = divmod(source.size_bytes, layout.size)
-            if rest:
-                return b""
-            return source.read(0 if which == 0 else (count - 1) * layout.size, layout.size) if count else None
-    except StorageError:
-        return None
-
-
-def is_candidate(
-    next_base_offset: int | None, recovery_point: int | None, *, is_clean: bool | None, topic: str | None = None
-) -> bool:
-    """Return whether a start recovers a segment: reads all of it, truncates it if it is bad, builds its indexes again.
-
-    It recovers every segment of the metadata log at every start. After an unclean shutdown it recovers those from the
-    one with the recovery point on, and the last one in any case (`LogLoader.recoverLog`). False where it is unknown how
-    the broker was stopped. A segment without an offset index is recovered on its own, whatever this returns.
-
-    Args:
-        next_base_offset: of the segment after it; None: it is the last one.
-        recovery_point: None: unknown, and 0 counts.
-        is_clean: whether the last shutdown was clean; None: unknown.
-        topic: of the partition.
-    """
-    if topic == METADATA_TOPIC:
-        return True
-    if is_clean is not False:
-        return False
-    return next_base_offset is None or (recovery_point or 0) < next_base_offset
-
-
-def first_recovered(
-    base_offsets: Sequence[int],
-    recovery_point: int | None,
-    *,
-    is_clean: bool | None,
-    topic: str | None = None,
-    only_last: bool = False,
-) -> int | None:
-    """Return the index of the first segment that is recovered, with all after it; None: none is, as far as is known.
-
-    Args:
-        base_offsets: of all segments, ascending.
-        recovery_point: None: unknown.
-        is_clean: whether the last shutdown was clean; None: unknown.
-        topic: of the partition.
-        only_last: whether the release (0.8.0) recovers the last segment alone.
-    """
-    nexts = (*base_offsets[1:], None) if base_offsets else ()
-    found = (
-        index
-        for index, next_base_offset in enumerate(nexts)
-        if (next_base_offset is None or not only_last)
-        and is_candidate(next_base_offset, recovery_point, is_clean=is_clean, topic=topic)
-    )
-    return next(found, None)

@@ -36,11 +36,91 @@ if TYPE_CHECKING:
 
     from kafkalog_core.storage.source import Source
 
-__all__ = ["ReadStop", "stop_of_broker", "walk_as_broker"]
+__all__ = ["HeaderWalk", "ReadStop", "Unwalkable", "WalkedBatch", "stop_of_broker", "walk_as_broker"]
 
 _ANY_OFFSET: Final = -MAX_INT64 - 1
 _FIRST_NEGATIVE_MAGIC: Final = 0x80
 _FRAMING: Final = LogFraming(0)
+_LAST_OFFSET_DELTA: Final = slice(23, 27)
+_LEGACY_ATTRIBUTES: Final = 17
+_CODEC_BITS: Final = 7
+
+
+class Unwalkable(NamedTuple):
+    """A place where the walk throws an exception, and why, as a clause."""
+
+    position: int
+    reason: str
+
+
+class WalkedBatch(NamedTuple):
+    """What the first 17 bytes of a batch or message hold.
+
+    Args:
+        position: byte in the log.
+        size_bytes: of the whole entry.
+        offset: base offset of a batch, last offset of a message.
+        magic: 0 to 255.
+    """
+
+    position: int
+    size_bytes: int
+    offset: int
+    magic: int
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether a broker treats it as a message of magic 0 or 1: it reads the magic as a signed byte."""
+        return self.magic < MAGIC_V2 or self.magic >= _FIRST_NEGATIVE_MAGIC
+
+    @property
+    def has_known_legacy_magic(self) -> bool:
+        """Whether its magic is 0 or 1."""
+        return self.magic <= MAGIC_V1
+
+
+class HeaderWalk:
+    """Headers of one log.
+
+    Args:
+        source: the log.
+        end: where it ends, at most the size of the file.
+    """
+
+    def __init__(self, source: Source, end: int) -> None:
+        self._source = source
+        self.end = min(end, source.size_bytes)
+
+    def batches(self, position: int) -> Iterator[WalkedBatch | Unwalkable]:
+        """Yield batches from a position on; an `Unwalkable` is the last item. Raises UnreadableError."""
+        # FileLogInputStream.nextBatch: the file ends where no header up to the magic fits
+        while 0 <= position < self.end - HEADER_SIZE_UP_TO_MAGIC:
+            header = self._source.read(position, HEADER_SIZE_UP_TO_MAGIC)
+            if len(header) < HEADER_SIZE_UP_TO_MAGIC:  # the file has become shorter
+                return
+            offset, size = ENVELOPE.struct.unpack_from(header)
+            # CorruptRecordException: smaller than LegacyRecord.RECORD_OVERHEAD_V0
+            if size < MIN_ENTRY_SIZE:
+                yield Unwalkable(position, f"a record size of {size}, below the minimum of {MIN_ENTRY_SIZE}")
+                return
+            # a batch that is not complete ends the file silently
+            if position > self.end - LOG_OVERHEAD - size:
+                return
+            yield WalkedBatch(position, LOG_OVERHEAD + size, offset, header[MAGIC_POSITION])
+            position += LOG_OVERHEAD + size
+
+    def last_offset(self, batch: WalkedBatch) -> int | Unwalkable:
+        """Return the last offset of a batch: that of a message is in its first field."""
+        if batch.is_legacy:
+            return batch.offset
+        header = self._source.read(batch.position, RECORD_BATCH_OVERHEAD)
+        if len(header) < RECORD_BATCH_OVERHEAD:
+            return Unwalkable(batch.position, "the file ends within the header of a batch")
+        return batch.offset + int.from_bytes(header[_LAST_OFFSET_DELTA], "big", signed=True)
+
+    def codec_bits(self, batch: WalkedBatch) -> int:
+        """Return the codec in the attributes of a message of magic 0 or 1; 0 is none."""
+        return self._source.read(batch.position + _LEGACY_ATTRIBUTES, 1)[0] & _CODEC_BITS
 
 
 class ReadStop(NamedTuple):
@@ -53,31 +133,24 @@ class ReadStop(NamedTuple):
 def stop_of_broker(source: Source, damage: Damage, end: int) -> ReadStop | None:
     """Return where a broker stops in damage that a scan without checksums has found; None: it steps over all of it.
 
-    `FileLogInputStream` uses sizes alone: one that leads past the file ends it, one that is too small for the oldest
-    message is an error. It steps over everything else, whatever magic or fields are there.
-
     Args:
         source: the log.
-        damage: of a scan that does not check, which may go on then; a broker does not see damage of size 0.
-        end: where it takes the file to end.
+        damage: of a scan that does not check; a broker does not see damage of size 0.
+        end: where the broker takes the file to end.
 
     Raises:
         UnreadableError: the disk does not return the bytes.
     """
-    position = damage.position
-    while position < damage.position + damage.size_bytes:
-        if end - position <= HEADER_SIZE_UP_TO_MAGIC:
-            return ReadStop(position, is_end=True)
-        header = source.read(position, ENVELOPE.size)
-        if len(header) < ENVELOPE.size:  # the file has become shorter
-            return ReadStop(position, is_end=True)
-        size = ENVELOPE.struct.unpack(header)[1]
-        if size < MIN_ENTRY_SIZE:
-            return ReadStop(position, is_end=False)
-        if position + LOG_OVERHEAD + size > end:
-            return ReadStop(position, is_end=True)
-        position += LOG_OVERHEAD + size
-    return None
+    position, after = damage.position, damage.position + damage.size_bytes
+    if position == after:
+        return None
+    for item in HeaderWalk(source, end).batches(position):
+        if isinstance(item, Unwalkable):
+            return ReadStop(item.position, is_end=False)
+        position = item.position + item.size_bytes
+        if position >= after:
+            return None
+    return ReadStop(position, is_end=True)
 
 
 def walk_as_broker(
@@ -143,6 +216,7 @@ class _Walk:
         at, until, is_checked = 0, len(window), True
         while at < len(window):
             limit = self._max_batch_bytes
+            # the kernel checks size and CRC of each batch (DefaultRecordBatch.ensureValid), up to the first bad one
             stop, at = kernels.walk(window, at, until, start, self.previous, limit, is_checked, self._columns)
             self.position = start + at
             if self._columns.count:
@@ -189,6 +263,7 @@ class _Walk:
         if size > len(entry):
             self._read_on(entry)
             return 0
+        # FileLogInputStream.nextBatch: a magic above 1 is a DefaultRecordBatch, any other a legacy message
         if self._takes_v2_magic and magic < _FIRST_NEGATIVE_MAGIC:
             self._is_over = size < RECORD_BATCH_OVERHEAD
             window[at + MAGIC_POSITION] = MAGIC_V2  # its checksum does not cover the magic

@@ -1,17 +1,30 @@
 """`kafkalog checkpoint`: shows and checks the text files of a log directory, and repairs them from the logs.
 
-Only lines that are malformed or cannot be true are changed; every other line keeps its bytes and its place. A value
-that this disk does not hold is not invented.
+Only lines that are malformed or cannot be true change; every other line keeps its bytes and its place. A value that is
+nowhere on this disk is not invented.
+
+A broker that finds a clean shutdown file recovers nothing. So `--mark-clean` writes it only into a directory that is as
+a clean shutdown leaves it: everything verifies, every index is present and trimmed, no `.swap` file waits, and there is
+a producer snapshot at the end of every log. A broker that finds the file and no snapshot silently forgets all producers
+and open transactions; it replaces a missing time index with an empty one, where recovery would rebuild it.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
+from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import RefusedError, StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.findings.kinds import AS_BROKER
+from kafkalog_core.findings.logs import DAMAGE_REASONS
+from kafkalog_core.format.index import used_entries
+from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     SEGMENT_KINDS,
@@ -19,51 +32,210 @@ from kafkalog_core.format.names import (
     FileKind,
     FileState,
     fixed_file_name,
+    journal_run,
+    segment_file_name,
 )
 from kafkalog_core.format.textfile import parse_int32
+from kafkalog_core.kafka.cluster import read_topic_ids
 from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_log_levels
 from kafkalog_core.kafka.logdir.bounds import read_extent
-from kafkalog_core.kafka.logdir.text_files import read_topic_ids
 from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.ops.checkpoint.clean_shutdown import in_order, unclean_parts, unverified, why_unmarked
+from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, MetaSources, repair_meta, repair_topic_id, why
 from kafkalog_core.ops.checkpoint.offsets import PartitionExtents, offset_findings, repair_epochs, repair_offsets
-from kafkalog_core.ops.reading.compaction import is_compacted
+from kafkalog_core.ops.reading.logfiles import is_compacted
+from kafkalog_core.ops.reading.targets import LogDirTarget
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
-from kafkalog_core.ops.verify.companions import broker_uid
-from kafkalog_core.ops.verify.logdir import file_findings
+from kafkalog_core.ops.verify.companions import broker_uid, file_findings
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import TEXT_FILE, TEXT_LINE
-from kafkalog_core.storage.changing.derived import CLEAN_SHUTDOWN_CONTENT
+from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
+from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
+from kafkalog_core.storage.source import Source
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.checkpoint import LineEdit
+    from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.logdir.bounds import Extent
-    from kafkalog_core.kafka.logdir.text_files import TopicIds
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.settings import SettingsRequest
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["plan_checkpoint"]
+__all__ = ["in_order", "plan_checkpoint", "unclean_parts", "unverified", "why_unmarked"]
+
+
+_LOADED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
+_REINDEX: Final = "kafkalog reindex --apply writes it as a clean shutdown does; then run --mark-clean again."
+_TRUNCATE: Final = (
+    "Truncate the log where the recovery of a broker would, or copy the partition from a healthy replica; then run "
+    "--mark-clean again."
+)
+_VERIFY: Final = (
+    "Repair it first: kafkalog verify shows the command. Without the clean shutdown file a broker recovers the logs "
+    "itself."
+)
+_SWAP: Final = (
+    "Start the broker without the clean shutdown file: it puts the replacement in place, and its clean shutdown writes "
+    "the file."
+)
+_JOURNAL: Final = "Move it out of the log directory, to where it came from; then run --mark-clean again."
+_JOURNAL_LOADED: Final = "Takes {name} for a partition, because the name ends with a number: loads it, or renames it."
+_REINDEX_ALL: Final = "kafkalog reindex {} --apply"
+_SHOWN: Final = 5
+_REBUILT: Final = ("index.", "timeindex.", "txnindex.", "snapshot.", "epochs.")
+_REBUILT_CODES: Final = frozenset({"segment.index-missing", "segment.timeindex-missing"})
+
+
+def unverified(
+    log_dir: LogDir,
+    request: PlanRequest,
+    settings: SettingsRequest,
+    repaired: frozenset[tuple[str, str]],
+    progress: Progress,
+) -> Iterator[Finding]:
+    """Yield every error in the log directory, judged as if it had the clean shutdown file.
+
+    Args:
+        log_dir: the whole directory.
+        request: of the plan: the current time, and the number of processes.
+        settings: release and settings of the broker that is to start.
+        repaired: findings, by file and code, that the plan repairs.
+        progress: shows the bytes that are read.
+    """
+    target = LogDirTarget(log_dir=replace(log_dir, is_clean=True), partitions=log_dir.partitions, is_whole=True)
+    wanted = VerifyRequest(targets=(target,), now_ms=request.now_ms, jobs=request.jobs, kafka=settings)
+    for verdict in verify(wanted, progress):
+        empty = _empty_time_index(verdict) if isinstance(verdict, PartitionVerdict) else ()
+        for finding in (*verdict.findings, *empty):
+            if finding.severity == "error" and (finding.path, finding.code) not in repaired:
+                yield _before_mark(finding, is_clean=bool(log_dir.is_clean))
+
+
+def _before_mark(finding: Finding, *, is_clean: bool) -> Finding:
+    """Return an obstacle with its cure: what recovery would truncate must be truncated before recovery is skipped."""
+    if _is_rebuilt(finding):
+        return replace(finding, cure=_REINDEX)
+    if finding.code in DAMAGE_REASONS and not is_clean:
+        return replace(finding, cure=_TRUNCATE, next_step=AS_BROKER)
+    return replace(finding, cure=finding.cure or _VERIFY)
+
+
+def in_order(obstacles: Iterable[Finding]) -> list[Finding]:
+    """Return the obstacles in the order in which they are removed: indexes last, because the logs come first."""
+    return sorted(obstacles, key=_is_rebuilt)
+
+
+def _empty_time_index(verdict: PartitionVerdict) -> Iterator[Finding]:
+    """Yield a finding if the time index of the last segment is empty: a clean shutdown adds its largest timestamp."""
+    last = verdict.segments[-1] if verdict.segments else None
+    if last is None or last.max_timestamp_ms is None or "v2" not in last.formats:
+        return
+    if partition_name(verdict.path).state not in _LOADED or verdict.topic == METADATA_TOPIC:
+        return
+    path = f"{last.path.removesuffix('.log')}.timeindex"
+    with suppress(StorageError):  # a missing one is reported already
+        if not stat_path(path).st_size:
+            problem = f"the log has {last.max_timestamp_ms}, and a clean shutdown closes the last segment too"
+            yield found("timeindex.empty", path, topic=verdict.topic, partition=verdict.partition, problem=problem)
+
+
+def why_unmarked(root: str, obstacles: Sequence[Finding]) -> str:
+    """Return why the clean shutdown file is not written, and the commands to run first, in their order."""
+    counts: Counter[str] = Counter()
+    for finding in obstacles:
+        counts[_REINDEX_ALL.format(shell_path(root)) if _is_rebuilt(finding) else finding.next_command or ""] += 1
+    unnamed = counts.pop("", 0)
+    ways = [f"{command} ({count_of(count, 'finding')})" for command, count in counts.items()]
+    shown = [*ways[:_SHOWN], *([f"{len(ways) - _SHOWN} more commands"] if len(ways) > _SHOWN else [])]
+    if unnamed:
+        shown.append(f"the manual steps of {count_of(unnamed, 'finding')}")
+    return f"the clean shutdown file is not written: first {', then '.join(shown)}"
+
+
+def _is_rebuilt(finding: Finding) -> bool:
+    """Return whether a rebuild from the log repairs it."""
+    return finding.code in _REBUILT_CODES or finding.code.startswith(_REBUILT)
+
+
+def unclean_parts(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
+    """Yield what differs from a clean shutdown in a partition that a broker serves or fills."""
+    if journal_run(partition.name.raw) is not None:
+        finding = found("dir.journal", partition.path, severity="error")
+        loaded = _JOURNAL_LOADED.format(name=repr(partition.name.raw))
+        yield replace(finding, broker_action=loaded, cure=_JOURNAL)
+    if partition.name.state not in _LOADED:
+        return
+    parts = (
+        *_exchanged(partition),
+        *_unclean_indexes(partition, release),
+        *_missing_snapshot(partition, extent, release),
+    )
+    for finding in parts:
+        cure = _SWAP if finding.code == "segment.swap" else _REINDEX
+        yield replace(finding, topic=partition.topic, partition=partition.partition, severity="error", cure=cure)
+
+
+def _exchanged(partition: Partition) -> Iterator[Finding]:
+    """Yield a finding for each replacement that waits: the log that results from it is not verified."""
+    for file in partition.files:
+        if file.name.state is FileState.SWAP and file.name.kind is FileKind.LOG:
+            yield found("segment.swap", file.path, offset=file.name.base_offset)
+
+
+def _unclean_indexes(partition: Partition, release: Release) -> Iterator[Finding]:
+    for segment in partition.segments:
+        if segment.size_bytes and segment.index is None:
+            yield found("segment.index-missing", segment.files[0].path, offset=segment.base_offset)
+        if segment.size_bytes and segment.timeindex is None and recovery_rules(release).has_time_index:
+            yield found("segment.timeindex-missing", segment.files[0].path, offset=segment.base_offset)
+    last = partition.segments[-1] if partition.segments else None
+    for file, layout in () if last is None else ((last.index, OFFSET_INDEX_ENTRY), (last.timeindex, TIME_INDEX_ENTRY)):
+        zeros = 0 if file is None else _zero_tail(file, layout)
+        if file is not None and zeros:
+            yield found("index.zero-tail", file.path, size_bytes=zeros)
+
+
+def _missing_snapshot(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
+    if extent is None or not extent.is_v2 or not recovery_rules(release).has_producers or extent.end <= extent.start:
+        return
+    if all(file.name.base_offset != extent.end for file in partition.snapshots):
+        path = f"{partition.path}/{segment_file_name(extent.end, FileKind.SNAPSHOT)}"
+        yield found("snapshot.missing", path, offset=extent.end, occasion="at the clean stop")
+
+
+def _zero_tail(file: FileInfo, layout: Layout) -> int:
+    """Return the number of bytes after the last entry in use."""
+    try:
+        with Source.open(file.path) as source:
+            data = source.read(0, source.size_bytes)
+    except StorageError:
+        return 0
+    used = used_entries(layout, data) * layout.size
+    return max(0, len(data) - used)
+
 
 Row = dict[str, object]
 
-_MARKED: Final = "every partition verifies, and its recovery point is the end of its log"
+_MARKED: Final = "every partition verifies, and its recovery point is its log end offset"
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 _AT_CLEAN_STOP: Final = (FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK, FileKind.LOG_START_OFFSET)
-_GONE_AT_CLEAN_STOP: Final = (
+_REPAIRED_AT_CLEAN_STOP: Final = (
     "recovery-point.not-at-end",
     "recovery-point.beyond-end",
     "checkpoint.missing",
@@ -74,21 +246,19 @@ _ORDER: Final = ("left", "mended", "missing", "good")
 _SEVERITIES: Final = ("error", "warning", "info")
 _IN_PARTITIONS: Final = SEGMENT_KINDS | _OF_PARTITIONS
 _AT_TOP: Final = BROKER_KINDS - {FileKind.CLEAN_SHUTDOWN}
-"""What a broker has written; a mark may be a person's."""
+"""Files that only a broker writes; a person may have written the clean shutdown file."""
 
 
 def plan_checkpoint(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """Plan what becomes of the text files of a site.
+    """Plan `kafkalog checkpoint`: stage the changes and return the report.
 
-    Options of the request: `kafka` (a `SettingsRequest` as a dict), `beside` (paths of the broker's other log
-    directories), `mark_clean`.
+    Options, each optional: `kafka` (of a SettingsRequest), `beside` (paths of the broker's other log directories) and
+    `mark_clean`.
     """
     return _Planner(request, stage, progress).plan()
 
 
 class _Planner:
-    """One plan in the making."""
-
     def __init__(self, request: PlanRequest, stage: Stage, progress: Progress) -> None:
         self._request = request
         self._target = request.target
@@ -97,53 +267,53 @@ class _Planner:
         self._context = request.context()
         self._partitions: dict[str, Partition | None] = {}
         self._extents: dict[str, Extent | None] = {}
-        self._ids: TopicIds | None = None
+        self._ids: Mapping[str, Mapping[str, str]] | None = None
         self._others: list[BrokerDir] | None = None
         broker_dir = self._context.broker_dir
         self._broker_dir = broker_dir if broker_dir is not None and broker_dir.log_dir.is_broker_dir else None
         self._log_dir = None if self._broker_dir is None else self._broker_dir.log_dir
 
     def plan(self) -> PlanReport:
-        """Stage the changes, and say what was seen."""
+        """Stage the changes, and return the report."""
         wants_mark = bool(self._request.options.get("mark_clean"))
-        mends = self._mends()
+        repairs = self._repairs()
         obstacles: tuple[Finding, ...] = ()
         if wants_mark:
-            obstacles = tuple(in_order(self._obstacles(mends)))
+            obstacles = tuple(in_order(self._obstacles(repairs)))
         is_marked = wants_mark and not obstacles
         if is_marked and rules_of(self._context.release).recovers == "from-recovery-point":
-            mends = self._at_their_ends(mends)
-        for mend in mends:
-            if mend.content is not None:
-                self._stage.write(mend.path, [mend.content], why=why(mend.edits), like=self._like(mend))
+            repairs = self._at_their_ends(repairs)
+        for repair in repairs:
+            if repair.content is not None:
+                self._stage.write(repair.path, [repair.content], why=why(repair.edits), like=self._like(repair))
         if is_marked and self._log_dir is not None and not self._log_dir.is_clean:
             mark = FileRepair(
                 path=f"{self._target.root}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}", kind=FileKind.CLEAN_SHUTDOWN
             )
-            self._stage.write(mark.path, [CLEAN_SHUTDOWN_CONTENT], why=_MARKED, like=self._like(mark))
-        findings, refusals = _sorted_out(mends)
+            self._stage.write(mark.path, [EMPTY_CLEAN_SHUTDOWN], why=_MARKED, like=self._like(mark))
+        findings, refusals = _sorted_out(repairs)
         return PlanReport(
             findings=findings,
             refusals=(*refusals, *obstacles),
             release=self._context.guess,
-            needs_release=(wants_mark or _asks_release(mends)) and not self._context.guess.agree(_is_recent),
-            details=tuple(_details(mends)),
+            needs_release=(wants_mark or _asks_release(repairs)) and not self._context.guess.agree(_is_recent),
+            details=tuple(_details(repairs)),
             note=why_unmarked(self._target.root, obstacles) if obstacles else None,
         )
 
     # --- the files ----------------------------------------------------------------------------------------------------
-    def _mends(self) -> list[FileRepair]:
-        """Return all files that are meant: those of the partitions, then those at the top."""
-        mends = [mend for place in self._target.partitions for mend in self._of_partition(place)]
+    def _repairs(self) -> list[FileRepair]:
+        """Return the repairs of all requested files: those of the partitions, then those at the top."""
+        repairs = [repair for place in self._target.partitions for repair in self._of_partition(place)]
         kinds = {*OFFSET_KINDS, FileKind.META_PROPERTIES} if self._target.is_whole else set()
         for file in self._target.files:
             if file.kind in _OF_PARTITIONS:
                 around = os.path.dirname(file.path)
                 place = PartitionPath(path=around, name=partition_name(around), device=0, inode=0)
-                mends += [mend for mend in self._of_partition(place) if mend.kind is file.kind]
+                repairs += [repair for repair in self._of_partition(place) if repair.kind is file.kind]
             elif file.file.name.state is FileState.LIVE:
                 kinds.add(file.kind)
-        return mends if self._broker_dir is None else [*mends, *self._at_top(self._broker_dir, kinds)]
+        return repairs if self._broker_dir is None else [*repairs, *self._at_top(self._broker_dir, kinds)]
 
     def _of_partition(self, place: PartitionPath) -> Iterator[FileRepair]:
         partition = self._partition(place.path)
@@ -154,7 +324,7 @@ class _Planner:
         is_kraft = self._broker_dir is not None and self._broker_dir.is_kraft
         topic_id = repair_topic_id(place, self._topic_ids, is_expected=is_kraft and bool(partition.segments))
         epochs = repair_epochs(partition, self._extent(place.path), self._progress, is_compacted=compacted)
-        yield from (mend for mend in (topic_id, epochs) if mend is not None)
+        yield from (repair for repair in (topic_id, epochs) if repair is not None)
 
     def _at_top(self, broker_dir: BrokerDir, kinds: set[FileKind]) -> Iterator[FileRepair]:
         findings = (*broker_dir.findings, *broker_dir.log_dir.findings, *file_findings(broker_dir))
@@ -164,26 +334,26 @@ class _Planner:
         for kind in OFFSET_KINDS:
             path = f"{broker_dir.path}/{fixed_file_name(kind)}"
             if kind in kinds and measured is not None:
-                mend = repair_offsets(
+                repair = repair_offsets(
                     measured, kind, tuple(each for each in findings if each.path == path), to_end=False
                 )
-                yield from () if mend is None else (mend,)
+                yield from () if repair is None else (repair,)
         if FileKind.META_PROPERTIES in kinds:
             findings = tuple(each for each in findings if each.path == broker_dir.meta_path)
-            mend = repair_meta(broker_dir, findings, self._meta_sources)
-            yield from () if mend is None else (mend,)
+            repair = repair_meta(broker_dir, findings, self._meta_sources)
+            yield from () if repair is None else (repair,)
 
-    def _at_their_ends(self, mends: Sequence[FileRepair]) -> list[FileRepair]:
-        """Return the same with the checkpoints as a clean stop leaves them, for logs that have been verified."""
+    def _at_their_ends(self, repairs: Sequence[FileRepair]) -> list[FileRepair]:
+        """Return the repairs with the checkpoints as a clean shutdown leaves them, for verified logs."""
         if self._broker_dir is None:
-            return list(mends)
+            return list(repairs)
         measured = self._measured(self._broker_dir)
-        findings = {mend.kind: mend.findings for mend in mends}
+        findings = {repair.kind: repair.findings for repair in repairs}
         at_ends = [repair_offsets(measured, kind, findings.get(kind, ()), to_end=True) for kind in _AT_CLEAN_STOP]
-        others = [mend for mend in mends if mend.kind not in _AT_CLEAN_STOP]
-        return [*others, *(mend for mend in at_ends if mend is not None)]
+        others = [repair for repair in repairs if repair.kind not in _AT_CLEAN_STOP]
+        return [*others, *(repair for repair in at_ends if repair is not None)]
 
-    # --- what they are held against -----------------------------------------------------------------------------------
+    # --- what the files are compared with -----------------------------------------------------------------------------
     def _partition(self, path: str) -> Partition | None:
         if path not in self._partitions:
             try:
@@ -214,14 +384,14 @@ class _Planner:
         """Return all partitions of the log directory, by absolute paths."""
         return [replace(place, path=f"{self._target.root}/{place.name.raw}") for place in log_dir.partitions]
 
-    def _topic_ids(self) -> TopicIds:
-        """Ids of topics by all that is available; read when the first file wants one."""
+    def _topic_ids(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the topic ids in all directories; they are read when the first file needs one."""
         if self._ids is None:
             log = self._metadata_log()
             self._ids = read_topic_ids(self._all_places(), read_cluster_topics(log) if log else {}, log or "")
         return self._ids
 
-    def _beside(self) -> list[BrokerDir]:
+    def _other_dirs(self) -> list[BrokerDir]:
         """Return the broker's other log directories, read once."""
         if self._others is None:
             paths = cast("Sequence[str]", self._request.options.get("beside") or ())
@@ -230,10 +400,10 @@ class _Planner:
 
     def _meta_sources(self) -> MetaSources:
         server = self._context.settings.server
-        return MetaSources(beside=self._beside(), server=server, registered_dirs=self._registered_dirs)
+        return MetaSources(other_dirs=self._other_dirs(), server=server, registered_dirs=self._registered_dirs)
 
     def _registered_dirs(self, node_id: str | None) -> tuple[str, ...]:
-        """Return what a node registered with; of an unknown node what the only one did."""
+        """Return the directory ids with which a node registered; of an unknown node those of the only node."""
         known = None if node_id is None else parse_int32(node_id)
         log = self._metadata_log()
         nodes = {} if log is None else read_log_levels(log, known).registered
@@ -241,16 +411,16 @@ class _Planner:
         return found[0].log_dirs if len(found) == 1 else ()
 
     def _metadata_log(self) -> str | None:
-        """Directory of the cluster's metadata log, here or in another log directory of the broker."""
+        """Return the directory of the cluster metadata log, here or in another log directory of the broker."""
         return next((place.path for place in self._all_places() if place.name.topic == METADATA_TOPIC), None)
 
     def _all_places(self) -> list[PartitionPath]:
-        dirs = [*([] if self._log_dir is None else [self._log_dir]), *(each.log_dir for each in self._beside())]
+        dirs = [*([] if self._log_dir is None else [self._log_dir]), *(each.log_dir for each in self._other_dirs())]
         return [place for log_dir in dirs for place in log_dir.partitions]
 
-    def _like(self, mend: FileRepair) -> str:
-        """Return another file of the directory, whose owner and mode a new one gets; else the directory."""
-        around = os.path.dirname(mend.path)
+    def _like(self, repair: FileRepair) -> str:
+        """Return the file whose owner and mode a new one gets; the directory if there is no such file."""
+        around = os.path.dirname(repair.path)
         partition = self._partitions.get(around)
         files = partition.files if partition is not None else () if self._log_dir is None else self._log_dir.files
         kinds = _AT_TOP if partition is None else _IN_PARTITIONS
@@ -258,9 +428,9 @@ class _Planner:
         uid = broker_uid(own, around)
         return next((file.path for file in own if file.uid == uid), around)
 
-    # --- the mark -----------------------------------------------------------------------------------------------------
-    def _obstacles(self, mends: Sequence[FileRepair]) -> Iterator[Finding]:
-        """Yield why the directory cannot be marked; empty: it can."""
+    # --- the clean shutdown file --------------------------------------------------------------------------------------
+    def _obstacles(self, repairs: Sequence[FileRepair]) -> Iterator[Finding]:
+        """Yield why the clean shutdown file cannot be written; nothing if it can."""
         if self._log_dir is None:
             raise RefusedError(
                 "does not look like a broker's log directory: --mark-clean takes the directory that holds the "
@@ -269,98 +439,101 @@ class _Planner:
             )
         if not self._target.is_whole:
             raise RefusedError(
-                "the mark is that of the whole log directory: run kafkalog checkpoint --mark-clean on it without "
-                "--topic, --partition or --exclude",
+                "the clean shutdown file is for the whole log directory: run kafkalog checkpoint --mark-clean on it "
+                "without --topic, --partition or --exclude",
                 path=self._target.root,
             )
-        gone = {(mend.path, code) for mend in mends if mend.content is not None for code in mend.mended}
+        repaired = {
+            (repair.path, code) for repair in repairs if repair.content is not None for code in repair.repaired_codes
+        }
         for kind in _AT_CLEAN_STOP:
             path = f"{self._target.root}/{fixed_file_name(kind)}"
-            gone |= {(path, code) for code in _GONE_AT_CLEAN_STOP}
+            repaired |= {(path, code) for code in _REPAIRED_AT_CLEAN_STOP}
         for place in self._places(self._log_dir):
             partition = self._partition(place.path)
             if partition is not None and place.name.topic != METADATA_TOPIC:
                 for finding in unclean_parts(partition, self._extent(place.path), self._context.release):
-                    gone.add((finding.path, finding.code))  # said once
+                    repaired.add((finding.path, finding.code))  # reported once
                     yield finding
-        yield from unverified(self._log_dir, self._request, self._context.release, frozenset(gone), self._progress)
+        settings = replace(self._context.request, kafka=str(self._context.release))
+        yield from unverified(self._log_dir, self._request, settings, frozenset(repaired), self._progress)
 
 
 def _is_recent(release: Release) -> bool:
-    """Of a broker that keeps leader epochs and producers, and does not cut at high watermarks."""
+    """Return whether a broker keeps leader epochs and producers, and does not truncate at high watermarks."""
     return rules_of(release).has_producers
 
 
-def _asks_release(mends: Iterable[FileRepair]) -> bool:
-    """Return whether what becomes of a file depends on the release."""
-    return any(mend.kind is FileKind.HIGH_WATERMARK and mend.edits for mend in mends)
+def _asks_release(repairs: Iterable[FileRepair]) -> bool:
+    """Return whether the repair of a file depends on the release."""
+    return any(repair.kind is FileKind.HIGH_WATERMARK and repair.edits for repair in repairs)
 
 
-def _sorted_out(mends: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Return findings, those that are mended with that as their cure; and what is left as it is."""
+def _sorted_out(repairs: Iterable[FileRepair]) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
+    """Return the findings, repaired ones with the plan as their cure, and the refusals."""
     findings: list[Finding] = []
     refusals: list[Finding] = []
-    for mend in mends:
-        for finding in mend.findings:
+    for repair in repairs:
+        for finding in repair.findings:
             if finding.severity == "info":
                 continue
-            if mend.content is not None and finding.code in mend.mended:
+            if repair.content is not None and finding.code in repair.repaired_codes:
                 findings.append(replace(finding, cure=MENDED_BY_PLAN))
             elif finding.severity == "error":
-                # This command cannot mend it, so its own name does not help; another refusal names what is missing.
+                # this command cannot repair it, so its own name does not help; another refusal names what is missing
                 refusals.append(replace(finding, next_step=None))
             else:
                 findings.append(finding)
-        refusals += mend.refusals
+        refusals += repair.refusals
     return tuple(findings), tuple(refusals)
 
 
-def _details(mends: Sequence[FileRepair]) -> Iterator[RowChunk]:
-    """Yield the files, those first that want to be looked at, and the lines that change."""
-    ordered = sorted(mends, key=lambda mend: (_ORDER.index(mend.verdict), mend.topic is not None, mend.path))
-    yield RowChunk(TEXT_FILE, [_file_row(mend) for mend in ordered])
+def _details(repairs: Sequence[FileRepair]) -> Iterator[RowChunk]:
+    """Yield the files, those with problems first, and the lines that change."""
+    ordered = sorted(repairs, key=lambda repair: (_ORDER.index(repair.verdict), repair.topic is not None, repair.path))
+    yield RowChunk(TEXT_FILE, [_file_row(repair) for repair in ordered])
     lines = _LineRows(ordered)
     if len(lines):
         yield RowChunk(TEXT_LINE, lines)
 
 
 class _LineRows(Collection[Row]):
-    """Rows of the lines that change, made where they are looked at: a file may have millions of them."""
+    """Rows of the lines that change, created on demand: a file may have millions of them."""
 
-    def __init__(self, mends: Sequence[FileRepair]) -> None:
-        self._mends = mends
+    def __init__(self, repairs: Sequence[FileRepair]) -> None:
+        self._repairs = repairs
 
     def __len__(self) -> int:
-        return sum(len(mend.edits) for mend in self._mends)
+        return sum(len(repair.edits) for repair in self._repairs)
 
     def __iter__(self) -> Iterator[Row]:
-        return (_line_row(mend, edit) for mend in self._mends for edit in mend.edits)
+        return (_line_row(repair, edit) for repair in self._repairs for edit in repair.edits)
 
     def __contains__(self, row: object) -> bool:
         return any(each == row for each in self)
 
 
-def _file_row(mend: FileRepair) -> Row:
-    findings = (*mend.refusals, *mend.findings)
+def _file_row(repair: FileRepair) -> Row:
+    findings = (*repair.refusals, *repair.findings)
     worst = min(findings, key=lambda finding: _SEVERITIES.index(finding.severity), default=None)
     return {
-        "file": mend.path,
-        "topic": mend.topic,
-        "partition": mend.partition,
-        "kind": str(mend.kind),
-        "entries": mend.entries,
-        "verdict": mend.verdict,
-        "lines": len(mend.edits),
+        "file": repair.path,
+        "topic": repair.topic,
+        "partition": repair.partition,
+        "kind": str(repair.kind),
+        "entries": repair.entries,
+        "verdict": repair.verdict,
+        "lines": len(repair.edits),
         "problem": None if worst is None or worst.severity == "info" else worst.message,
         "broker_action": None if worst is None or worst.severity == "info" else worst.broker_action,
     }
 
 
-def _line_row(mend: FileRepair, edit: LineEdit) -> Row:
+def _line_row(repair: FileRepair, edit: LineEdit) -> Row:
     return {
-        "file": mend.path,
-        "topic": mend.topic,
-        "partition": mend.partition,
+        "file": repair.path,
+        "topic": repair.topic,
+        "partition": repair.partition,
         "line": edit.number,
         "old": edit.old,
         "new": edit.new,

@@ -17,7 +17,7 @@ from kafkalog_core.format.properties import (
     read_meta_properties,
 )
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.kafka.logdir.text_files import TopicIds, _file, _read, _topic_id
+from kafkalog_core.kafka.cluster import any_topic_id, metadata_file, read_metadata_file
 from kafkalog_core.storage.source import Source
 from kafkalog_core.text import first_of
 
@@ -41,10 +41,10 @@ __all__ = [
 
 
 Verdict = Literal["good", "mended", "left", "missing"]
-"""`left`: something is wrong with it that is not mended here; `missing`: a broker of the release has it, or may."""
+"""`left`: the plan does not repair all that is wrong with it; `missing`: a broker of the release has it, or may."""
 
 MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
-"""A checkpoint of a million partitions; what is larger is something else."""
+"""Size of a checkpoint of a million partitions; a larger file is not a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +56,13 @@ class FileRepair:
         kind: of the file.
         topic: of the partition that it is in; None at the top of a log directory.
         partition: its number.
-        entries: how many a broker finds in it, or keys; None: there is no file.
-        verdict: in one word.
+        entries: number of entries that a broker finds in it, or of keys; None: there is no file.
+        verdict: the result, in one word.
         content: new content; None: it is kept as it is.
-        edits: lines that are other ones then.
+        edits: lines that change.
         findings: about the file and its values as they are.
-        mended: codes of the findings that the new content does away with.
-        refusals: why something in it is not mended.
+        repaired_codes: codes of the findings that the new content repairs.
+        refusals: why something in it is not repaired.
     """
 
     path: str
@@ -74,7 +74,7 @@ class FileRepair:
     content: bytes | None = None
     edits: Sequence[LineEdit] = ()
     findings: tuple[Finding, ...] = ()
-    mended: frozenset[str] = frozenset()
+    repaired_codes: frozenset[str] = frozenset()
     refusals: tuple[Finding, ...] = ()
 
 
@@ -117,15 +117,15 @@ _VERSIONS: Final = {"1": "node.id", "0": "broker.id"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaSources:
-    """Where else ids stand.
+    """Other sources of ids.
 
     Args:
-        beside: other log directories of the broker.
+        other_dirs: other log directories of the broker.
         server: its server.properties, as far as it is known.
-        registered_dirs: ids of the log directories that a node registered with; empty: not known.
+        registered_dirs: returns the ids of the log directories with which a node registered; empty: unknown.
     """
 
-    beside: Sequence[BrokerDir]
+    other_dirs: Sequence[BrokerDir]
     server: Mapping[str, str]
     registered_dirs: Callable[[str | None], Sequence[str]]
 
@@ -133,29 +133,29 @@ class MetaSources:
 def repair_meta(
     broker_dir: BrokerDir, findings: tuple[Finding, ...], sources: Callable[[], MetaSources]
 ) -> FileRepair | None:
-    """Return what becomes of the file; None: there is none, and none is missed.
+    """Return the repair of meta.properties; None: there is no such file, and none is needed.
 
     Args:
         broker_dir: the log directory.
         findings: those about the file.
-        sources: asked where the file is bad.
+        sources: called only if the file is bad.
     """
     meta, path = broker_dir.meta, broker_dir.meta_path
     if meta is None and not findings:
         return None
-    mend = FileRepair(
+    repair = FileRepair(
         path=path,
         kind=FileKind.META_PROPERTIES,
         entries=None if meta is None else len(meta.contents.properties),
         findings=findings,
-        mended=_CODES,
+        repaired_codes=_CODES,
     )
     if not any(finding.code in _CODES for finding in findings):
-        return mend if meta is not None else replace(mend, verdict="missing")
+        return repair if meta is not None else replace(repair, verdict="missing")
     data = b"" if meta is None else read_text(path)
     if data is None:
-        return replace(mend, verdict="left")
-    return _Meta(broker_dir, data, sources()).mended(mend)
+        return replace(repair, verdict="left")
+    return _Meta(broker_dir, data, sources()).repaired(repair)
 
 
 class _Meta:
@@ -166,15 +166,15 @@ class _Meta:
         self._data = data
         self._file = PropertyFile() if broker_dir.meta is None else broker_dir.meta.contents
         self._sources = sources
-        self._others = [other for other in sources.beside if other.meta is not None and not other.meta.is_refused]
+        self._others = [other for other in sources.other_dirs if other.meta is not None and not other.meta.is_refused]
         self._bad: dict[int, str] = {line.line: line.problem for line in self._file.malformed}
         self._new: dict[str, tuple[str, str]] = {}
 
-    def mended(self, mend: FileRepair) -> FileRepair:
-        """Return new content, checked with the rules of a broker; else a refusal that names what is missing."""
+    def repaired(self, repair: FileRepair) -> FileRepair:
+        """Return the repair, checked with the rules of a broker; else a refusal that names what is missing."""
         version = self._version()
         id_key = _VERSIONS[version]
-        self._keep_or_add("version", version, "as the other keys are of this version", lambda text: text == version)
+        self._keep_or_add("version", version, "the other keys are of this version", lambda text: text == version)
         node_id = self._known(_ID_KEYS)
         self._keep_or_add(id_key, node_id[0], node_id[1], lambda text: parse_int32(text) is not None)
         cluster_id = self._known(("cluster.id",))
@@ -189,13 +189,13 @@ class _Meta:
         is_whole = refusal is None and (version != "0" or id_key in self._new or self._file.get(id_key) is not None)
         if not is_whole:
             problem = refusal.problem if refusal is not None else f"there is no {id_key}"
-            return replace(mend, verdict="left", refusals=(found("meta.not-known", mend.path, problem=problem),))
-        refusals = (found("meta.directory-id-lost", mend.path),) if is_lost else ()
+            return replace(repair, verdict="left", refusals=(found("meta.not-known", repair.path, problem=problem),))
+        refusals = (found("meta.directory-id-lost", repair.path),) if is_lost else ()
         verdict: Verdict = "mended" if edits else "left"
-        return replace(mend, verdict=verdict, content=content if edits else None, edits=edits, refusals=refusals)
+        return replace(repair, verdict=verdict, content=content if edits else None, edits=edits, refusals=refusals)
 
     def _version(self) -> str:
-        """1 where a KRaft node says so, else 0, by the keys and by what is in the directory."""
+        """Return the version of the file: by its own line, the keys of this and the other files, or the directory."""
         text = self._file.get("version")
         if text in _VERSIONS:
             return text
@@ -206,16 +206,18 @@ class _Meta:
         return "1" if self._broker_dir.is_kraft else "0"
 
     def _keep_or_add(self, key: str, value: str | None, source: str, is_good: Callable[[str], bool]) -> None:
-        """Leave a good line as it is; put another one in the place of a bad or a lost one."""
+        """Keep a valid line; replace a bad or a missing one."""
         known = self._file.get(key)
         if known is not None and is_good(known):
             return
-        self._bad |= {item.line: f"{item.value!r} is no {key}" for item in self._file.properties if item.key == key}
+        self._bad |= {
+            item.line: f"{item.value!r} is not a valid {key}" for item in self._file.properties if item.key == key
+        }
         if value is not None and is_good(value):
             self._new[key] = value, source
 
     def _known(self, keys: Sequence[str]) -> tuple[str | None, str]:
-        """Return a value of another place of the same broker, and which place that is."""
+        """Return a value from another file of the same broker, and the name of that file."""
         for other in self._others:
             contents = PropertyFile() if other.meta is None else other.meta.contents
             value = next((text for key in keys if (text := contents.get(key)) is not None), None)
@@ -227,7 +229,7 @@ class _Meta:
     def _keep_or_find_directory_id(self, node_id: str | None) -> bool:
         """Return whether the directory id is known: from the file, else as the only registered id left over."""
         bad = [item for item in self._file.properties if item.key == _DIRECTORY_ID and _is_refused_id(item.value or "")]
-        self._bad |= {item.line: "no id of a directory" for item in bad}
+        self._bad |= {item.line: "not a valid directory id" for item in bad}
         if not bad and self._file.get(_DIRECTORY_ID) is not None:
             return True
         known = self._file.get("node.id") or node_id
@@ -257,46 +259,47 @@ _TOPIC_IDS_CODES: Final = frozenset(
 )
 
 
-def repair_topic_id(place: PartitionPath, ids: Callable[[], TopicIds], *, is_expected: bool) -> FileRepair | None:
-    """Return what becomes of the file; None: there is none, and none is missed.
+def repair_topic_id(
+    place: PartitionPath, ids: Callable[[], Mapping[str, Mapping[str, str]]], *, is_expected: bool
+) -> FileRepair | None:
+    """Return the repair of partition.metadata; None: there is no such file, and none is needed.
 
-    `is_expected`: the broker is one that does not know a partition without the file for its own. `ids` is asked where
-    the file wants one.
+    `is_expected`: whether the broker needs the file to recognize a partition as its own. `ids` is called only if the
+    file needs an id.
     """
     topic = place.name.topic or ""
     if topic == METADATA_TOPIC:
         return None
-    file = _file(place)
-    text = _read(place)
+    file, text = metadata_file(place), read_metadata_file(place)
     if text is None and not is_expected:
         return None
     missing = found("partition-metadata.missing", file.path, topic=topic, partition=place.name.partition)
     findings = (missing,) if text is None else text.findings
     entries = None if text is None else len(text.contents.properties)
-    mend = FileRepair(
+    repair = FileRepair(
         path=file.path,
         kind=FileKind.PARTITION_METADATA,
         topic=topic,
         partition=place.name.partition,
         entries=entries,
         findings=findings,
-        mended=_TOPIC_IDS_CODES,
+        repaired_codes=_TOPIC_IDS_CODES,
     )
     if not any(finding.severity == "error" for finding in findings):
-        return mend
-    own = None if text is None else _topic_id(text)
-    said = dict(ids().of_topic.get(topic, {}))
+        return repair
+    own = None if text is None else any_topic_id(text)
+    topic_ids = dict(ids().get(topic, {}))
     if own is not None:
-        said.setdefault(own, file.path)
-    if len(said) != 1:
-        code = "partition-metadata.no-id" if not said else "partition-metadata.several-ids"
-        names = " and ".join(f"{topic_id} in {where}" for topic_id, where in sorted(said.items()))
+        topic_ids.setdefault(own, file.path)
+    if len(topic_ids) != 1:
+        code = "partition-metadata.no-id" if not topic_ids else "partition-metadata.several-ids"
+        names = " and ".join(f"{topic_id} in {where}" for topic_id, where in sorted(topic_ids.items()))
         refusal = found(code, file.path, topic=topic, partition=place.name.partition, names=names)
-        return replace(mend, verdict="left", refusals=(refusal,))
-    topic_id, where = next(iter(said.items()))
+        return replace(repair, verdict="left", refusals=(refusal,))
+    topic_id, where = next(iter(topic_ids.items()))
     content = encode_partition_metadata(topic_id)
     return replace(
-        mend, verdict="mended", content=content, edits=_edits(read_text(file.path) or b"", content, topic_id, where)
+        repair, verdict="mended", content=content, edits=_edits(read_text(file.path) or b"", content, topic_id, where)
     )
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.sink import Sink
+from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import (
     CheckpointEpoch,
     CheckpointMend,
@@ -89,7 +89,7 @@ _NOT_AT_END: Final = "recovery-point.not-at-end"
 class PartitionExtents:
     """The partitions of a log directory, and the extents of those that a broker serves or fills; None: unknown.
 
-    `cuts_at_watermark`: followers of this release do.
+    `cuts_at_watermark`: whether followers of this release truncate their logs at the high watermark.
     """
 
     broker_dir: BrokerDir
@@ -99,12 +99,12 @@ class PartitionExtents:
     cuts_at_watermark: bool = False
 
     def rebuilds(self, kind: FileKind) -> bool:
-        """Return whether entries that were lost are put in again."""
+        """Return whether lost entries are added again."""
         return kind is FileKind.RECOVERY_POINT or (kind is FileKind.HIGH_WATERMARK and self.cuts_at_watermark)
 
 
 def offset_findings(measured: PartitionExtents) -> Iterator[Finding]:
-    """Yield what the checkpoints say against the extents of the partitions."""
+    """Yield how the checkpoints contradict the extents of the partitions."""
     for key, place in measured.places.items():
         extent = measured.extents[key]
         if extent is not None and place.name.state is DirectoryState.CURRENT:
@@ -114,13 +114,13 @@ def offset_findings(measured: PartitionExtents) -> Iterator[Finding]:
 def repair_offsets(
     measured: PartitionExtents, kind: FileKind, findings: tuple[Finding, ...], *, to_end: bool
 ) -> FileRepair | None:
-    """Return what becomes of one checkpoint; None: there is none, and none is missed.
+    """Return the repair of one checkpoint; None: there is no such file, and none is needed.
 
     Args:
         measured: the log directory.
         kind: which checkpoint.
         findings: those about this file.
-        to_end: as a clean stop leaves the file: every recovery point at the end of its log, none without its head.
+        to_end: whether the file becomes as a clean shutdown leaves it, with every recovery point at its log end offset.
     """
     path = f"{measured.broker_dir.path}/{fixed_file_name(kind)}"
     text = measured.broker_dir.offsets.get(kind)
@@ -131,13 +131,13 @@ def repair_offsets(
         return FileRepair(path=path, kind=kind, verdict="missing", findings=findings) if findings else None
     if data is None or (text is not None and text.file.lost is not None):
         return FileRepair(path=path, kind=kind, verdict="left", findings=findings)
-    mender = _OffsetRepair(measured, kind, data, to_end=to_end)
-    content, edits = mender.mended(is_emptied=bool(codes & _LOST_CODES))
-    if to_end and not edits and codes & _LOST_CODES:  # a clean stop leaves none of them without its head
+    checkpoint = _OffsetRepair(measured, kind, data, to_end=to_end)
+    content, edits = checkpoint.repaired(is_emptied=bool(codes & _LOST_CODES))
+    if to_end and not edits and codes & _LOST_CODES:  # a clean shutdown leaves no empty file
         content, edits = encode_offset_checkpoint([]), _EMPTY_HEAD
-    gone = _TEXT_CODES | _CODES[kind] | ({_NOT_AT_END} if to_end else set())
-    gone |= _LOST_CODES if measured.rebuilds(kind) or to_end else set()
-    is_left = any(finding.severity == "error" and (finding.code not in gone or not edits) for finding in findings)
+    repaired = _TEXT_CODES | _CODES[kind] | ({_NOT_AT_END} if to_end else set())
+    repaired |= _LOST_CODES if measured.rebuilds(kind) or to_end else set()
+    is_left = any(finding.severity == "error" and (finding.code not in repaired or not edits) for finding in findings)
     return FileRepair(
         path=path,
         kind=kind,
@@ -146,7 +146,7 @@ def repair_offsets(
         content=content if edits else None,
         edits=edits,
         findings=findings,
-        mended=frozenset(gone),
+        repaired_codes=frozenset(repaired),
     )
 
 
@@ -160,8 +160,8 @@ class _OffsetRepair:
         self._text: _Lines = CheckpointMend(data, parse_offset_entry)
         self._last = {_key(line.entry): line.number for line in self._text.lines if line.entry is not None}
 
-    def mended(self, *, is_emptied: bool) -> tuple[bytes, Sequence[LineEdit]]:
-        """New content and edits; `is_emptied`: entries were lost without a trace."""
+    def repaired(self, *, is_emptied: bool) -> tuple[bytes, Sequence[LineEdit]]:
+        """Return new content and edits; `is_emptied`: entries were lost without a trace."""
         for line in self._text.lines:
             if line.entry is None:
                 self._judge_none(line)
@@ -229,7 +229,7 @@ def _line(key: Key, offset: int) -> str:
 
 
 class EpochRun(NamedTuple):
-    """Batches of one leader epoch: the first offset, and the one after the last."""
+    """The batches of one leader epoch: their first offset, and the offset after their last one."""
 
     epoch: int
     first: int
@@ -258,10 +258,10 @@ _FRAMES: Final = ScanOptions(check=False)
 def repair_epochs(
     partition: Partition, extent: Extent | None, progress: Progress, *, is_compacted: bool = False
 ) -> FileRepair | None:
-    """Return what becomes of the file; None: there is none, and none is missed.
+    """Return the repair of a leader-epoch-checkpoint; None: there is no such file, and none is needed.
 
-    The log is read only where the file is bad. `is_compacted`: its batches may have another leader epoch than they were
-    written with, as the cleaner joins them.
+    The log is read only if the file is bad. `is_compacted`: batches may have another leader epoch than they were
+    written with, because the cleaner merges them.
     """
     path = f"{partition.path}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     file = EntryFile(path=path, kind=FileKind.LEADER_EPOCH, topic=partition.topic, partition=partition.partition)
@@ -273,31 +273,31 @@ def repair_epochs(
     findings = _findings(file, text, extent)
     if text is None and not findings:
         return None
-    mend = FileRepair(
+    repair = FileRepair(
         path=path,
         kind=FileKind.LEADER_EPOCH,
         topic=partition.topic,
         partition=partition.partition,
         entries=None if text is None else len(text.entries),
         findings=findings,
-        mended=_EPOCHS_CODES,
+        repaired_codes=_EPOCHS_CODES,
     )
     is_empty = text is not None and not text.entries and extent is not None and extent.is_v2
     if not findings and not is_empty:
-        return mend
+        return repair
     if text is not None and data is None:
-        return replace(mend, verdict="left")
+        return replace(repair, verdict="left")
     runs = log_epochs(partition, progress)
     if is_empty and not findings:
         missing = [
             file.finding("epochs.missing-entry", offset=run.first, epoch=run.epoch) for run in (runs or ())[:_SHOWN]
         ]
         if not missing:
-            return mend
-        mend = replace(mend, findings=tuple(missing))
+            return repair
+        repair = replace(repair, findings=tuple(missing))
     if is_compacted and runs is not None:
         runs = [run._replace(end=run.first + 1) for run in runs]
-    return _rebuilt(mend, data or b"", runs, extent)
+    return _rebuilt(repair, data or b"", runs, extent)
 
 
 def log_epochs(partition: Partition, progress: Progress) -> list[EpochRun] | None:
@@ -335,7 +335,7 @@ def _add_runs(runs: list[EpochRun], batches: BatchColumns) -> None:
 
 
 def _findings(file: EntryFile, text: EpochText | None, extent: Extent | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the file by itself, and against the end of the log."""
+    """Return what is wrong with the file itself, and with its entries after the log end offset."""
     has_epochs = extent is not None and extent.is_v2
     if text is None:
         if not has_epochs or os.path.lexists(file.path):
@@ -354,8 +354,8 @@ def _is_beyond(entry: CheckpointEpoch, extent: Extent) -> bool:
     return extent.is_sure and entry.start_offset > extent.end
 
 
-def _rebuilt(mend: FileRepair, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> FileRepair:
-    """Put together what of the file may be true and what the batches say; `runs` None: the file alone."""
+def _rebuilt(repair: FileRepair, data: bytes, runs: list[EpochRun] | None, extent: Extent | None) -> FileRepair:
+    """Return the repair: lines that may be true, and the epochs of the batches; `runs` None: only the lines."""
     text: CheckpointMend[CheckpointEpoch] = CheckpointMend(data, parse_epoch_entry)
     of_log = {run.epoch: run.first for run in runs or ()}
     log, kept = _Log(runs or [], extent), _Kept(of_log)
@@ -377,13 +377,13 @@ def _rebuilt(mend: FileRepair, data: bytes, runs: list[EpochRun] | None, extent:
             text.add(f"{epoch} {first}", "the batches have this leader epoch")
     content, edits = text.content(lambda entry: entry.leader_epoch)
     if not edits:
-        return replace(mend, verdict="left")
-    refusals = () if runs is not None else (_without_log(mend),)
-    return replace(mend, verdict="mended", content=content, edits=edits, refusals=refusals)
+        return replace(repair, verdict="left")
+    refusals = () if runs is not None else (_without_log(repair),)
+    return replace(repair, verdict="mended", content=content, edits=edits, refusals=refusals)
 
 
 class _Log:
-    """The epochs of the batches, ready to be asked about each of a million lines.
+    """The epochs of the batches, prepared to check a million lines.
 
     Args:
         runs: the epochs, ascending; their offsets may go back where segments overlap.
@@ -399,7 +399,7 @@ class _Log:
         self._first = list(accumulate(reversed(runs), _starts_first))[::-1]
 
     def problem_of(self, entry: CheckpointEpoch) -> str | None:
-        """Return why an entry cannot be true next to the log; None: it may be."""
+        """Return why an entry contradicts the log; None: it may be true."""
         epoch, offset = entry.leader_epoch, entry.start_offset
         if min(epoch, offset) < 0:
             return "neither epochs nor offsets are negative"
@@ -430,9 +430,9 @@ def _other_epoch(run: EpochRun) -> str:
 
 
 class _Kept:
-    """The lines that are kept so far: the largest epoch and offset decide what may follow.
+    """The lines that are kept so far: their largest epoch and offset decide which line may follow.
 
-    `epochs` are those of them that the log has too: the file may have millions of others.
+    `epochs` are the epochs that the log has too: the file may have millions of others.
     """
 
     def __init__(self, of_log: Container[int]) -> None:
@@ -453,5 +453,5 @@ class _Kept:
         return None if follows else "it does not come after the lines before it"
 
 
-def _without_log(mend: FileRepair) -> Finding:
-    return found("epochs.not-from-log", mend.path, topic=mend.topic, partition=mend.partition)
+def _without_log(repair: FileRepair) -> Finding:
+    return found("epochs.not-from-log", repair.path, topic=repair.topic, partition=repair.partition)

@@ -1,1 +1,1 @@
-"""compact."""
+"""`compact`: what the log cleaner would do (`simulation`, `forecast`), and cleaning offline (`planning`)."""

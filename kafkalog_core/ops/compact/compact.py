@@ -1,6 +1,6 @@
-"""`kafkalog compact`: what the cleaner of a release does to each log, simulated.
+"""`kafkalog compact`: simulate what the cleaner of a release does to each log.
 
-Nothing is written; `ops.compact.planning` plans the changes.
+Nothing is written here; `ops.compact.planning` plans and writes the changes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.cleaner.rules import check_cleaner_settings, why_never_cleaned, why_not_current
 from kafkalog_core.kafka.logdir.segment_views import check_now, read_partition_view
 from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import simulate
-from kafkalog_core.ops.compact.task import CompactRequest, CompactTask
 from kafkalog_core.ops.pool import run_all
 from kafkalog_core.ops.reading.targets import check_topics
 from kafkalog_core.ops.repair.context import read_context, stray_first, target_dirs
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["compact", "count_forecast", "tasks_of"]
 
+
 _NO_SETTINGS: Final = SettingsRequest()
 _DRAFTS_A_PIECE: Final = 32
-"""Partitions that are looked at in one go: a few reads at the ends of its files are all that one takes."""
+"""Partitions in one piece of work: each needs only a few reads at the ends of its files."""
 
 
 def compact(
@@ -45,11 +46,11 @@ def compact(
     Args:
         request: what to simulate.
         report: counts what was read and every row.
-        progress: shows the bytes that are read; where there are workers, they tell theirs.
-        workers: who reads; None: this process, and as many others as the request has jobs.
+        progress: shows the bytes that are read, except by `workers`.
+        workers: they read; None: this process does, and as many others as the request has jobs.
 
-    Raises SelectionError for a file by itself, or a topic with settings that is not there, SettingError for settings
-    that no broker takes.
+    Raises SelectionError for a single file, or for a topic with settings but without partitions here, and SettingError
+    for settings that a broker refuses.
     """
     check_topics(request.kafka.topics, request.targets)
     drafts = [draft for target in target_dirs(request.targets) for draft in _drafts_of(target, request)]
@@ -70,9 +71,9 @@ def compact(
 
 
 def tasks_of(target: TargetDir, request: CompactRequest, workers: Workers | None = None) -> Iterable[CompactTask]:
-    """Return the partitions of a site; of a request its targets do not count. Raises SelectionError and SettingError.
+    """Return the tasks of a directory; the request's own targets are ignored. Raises SelectionError and SettingError.
 
-    `workers`: who looks at the files; None: this process.
+    `workers` read the files; None: this process does.
     """
     return _read_all(list(_drafts_of(target, request)), workers)
 
@@ -122,7 +123,7 @@ def _read_all(drafts: list[CompactTask], workers: Workers | None) -> Iterator[Co
 def read_some(
     drafts: tuple[CompactTask, ...], advance: Callable[[int], None]
 ) -> list[tuple[PartitionView | None, int]]:
-    """Return the segments and the log bytes of some partitions: the work of another process."""
+    """Return the segments of some partitions and the sizes of their logs: the work of another process."""
     advance(0)
     return [_read(draft) for draft in drafts]
 

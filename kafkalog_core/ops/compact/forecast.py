@@ -1,4 +1,4 @@
-"""Rows of a compaction forecast, and the assumed values on which a clean depends.
+"""A compaction: its request, the task of each partition, the rows of its forecast, and the values that it assumes.
 
 A clean drops records because the topic is compacted, from a segment that is old enough (min.compaction.lag.ms), below
 the high watermark, and tombstones once delete.retention.ms is over. Whether a broker would do it now (dirty ratio,
@@ -8,31 +8,126 @@ max.compaction.lag.ms) and how it divides the result into segments and passes dr
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
-from kafkalog_core.kafka.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.cleaner.clean import Counts
-from kafkalog_core.kafka.cleaner.rules import cleaner_settings, cleaning_rules
-from kafkalog_core.rows import forecasts, tables
+from kafkalog_core.kafka.cleaner.rules import clean_config, cleaner_settings, cleaning_rules
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
+from kafkalog_core.rows import plans, tables
 from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.storage.partition import partition_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.errors import StorageError
     from kafkalog_core.findings import Finding
-    from kafkalog_core.format.clean_terms import HeavyKey
-    from kafkalog_core.kafka.assumptions import Assumption
+    from kafkalog_core.format.run_filter import HeavyKey
     from kafkalog_core.kafka.cleaner.clean import CleanPass
-    from kafkalog_core.kafka.cleaner.dirty_range import Cleanability
-    from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
+    from kafkalog_core.kafka.cleaner.log import Cleanability, CleanLog, CleanSegment
     from kafkalog_core.kafka.cleaner.rules import CleanConfig
     from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.ops.compact.task import CompactTask
+    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.ops.repair.assumptions import Assumption
+    from kafkalog_core.ops.repair.context import DirContext
 
-__all__ = ["CompactForecast", "ForecastRows", "assumptions_of", "head_row", "watermark_findings"]
+__all__ = [
+    "CompactForecast",
+    "CompactRequest",
+    "CompactTask",
+    "ForecastRows",
+    "assumptions_of",
+    "head_row",
+    "watermark_findings",
+]
+
+
+_READS: Final = 2
+"""Passes over the log: a clean reads the dirty part twice and the rest once, and most of a log is dirty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactRequest:
+    """What to simulate.
+
+    Args:
+        targets: partitions and log directories, from `targets.resolve`.
+        now_ms: the time that counts as now, in milliseconds since 1970.
+        kafka: release and settings.
+        memory_bytes: size of the offset map, in bytes; None: that of the settings.
+        max_passes: most cleans of a partition; None: until nothing more is cleanable.
+        force: whether a log is also cleaned below the dirty ratio.
+        biggest: the number of largest keys to report.
+        jobs: processes, each with its own offset map.
+        max_batch_bytes: size of the largest batch that is read, in bytes, decompressed too.
+        command_line: the command line, for commands to paste; None: unknown.
+    """
+
+    targets: tuple[Target, ...]
+    now_ms: int
+    kafka: SettingsRequest = field(default_factory=SettingsRequest)
+    memory_bytes: int | None = None
+    max_passes: int | None = None
+    force: bool = False
+    biggest: int = 0
+    jobs: int = 1
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    command_line: CommandLine | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactTask:
+    """One partition to simulate or to clean: plain values, which can be sent to other processes.
+
+    Args:
+        path: path of its directory.
+        topic: topic of the directory's name.
+        partition: partition number of the directory's name.
+        context: what is known of its log directory.
+        options: the request, without its targets.
+        of_topic: settings of its topic.
+        never: state of a log that no cleaner cleans, and why; None: the log is compacted.
+        stray: why the broker does not keep the partition at its next start; None: it keeps it.
+        view: its segments; None: it has none, or it is never cleaned.
+        size_bytes: size of its logs, in bytes.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    context: DirContext
+    options: CompactRequest
+    of_topic: TopicSettings
+    never: tuple[str, str] | None
+    stray: Finding | None
+    view: PartitionView | None = None
+    size_bytes: int = 0
+
+    @property
+    def expected_bytes(self) -> int:
+        """Bytes of log that a simulation reads."""
+        return 0 if self.never is not None or self.view is None else _READS * self.size_bytes
+
+    def config(self) -> CleanConfig:
+        """Return the cleaner's settings for the log, unless it is never cleaned. Raises SettingError."""
+        config = clean_config(self.context.settings, self.of_topic, memory_bytes=self.options.memory_bytes)
+        return replace(
+            config, is_cleaner_on=True
+        )  # `never` has the other case; up to 0.8 the cleaner is off by default
+
+    def light(self) -> CompactTask:
+        """Return the task without what its log directory contains about other partitions, for another process."""
+        return replace(self, context=self.context.only(partition_name(self.path)))
+
+    def place(self) -> dict[str, object]:
+        """Return the columns that name the partition."""
+        return {"topic": self.topic, "partition": self.partition}
 
 
 _MIN_LAG: Final = "min.compaction.lag.ms"
@@ -53,14 +148,14 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactForecast:
-    """Rows of one partition by the tables in `compact_tables`; columns that a row lacks are None.
+    """Rows of one partition by the tables in `rows.plans`; columns that a row lacks are None.
 
     Args:
         partition: the `compaction` row.
         passes: a `cleaning_pass` row for each clean.
-        segments: a `cleaned_segment` row for each segment of the log as it is.
-        keys: `big_key` rows, the biggest first.
-        findings: what is in the way of a clean, and what was wrong with what was read.
+        segments: a `cleaned_segment` row for each segment of the log before the first clean.
+        keys: `big_key` rows, the largest first.
+        findings: what prevents a clean, and damage that was found.
         assumptions: assumed values because of which records would be dropped.
     """
 
@@ -72,12 +167,12 @@ class CompactForecast:
     assumptions: tuple[Assumption, ...] = ()
 
     def chunks(self) -> Iterator[RowChunk]:
-        """Yield all rows, that of the partition first."""
-        yield RowChunk(forecasts.COMPACTION, [self.partition])
+        """Yield all rows, the `compaction` row first."""
+        yield RowChunk(plans.COMPACTION, [self.partition])
         for table, rows in (
-            (forecasts.CLEANING_PASS, self.passes),
-            (forecasts.CLEANED_SEGMENT, self.segments),
-            (forecasts.BIG_KEY, self.keys),
+            (plans.CLEANING_PASS, self.passes),
+            (plans.CLEANED_SEGMENT, self.segments),
+            (plans.BIG_KEY, self.keys),
             (tables.FINDING, tuple(finding.row() for finding in self.findings)),
         ):
             if rows:
@@ -88,7 +183,7 @@ _BROKER_SETTINGS: Final = ("log.cleaner.dedupe.buffer.size", "log.cleaner.thread
 
 
 def head_row(task: CompactTask, state: str, reason: str) -> Row:
-    """Return the columns that are known of any partition."""
+    """Return the columns of a `compaction` row that every partition has."""
     return task.place() | {
         "path": task.path,
         "state": state,
@@ -105,17 +200,17 @@ def head_row(task: CompactTask, state: str, reason: str) -> Row:
 
 def _settings(task: CompactTask) -> Mapping[str, object]:
     names = cleaner_settings(task.context.release)
-    told = [setting for setting in task.of_topic.settings if setting.name in names]
-    told += [
+    used = [setting for setting in task.of_topic.settings if setting.name in names]
+    used += [
         *(task.context.settings.broker(name) for name in _BROKER_SETTINGS),
         task.context.settings.producer_expiration(),
     ]
-    return {setting.name: {"value": setting.text, "origin": setting.source} for setting in told}
+    return {setting.name: {"value": setting.text, "origin": setting.source} for setting in used}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Clean:
-    """One clean that is done: what was known before, and what it counted; without its map."""
+    """One finished clean: the state before it, and its counts; without its map."""
 
     before: Cleanability
     end_offset: int
@@ -130,13 +225,13 @@ class _Clean:
 
 
 class ForecastRows:
-    """Takes the cleans of a partition one after the other; the memory of none of them is kept.
+    """The rows of a partition, added clean by clean; it keeps no clean's memory.
 
     Args:
-        task: what was asked for.
+        task: the task.
         view: the partition.
-        log: as it is before the first clean.
-        config: of the topic.
+        log: the log before the first clean.
+        config: the cleaner's settings for it.
     """
 
     def __init__(self, task: CompactTask, view: PartitionView, log: CleanLog, config: CleanConfig) -> None:
@@ -149,11 +244,11 @@ class ForecastRows:
 
     @property
     def cleans(self) -> int:
-        """How many have been taken."""
+        """Number of cleans that were added."""
         return len(self._done)
 
     def add(self, before: Cleanability, work: CleanPass) -> None:
-        """Take a clean whose last chunk has been read; `before` is what the cleaner said of the log."""
+        """Add a clean whose last chunk has been read; `before` is the cleanability of the log before it."""
         clean = _Clean(
             before=before,
             end_offset=work.end_offset,
@@ -169,7 +264,7 @@ class ForecastRows:
         self._done.append(clean)
 
     def forecast(self, first: Cleanability) -> CompactForecast:
-        """Return all rows; `first` is what the cleaner says of the log as it is."""
+        """Return all rows; `first` is the cleanability of the log before the first clean."""
         sources, groups = self._by_source(), self._groups()
         return CompactForecast(
             partition=self._partition(first, sources),
@@ -183,13 +278,13 @@ class ForecastRows:
         )
 
     def stop(self, code: str, error: StorageError) -> None:
-        """Note that no clean is simulated after the one that is added next."""
+        """Note why no clean is simulated after the one that is added next."""
         path = error.path or self._task.path
         finding = found(code, path, topic=self._task.topic, partition=self._task.partition, problem=error.message)
         self._stopped.append(finding)
 
     def _findings(self) -> Iterator[Finding]:
-        """Yield why no further clean is simulated, and whether no clean will ever reach the end of the dirty part."""
+        """Yield why no further clean is simulated, and whether cleans never reach the end of the dirty part."""
         yield from self._stopped
         if self._done:
             yield from watermark_findings(self._task, self._view)
@@ -236,7 +331,7 @@ class ForecastRows:
             yield from assumptions_of(self._task, self._view)
 
     def _totals(self, sources: Mapping[int, Counts]) -> Row:
-        """Of all cleans together: what the last one kept, and what any of them dropped."""
+        """Return the counts of all cleans: what the last one kept, and what all of them dropped."""
         first, last = self._done[0], self._done[-1]
         before = sum(segment.size_bytes for segment in self._log.segments)
         dropped_records: Counter[str] = Counter()
@@ -256,12 +351,12 @@ class ForecastRows:
         }
 
     def _taken(self) -> int:
-        """Return segments of the log that any of the cleans has read."""
+        """Return the number of segments that the cleans have read."""
         end = self._done[-1].end_offset
         return sum(segment.base_offset < end for segment in self._log.segments)
 
     def _whole(self, sources: Mapping[int, Counts]) -> Counts:
-        """From before the first clean to after the last one, which reads again all that those before it wrote."""
+        """Return the counts before the first clean and after the last one, which reads again what the others wrote."""
         counts = Counts()
         counts.add(self._done[-1].counts)
         for name in ("batches", "records", "bytes"):
@@ -269,14 +364,14 @@ class ForecastRows:
         return counts
 
     def _by_source(self) -> dict[int, Counts]:
-        """Of each segment of the log, the counts of the first clean that read it."""
+        """Return, for each segment of the log, the counts of the first clean that read it."""
         found_in: dict[int, Counts] = {}
         for clean in reversed(self._done):
             found_in.update(clean.by_source)
         return found_in
 
     def _groups(self) -> dict[int, int]:
-        """Return, for each segment of the log, the one that it becomes part of in the first clean that reads it."""
+        """Return, for each segment of the log, the segment that it becomes part of in the first clean that reads it."""
         found_in: dict[int, int] = {}
         for clean in reversed(self._done):
             found_in.update({base_offset: group[0] for group in clean.groups for base_offset in group})
@@ -352,7 +447,7 @@ def _state(segments: tuple[CleanSegment, ...], number: int, first: Cleanability)
 
 
 def watermark_findings(task: CompactTask, view: PartitionView) -> Iterator[Finding]:
-    """Yield a finding if nothing shows how far a log is committed and its cleaner asks for that."""
+    """Yield a finding if the high watermark of a log is unknown and its cleaner does not clean above it."""
     if cleaning_rules(task.context.release).heeds_high_watermark and not view.bounds.high_watermark.is_known:
         offset = view.end_offset
         yield found("compaction.no-watermark", task.path, topic=task.topic, partition=task.partition, offset=offset)

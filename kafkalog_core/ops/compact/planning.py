@@ -1,23 +1,24 @@
-"""The changes that put what a clean makes into the place of what it was made of, in their order.
+"""Write what a clean makes of logs: as a plan that replaces segments in place, or into a new log directory.
 
-A broker may be started, by mistake or by a watchdog, between any two of them; it loses nothing then that the plan
-keeps, and finds no offset twice:
+The plan's changes are in this order. A broker may be started, by mistake or by a watchdog, between any two of them; it
+then loses nothing that the plan keeps, and finds no offset twice:
 
-- `.cleaned` files, which a cleaner of the broker left unfinished, are deleted first, as at a start: with them a
-  replacement could be thrown away when it is half done.
-- Groups follow from the first to the last, each at once (`storage.changing.swap`): a tombstone or a marker may only
-  go when what it deletes, or ends, is gone. They are taken back from the last to the first.
-- The cleaner's checkpoint comes last, for all logs: with the old one the cleaner begins too early, and cleans again
+- `.cleaned` files, which a cleaner of the broker did not finish, are deleted first, as at a start: with them, a start
+  could delete a replacement that is half done.
+- Groups of segments follow from the first to the last, each replaced at once (`storage.changing.commit.Replacement`):
+  a tombstone or a marker may be deleted only after the records that it deletes, or the transaction that it ends, are
+  deleted. Undo restores them from the last to the first.
+- The cleaner's checkpoint comes last, for all logs: with the old one, the cleaner begins too early, and cleans again
   what is clean.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkalog_core.errors import CleanError, RefusedError
+from kafkalog_core.errors import CleanError, RefusedError, SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.index import encode_txn_entry
@@ -25,23 +26,39 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.kafka.cleaner.log import read_clean_log
 from kafkalog_core.kafka.cleaner.rules import cleaner_settings, cleaning_rules
-from kafkalog_core.kafka.logdir.segment_views import check_now
+from kafkalog_core.kafka.logdir.segment_views import check_now, read_partition_view
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import append_rules, rules_of
 from kafkalog_core.kafka.setting_table import producer_expiration_name
-from kafkalog_core.ops.compact.compact import tasks_of
-from kafkalog_core.ops.compact.forecast import assumptions_of, watermark_findings
-from kafkalog_core.ops.compact.simulation import Cleaning, last_clean
-from kafkalog_core.ops.compact.task import CompactRequest
-from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
-from kafkalog_core.ops.repair.copied_files import check_untouched, checkpointed_offsets
+from kafkalog_core.ops.compact.compact import count_forecast, tasks_of
+from kafkalog_core.ops.compact.forecast import CompactRequest, ForecastRows, assumptions_of, watermark_findings
+from kafkalog_core.ops.compact.simulation import Cleaning, last_clean, simulate
+from kafkalog_core.ops.reading.targets import check_topics
+from kafkalog_core.ops.repair.assumptions import refusal
+from kafkalog_core.ops.repair.context import (
+    distinct_settings,
+    only_target_dir,
+    stray_first,
+    target_dirs,
+    waiting_replacement,
+)
+from kafkalog_core.ops.repair.copied_files import (
+    check_not_running,
+    check_untouched,
+    checkpointed_offsets,
+    copy_file,
+    write_broker_files,
+)
 from kafkalog_core.ops.repair.plan import PlanReport
+from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
+from kafkalog_core.storage.changing.new_dir import NewDir
+from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.partition import read_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.assumptions import Assumption
     from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
     from kafkalog_core.kafka.cleaner.offset_map import KnownMap
     from kafkalog_core.kafka.evidence import ReleaseGuess
@@ -49,16 +66,21 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.setting_table import Setting
-    from kafkalog_core.ops.compact.task import CompactTask
+    from kafkalog_core.ops.compact.forecast import CompactForecast, CompactTask
+    from kafkalog_core.ops.pool import Workers
+    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.repair.assumptions import Assumption
+    from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.repair.plan import PlanRequest
-    from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.changing.new_dir import NewTree, TaskAttempts
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
     "NewSegment",
-    "cleaning_of",
+    "WrittenPartition",
+    "compact_to",
     "compacted_bytes",
     "groups_of",
     "is_certain",
@@ -69,6 +91,8 @@ __all__ = [
     "retention_findings",
     "stage_checkpoint",
     "stage_clean",
+    "write_apart",
+    "write_partition",
 ]
 
 
@@ -76,14 +100,14 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class NewSegment:
-    """The segment that a group becomes: its log in pieces, and after these its other files."""
+    """The segment that a group of segments becomes: its log in pieces, and after these its other files."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
 
     @property
     def mtime_ns(self) -> int:
-        """The modification time of log and indexes; a broker knows milliseconds."""
+        """The modification time of log and indexes; a broker sets it in milliseconds."""
         return self._group.mtime_ns // _NS_PER_MS * _NS_PER_MS
 
     def log(self) -> Iterator[memoryview]:
@@ -92,7 +116,7 @@ class NewSegment:
             yield chunk.data
 
     def indexes(self) -> Iterator[tuple[FileKind, bytes]]:
-        """Offset index, and time index where the release has it."""
+        """Yield the offset index, and the time index if the release has one."""
         yield FileKind.OFFSET_INDEX, self._group.indexes.offset_index
         time_index = self._group.indexes.time_index
         if time_index is not None:
@@ -116,9 +140,9 @@ def stage_clean(work: CleanPass, partition: Partition, cleaning: Cleaning, stage
 
 
 def groups_of(work: CleanPass, partition: Partition) -> Iterator[tuple[Group, Sequence[Segment]]]:
-    """Yield the segments that a clean makes, one after another, each with those of the log whose place it takes.
+    """Yield the segments that a clean makes, each with the segments of the log that it replaces.
 
-    Where other cleans went before, its own sources are what these have made.
+    Its own sources are other segments if the log needed several cleans: those that the clean before it made.
     """
     bases = [group.base_offset for group in work.groups]
     covered = [segment for segment in partition.segments if segment.base_offset < work.end_offset]
@@ -138,13 +162,13 @@ def replaced_files(sources: Sequence[Segment], cleaning: Cleaning) -> Iterator[s
 
 
 def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning, stage: Stage) -> None:
-    """Return one segment in the place of others; the first of them has its name."""
+    """Stage the replacement of segments by one, which gets the name of the first."""
     base = sources[0].base_offset
     like = sources[0].files[0].path
     directory = like.rpartition("/")[0]
     what = f"segment {base} cleaned"
     if len(sources) > 1:
-        what = f"segments {base} to {sources[-1].base_offset} cleaned, and put together"
+        what = f"segments {base} to {sources[-1].base_offset} cleaned and merged"
     stage.write(like, new.log(), why=what, like=like, mtime_ns=new.mtime_ns, swap=base)
     for kind, content in new.indexes():
         path = f"{directory}/{segment_file_name(base, kind)}"
@@ -158,7 +182,7 @@ def _stage_group(new: NewSegment, sources: Sequence[Segment], cleaning: Cleaning
     own = {file.path for file in sources[0].files}
     for path in replaced_files(sources, cleaning):
         if path not in own:
-            stage.remove(path, why=f"the records of it that are kept are in segment {base}", swap=base)
+            stage.remove(path, why=f"its remaining records are in segment {base}", swap=base)
 
 
 def _base_offset(segment: Segment) -> int:
@@ -166,16 +190,16 @@ def _base_offset(segment: Segment) -> int:
 
 
 def stage_checkpoint(broker_dir: BrokerDir, cleaned: Mapping[Key, int], stage: Stage) -> None:
-    """Record how far each log was cleaned; entries of partitions that are not here are removed."""
+    """Stage the cleaner's checkpoint; entries of partitions that are not in this log directory are removed."""
     known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
     entries = {key: offset for key, offset in known.items() if key in broker_dir.served} | dict(cleaned)
     path = f"{broker_dir.path}/{fixed_file_name(FileKind.CLEANER_OFFSET)}"
     content = encode_offset_checkpoint((*key, offset) for key, offset in entries.items())
-    stage.write(path, [content], why="how far each log was cleaned", like=_beside(broker_dir))
+    stage.write(path, [content], why="how far each log was cleaned", like=_model_of_checkpoint(broker_dir))
 
 
-def _beside(broker_dir: BrokerDir) -> str:
-    """Whose owner and mode the checkpoint gets: its own or another checkpoint's; 0.8 has no meta.properties."""
+def _model_of_checkpoint(broker_dir: BrokerDir) -> str:
+    """Return the file whose owner and mode the checkpoint gets: itself, else another checkpoint, else the directory."""
     kinds = {FileKind.CLEANER_OFFSET, FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK}
     live = [file for file in broker_dir.log_dir.files if file.name.state is FileState.LIVE and file.name.kind in kinds]
     live.sort(key=lambda file: file.name.kind is not FileKind.CLEANER_OFFSET)
@@ -187,21 +211,21 @@ _READS: Final = 2
 
 
 def plan_compact(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """Return the planner of `kafkalog compact --apply`.
+    """Plan `kafkalog compact --apply`: stage the cleans of all partitions.
 
     Options: `kafka` (of a SettingsRequest), `memory_bytes`, `max_passes`, `max_batch_bytes` (each may be None) and
-    `force`. Logs that a broker would not clean now are left alone, and named in the note.
+    `force`. Logs that a broker would not clean now are not changed; the note names them.
 
     Raises:
-        SelectionError: files by themselves were named.
-        SettingError: no broker takes these settings.
+        SelectionError: single files were named.
+        SettingError: a broker refuses the settings.
         RefusedError: a clean would fail.
     """
     return _Planner(request, stage, progress).plan()
 
 
 def compacted_bytes(request: PlanRequest) -> int:
-    """Return bytes of the logs that are compacted at all."""
+    """Return the size of the logs that are compacted, in bytes."""
     return sum(task.size_bytes for task in _tasks(request) if task.view is not None)
 
 
@@ -264,7 +288,7 @@ class _Planner:
             return
         names = cleaner_settings(task.context.release)
         self._settings += [setting for setting in task.of_topic.settings if setting.name in names]
-        cleaning = cleaning_of(task, self._progress)
+        cleaning = Cleaning.of(task, self._progress)
         log = read_clean_log(task.view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
         try:
             with last_clean(log, cleaning) as (before, work):
@@ -275,7 +299,9 @@ class _Planner:
                     self._findings += (*watermark_findings(task, task.view), *retention_findings(task))
                     return
                 self._left.append(f"{name}: {before.why}")
-                if before.resets_checkpoint:  # as soon as a cleaner looks at the log, whether it cleans it or not
+                if (
+                    before.resets_checkpoint
+                ):  # the cleaner does so when it considers the log, even if it does not clean it
                     self._note_end(task, before.first_dirty)
         except CleanError as error:
             raise RefusedError(
@@ -297,33 +323,18 @@ class _Planner:
             *self._left[:_SHOWN],
             *([f"and {more} more (kafkalog compact without --apply names them)"] if more > 0 else []),
         ]
-        return f"left as they are: {'; '.join(shown)}"
-
-
-def cleaning_of(task: CompactTask, progress: Progress, known: KnownMap | None = None) -> Cleaning:
-    """Return how a partition is cleaned; `known`: its first map. Raises SettingError for what no setting can be."""
-    return Cleaning(
-        config=task.config(),
-        rules=cleaning_rules(task.context.release),
-        now_ms=task.options.now_ms,
-        force=task.options.force,
-        max_passes=task.options.max_passes,
-        max_batch_bytes=task.options.max_batch_bytes,
-        biggest=task.options.biggest,
-        progress=progress,
-        known=known,
-    )
+        return f"not changed: {'; '.join(shown)}"
 
 
 def key_of(broker_dir: BrokerDir | None, view: PartitionView) -> Key | None:
-    """Return the checkpoints' key for a partition; None: they have none, or it is another directory's."""
+    """Return the key of a partition in checkpoints; None: it has none, or the broker serves another directory."""
     if broker_dir is None or view.topic is None or view.number is None:
         return None
     return (view.topic, view.number) if broker_dir.is_served(view.partition.name) else None
 
 
 def replacement_finding(view: PartitionView) -> Finding | None:
-    """Return a finding if a finished replacement of segments waits, with which a clean would mix; None: none does."""
+    """Return a finding if a finished replacement of segments is waiting, which a clean must not mix with; else None."""
     file = waiting_replacement(view.partition)
     if file is None:
         return None
@@ -332,14 +343,14 @@ def replacement_finding(view: PartitionView) -> Finding | None:
 
 
 def retention_findings(task: CompactTask) -> tuple[Finding, ...]:
-    """That retention is to follow a clean, where the policy has both."""
+    """Return the finding that retention follows the clean, if the cleanup policy includes delete."""
     if "delete" not in task.of_topic.cleanup_policy:
         return ()
     return (found("compaction.retention-follows", task.path, topic=task.topic, partition=task.partition),)
 
 
 def is_certain(guess: ReleaseGuess) -> bool:
-    """Return whether it is known, or makes no difference, which release cleans."""
+    """Return whether the release is known, or all possible releases clean in the same way."""
     return guess.agree(_rules)
 
 
@@ -351,3 +362,215 @@ def _rules(release: Release) -> object:
         rules_of(release).removes_stray_snapshots,
         producer_expiration_name(release),
     )
+
+
+_NEW_FILES_BYTES: Final = 64 * 1024
+"""Room for the small files of a partition, in whole blocks."""
+
+
+def compact_to(
+    request: CompactRequest,
+    to: str,
+    report: Report,
+    progress: Progress = NO_PROGRESS,
+    *,
+    disk: Disk | None = None,
+    workers: Workers | None = None,
+) -> Generator[CompactForecast, None, None]:
+    """Write the cleaned logs into a new log directory, and yield the forecast of each partition.
+
+    The directory is complete before the first forecast. Files that are not cleaned are copied unchanged.
+
+    Args:
+        request: what to clean.
+        to: the directory.
+        report: counts what was read and every row.
+        progress: shows the bytes that this process reads.
+        disk: the door through which this process writes.
+        workers: they clean, each one partition after another, into directories of their own; None: this process does.
+
+    Raises:
+        SelectionError: single files were named, or parts of several log directories.
+        SettingError: a broker refuses the settings.
+        RefusedError: the new directory cannot be created, or a clean fails; then nothing of it is left.
+        LockedError: a broker runs on the log directory that is read.
+    """
+    check_topics(request.kafka.topics, request.targets)
+    target = only_target_dir(target_dirs(request.targets))
+    for forecast in _Writing(request, target, to, disk or Disk(), workers).forecasts(progress):
+        count_forecast(forecast, report)
+        yield forecast
+
+
+class _Writing:
+    """Writes a new log directory."""
+
+    def __init__(
+        self, request: CompactRequest, target: TargetDir, to: str, disk: Disk, workers: Workers | None
+    ) -> None:
+        self._target = target
+        self._to = to
+        self._disk = disk
+        self._workers = workers
+        self._tasks = list(tasks_of(target, request, workers))
+        check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
+
+    def forecasts(self, progress: Progress) -> list[CompactForecast]:
+        """Write the directory, and return the forecasts of all partitions."""
+        check_not_running(self._target.log_dir)
+        if not self._tasks:
+            raise SelectionError("there is no partition to write", path=self._target.root)
+        progress.expect(sum(task.expected_bytes for task in self._tasks))
+        partitions = [read_partition(task.path) for task in self._tasks]
+        needs_bytes = sum(map(_least_bytes, self._tasks, partitions))
+        broker_dir = self._tasks[0].context.broker_dir
+        with NewDir(self._to, disk=self._disk, like=self._target.root, needs_bytes=needs_bytes) as new:
+            written = self._write(new, partitions, progress)
+            ends = dict(each.end for each in written if each.end is not None)
+            cleaned = dict(each.cleaned for each in written if each.cleaned is not None)
+            is_whole = broker_dir is not None and broker_dir.log_dir.is_clean
+            known = checkpointed_offsets(broker_dir, FileKind.CLEANER_OFFSET) or {}
+            write_broker_files(new, broker_dir, ends, cleaned=known | cleaned, is_whole=is_whole)
+            check_untouched(file for partition in partitions for file in partition.files)
+            check_not_running(self._target.log_dir)
+            new.commit()
+        return [stray_first(each.forecast, task.stray) for task, each in zip(self._tasks, written, strict=True)]
+
+    def _write(self, new: NewDir, partitions: Sequence[Partition], progress: Progress) -> list[WrittenPartition]:
+        pairs = list(zip(self._tasks, partitions, strict=True))
+        if self._workers is None:
+            return [write_partition(new, task, partition, progress) for task, partition in pairs]
+        attempts = new.task_attempts()
+        written = []
+        pieces = ((task.light(), partition, attempts) for task, partition in pairs)
+        for each, partition in zip(self._workers.map(write_apart, pieces), partitions, strict=True):
+            new.adopt(each.home, partition.name.raw)
+            written.append(each)
+        return written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenPartition:
+    """The result of one partition.
+
+    Args:
+        forecast: its forecast.
+        home: the directory in which its directory was written.
+        end: its key in checkpoints and its log end offset; None: checkpoints do not contain it.
+        cleaned: its key and the offset up to which it was cleaned; None: it was not, or checkpoints do not contain it.
+    """
+
+    forecast: CompactForecast
+    home: str
+    end: tuple[Key, int] | None
+    cleaned: tuple[Key, int] | None
+
+
+def write_apart(
+    task: CompactTask,
+    partition: Partition,
+    attempts: TaskAttempts,
+    advance: Callable[[int], None],
+    known: KnownMap | None = None,
+) -> WrittenPartition:
+    """Write a partition into a directory of its own: the work of one worker. Raises as `compact_to` does."""
+    with attempts.tree(partition.name.raw, Disk()) as tree:
+        written = write_partition(tree, task, partition, Advance(advance), known)
+        tree.sync()
+    return written
+
+
+def write_partition(
+    new: NewTree, task: CompactTask, partition: Partition, progress: Progress, known: KnownMap | None = None
+) -> WrittenPartition:
+    """Write one partition: cleaned segments, and all other files unchanged. Raises as `compact_to` does.
+
+    Args:
+        new: the directory in which the partition's directory is written.
+        task: the partition, and how it is cleaned.
+        partition: its files.
+        progress: shows the bytes that are read.
+        known: the map of the first clean, if other processes have filled it; else None.
+    """
+    new.directory(partition.name.raw)
+    view = task.view
+    if view is None and partition.segments:
+        view = read_partition_view(partition, task.context.broker_dir, task.of_topic, task.context.release)
+    key = None if view is None else key_of(task.context.broker_dir, view)
+    forecast, end, left = None, None, set[str]()
+    if task.view is not None and task.never is None:
+        forecast, end, left = _clean(new, task, task.view, Cleaning.of(task, progress, known))
+    for file in partition.files:
+        if file.name.state is FileState.LIVE and file.path not in left:
+            copy_file(new, file, partition.name.raw)
+    return WrittenPartition(
+        forecast=forecast or simulate(task, progress.advance, known),
+        home=new.home,
+        end=None if key is None or view is None else (key, view.end_offset),
+        cleaned=None if key is None or end is None else (key, end),
+    )
+
+
+def _clean(
+    new: NewTree, task: CompactTask, view: PartitionView, cleaning: Cleaning
+) -> tuple[CompactForecast | None, int | None, set[str]]:
+    """Write the segments that a clean makes of a log.
+
+    Return the forecast, the offset up to which the log is clean, and the replaced files; None: nothing was cleaned.
+    """
+    finding = replacement_finding(view)
+    if finding is not None:
+        raise RefusedError(f"{finding.message} {finding.cure}", path=finding.path)
+    log = read_clean_log(view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
+    rows = ForecastRows(task, view, log, cleaning.config)
+    replaced: set[str] = set()
+    try:
+        with last_clean(log, cleaning, rows.add) as (first, work):
+            if work is None:
+                return None, None, replaced
+            if not is_certain(task.context.guess):
+                raise RefusedError(
+                    f"the release of Kafka is not certain, and cleaners differ: {task.context.guess.describe()}. State "
+                    "the release: --kafka VERSION",
+                    path=task.path,
+                )
+            assumed = () if task.options.kafka.assume_defaults else tuple(assumptions_of(task, view))
+            if assumed:
+                raise RefusedError(refusal(assumed, task.options.command_line), path=task.path)
+            for group, sources in groups_of(work, view.partition):
+                _write_segment(new, view.partition.name.raw, NewSegment(group), group.base_offset)
+                replaced.update(replaced_files(sources, cleaning))
+            end = work.end_offset
+    except CleanError as error:
+        raise RefusedError(
+            f"a clean fails here: {error.message}; the unfinished copy has been removed. Exclude this partition with "
+            "--exclude to write the others",
+            path=error.path or task.path,
+        ) from error
+    forecast = rows.forecast(first)
+    return replace(forecast, findings=(*forecast.findings, *retention_findings(task))), end, replaced
+
+
+def _least_bytes(task: CompactTask, partition: Partition) -> int:
+    """Return the least space that a partition needs, in bytes.
+
+    Of a partition that may be cleaned, only the active segment is certainly kept. If more is kept than fits, the
+    writing stops, and everything written is deleted.
+    """
+    may_shrink = task.view is not None and task.never is None and partition.segments
+    files = partition.segments[-1].files if may_shrink else partition.files
+    return _NEW_FILES_BYTES + sum(file.size_bytes for file in files)
+
+
+def _write_segment(new: NewTree, directory: str, segment: NewSegment, base_offset: int) -> None:
+    def path(kind: FileKind) -> str:
+        return f"{directory}/{segment_file_name(base_offset, kind)}"
+
+    with new.file(path(FileKind.LOG), mtime_ns=segment.mtime_ns) as log:
+        for piece in segment.log():
+            log.write(piece)
+    for kind, content in segment.indexes():
+        new.add(path(kind), content, mtime_ns=segment.mtime_ns)
+    txn_index = segment.txn_index()
+    if txn_index:
+        new.add(path(FileKind.TXN_INDEX), txn_index)

@@ -1,4 +1,4 @@
-"""Simulated cleans of one partition; what a clean writes is kept in temporary files, which the next clean reads."""
+"""Simulated cleans of one partition; a clean writes its segments to temporary files, which the next clean reads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from kafkalog_core.errors import CleanError, LimitError, RefusedError, StorageEr
 from kafkalog_core.findings import found
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import FileKind, segment_file_name
-from kafkalog_core.format.offset_map import OffsetMap
+from kafkalog_core.format.skimpy_offset_map import OffsetMap
 from kafkalog_core.kafka.cleaner.clean import next_pass
-from kafkalog_core.kafka.cleaner.dirty_range import cleanability
-from kafkalog_core.kafka.cleaner.log import CleanSegment, read_clean_log, segments_in
+from kafkalog_core.kafka.cleaner.log import CleanSegment, cleanability, read_clean_log, segments_in
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, KnownMap, MapFiller
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, head_row
@@ -32,12 +31,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
-    from kafkalog_core.kafka.cleaner.dirty_range import Cleanability
-    from kafkalog_core.kafka.cleaner.log import CleanLog
+    from kafkalog_core.kafka.cleaner.log import Cleanability, CleanLog
     from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
     from kafkalog_core.kafka.cleaner.transactions import AbortedTxn
     from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.ops.compact.task import CompactTask
+    from kafkalog_core.ops.compact.forecast import CompactTask
     from kafkalog_core.progress import Progress
 
 __all__ = [
@@ -57,7 +55,7 @@ _NS_PER_MS = 1_000_000
 
 
 class TemporaryLog:
-    """A place for the segments of one clean; it and all in it are gone afterwards. As large as what the clean keeps."""
+    """A temporary directory with the segments of one clean; as large as the records that it keeps."""
 
     def __init__(self) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-compact-")
@@ -71,9 +69,9 @@ class TemporaryLog:
         self._directory.cleanup()
 
     def carry_out(self, work: CleanPass) -> CleanLog:
-        """Do a clean; the log as it is afterwards.
+        """Do a clean, and return the log after it.
 
-        Raises CleanError, StorageError, and RefusedError where what it keeps might not fit.
+        Raises CleanError, StorageError, and RefusedError if the records that it keeps may not fit.
         """
         self._check_room(sum(source.size_bytes for group in work.groups for source in group.sources))
         segments = [self._write(group) for group in work.run()]
@@ -84,8 +82,8 @@ class TemporaryLog:
         free = free_bytes(place)
         if needed_bytes > free:
             raise RefusedError(
-                f"a clean that another one follows needs up to {size(needed_bytes)} of temporary files, and there are "
-                f"{size(free)} free; set TMPDIR to another directory, or raise --memory, which needs fewer cleans",
+                f"the log needs several cleans, with up to {size(needed_bytes)} of temporary files, but only "
+                f"{size(free)} are free; set TMPDIR to another directory, or raise --memory for fewer cleans",
                 path=os.path.dirname(place),
             )
 
@@ -125,20 +123,20 @@ class TemporaryLog:
 Row = dict[str, object]
 
 _OVER_DAMAGE: Final = "compaction.over-damage"
-_GOES_ON: Final = "damage that a broker's cleaner would not see, and that is not cleaned over here: "
+_UNSEEN_BY_CLEANER: Final = "a broker's cleaner would not detect this damage, kafkalog does not clean over it: "
 _UNSEEN: Final = frozenset({"crc-mismatch", "offset-order"})
 """Damage that no cleaner looks for."""
 _OUR_LIMIT: Final = "over-limit"
-"""Not damage: batches that this run must not read."""
+"""Not damage: batches above the limit of --max-batch-bytes."""
 
 
 def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap | None = None) -> CompactForecast:
     """Return the forecast of one partition.
 
     Args:
-        task: what is to be simulated.
+        task: the partition.
         advance: called with the bytes that are read.
-        known: what the first clean fills its map with, where others have found that out.
+        known: the map of the first clean, if other processes have filled it; else None.
     """
     if task.never is not None:
         state, reason = task.never
@@ -146,7 +144,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap 
     if task.view is None:
         return _without_view(task)
     try:
-        return _Simulation(task, task.view, advance, known).forecast()
+        return _Simulation(task, task.view, Cleaning.of(task, Advance(advance), known)).forecast()
     except StorageError as error:
         code = _code_of(error)
         finding = found(
@@ -158,7 +156,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap 
             partition=task.partition,
             position=error.position if isinstance(error, CleanError) else None,
         )
-        why = f"{_GOES_ON if code == _OVER_DAMAGE else ''}{error.message}{_place_of(error)}"
+        why = f"{_UNSEEN_BY_CLEANER if code == _OVER_DAMAGE else ''}{error.message}{_place_of(error)}"
         return CompactForecast(partition=head_row(task, "fails", why), findings=(finding,))
 
 
@@ -173,7 +171,7 @@ def _without_view(task: CompactTask) -> CompactForecast:
 
 
 def _place_of(error: StorageError) -> str:
-    """` (byte 17 of 00000000000000000000.log)`, as far as it is known."""
+    """Return ` (byte 17 of 00000000000000000000.log)`, as far as it is known."""
     if error.path is None:
         return ""
     name = os.path.basename(error.path)
@@ -190,45 +188,28 @@ def _code_of(error: StorageError) -> str:
 
 
 class _Simulation:
-    """The cleans of one partition: until the bound is reached, or that many were asked for."""
+    """The cleans of one partition: until nothing more is cleanable, or up to the requested number."""
 
-    def __init__(
-        self, task: CompactTask, view: PartitionView, advance: Callable[[int], None], known: KnownMap | None
-    ) -> None:
+    def __init__(self, task: CompactTask, view: PartitionView, cleaning: Cleaning) -> None:
         self._task = task
-        self._rules = cleaning_rules(task.context.release)
-        self._config = task.config()
-        self._progress = Advance(advance)
-        self._log = read_clean_log(view, task.context.broker_dir, self._rules, self._config, task.options.now_ms)
-        self._rows = ForecastRows(task, view, self._log, self._config)
-        self._known = known
+        self._cleaning = cleaning
+        self._log = read_clean_log(view, task.context.broker_dir, cleaning.rules, cleaning.config, task.options.now_ms)
+        self._rows = ForecastRows(task, view, self._log, cleaning.config)
 
     def forecast(self) -> CompactForecast:
-        """Raises CleanError and StorageError."""
+        """Return the forecast of all cleans. Raises CleanError and StorageError."""
         with ExitStack() as spools:
-            first = last = self._one(self._log, spools, forced=True)
+            first = last = self._one(self._log, spools, force=True)
             while self._goes_on(last):
-                last = self._one(self._after, spools, forced=self._task.options.force)
+                last = self._one(self._after, spools, force=self._cleaning.force)
         return self._rows.forecast(first)
 
-    def _one(self, log: CleanLog, spools: ExitStack, *, forced: bool) -> Cleanability:
-        """Simulate one clean, where there is one; what was known before it. One spool is open afterwards, or none."""
-        task = self._task
-        before, work = next_pass(
-            log,
-            self._config,
-            self._rules,
-            task.options.now_ms,
-            force=forced,
-            heavy_keys=0 if self._rows.cleans else task.options.biggest,
-            progress=self._progress,
-            max_batch_bytes=task.options.max_batch_bytes,
-        )
+    def _one(self, log: CleanLog, spools: ExitStack, *, force: bool) -> Cleanability:
+        """Simulate one clean, if there is one; return the state before it. At most one spool is open afterwards."""
+        before, work = self._cleaning.next_of(log, is_first=not self._rows.cleans, force=force)
         self._is_full = False
         if work is None:
             return before
-        work.build(self._known)
-        self._known = None  # of the first clean alone
         self._is_full = work.is_full and self._is_kept(work, spools)
         if not self._is_full:
             for group in work.run():
@@ -239,7 +220,7 @@ class _Simulation:
         return before
 
     def _is_kept(self, work: CleanPass, spools: ExitStack) -> bool:
-        """Do a clean that another one follows; false where there is no room for what it leaves."""
+        """Do a clean that another one follows; return whether there was room for the segments that it writes."""
         with ExitStack() as new:
             try:
                 self._after = new.enter_context(TemporaryLog()).carry_out(work)
@@ -251,10 +232,10 @@ class _Simulation:
         return True
 
     def _goes_on(self, last: Cleanability) -> bool:
-        """Return whether another clean follows: the map was full, and a cleaner would take the log, or is made to."""
-        if self._task.options.max_passes is not None and self._rows.cleans >= self._task.options.max_passes:
+        """Return whether another clean follows: the map was full, and the cleaner would run again, or is forced to."""
+        if self._cleaning.max_passes is not None and self._rows.cleans >= self._cleaning.max_passes:
             return False
-        return self._is_full and (last.would_run or self._task.options.force)
+        return self._is_full and (last.would_run or self._cleaning.force)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,15 +243,15 @@ class Cleaning:
     """How a log is cleaned.
 
     Args:
-        config: of the topic.
-        rules: of the release.
-        now_ms: the time of every clean.
-        force: even where a broker would not do it now.
-        max_passes: at most that many cleans; None: until a broker would not do another one.
-        max_batch_bytes: the largest batch that is read.
-        biggest: how many of the biggest keys the first clean looks for.
+        config: the cleaner's settings for the log.
+        rules: the cleaner's rules in the release.
+        now_ms: the time of every clean, in milliseconds since 1970.
+        force: whether to clean even if a broker would not do it now.
+        max_passes: most cleans; None: until a broker would not do another one.
+        max_batch_bytes: size of the largest batch that is read, in bytes.
+        biggest: number of the largest keys that the first clean reports.
         progress: shows the bytes that are read.
-        known: what the first clean fills its map with, where others have found that out.
+        known: the map of the first clean, if other processes have filled it; else None.
     """
 
     config: CleanConfig
@@ -283,14 +264,35 @@ class Cleaning:
     progress: Progress
     known: KnownMap | None = None
 
-    def next_of(self, log: CleanLog, *, is_first: bool = False) -> tuple[Cleanability, CleanPass | None]:
-        """Return what the cleaner says of a log, and the clean of it with its map filled; None: none is done."""
+    @classmethod
+    def of(cls, task: CompactTask, progress: Progress, known: KnownMap | None = None) -> Self:
+        """Return how a partition is cleaned. Raises SettingError for settings that are not valid."""
+        options = task.options
+        return cls(
+            config=task.config(),
+            rules=cleaning_rules(task.context.release),
+            now_ms=options.now_ms,
+            force=options.force,
+            max_passes=options.max_passes,
+            max_batch_bytes=options.max_batch_bytes,
+            biggest=options.biggest,
+            progress=progress,
+            known=known,
+        )
+
+    def next_of(
+        self, log: CleanLog, *, is_first: bool = False, force: bool | None = None
+    ) -> tuple[Cleanability, CleanPass | None]:
+        """Return the cleanability of a log, and its next clean with the map filled; None: there is none.
+
+        `force` replaces that of the cleaning, unless it is None.
+        """
         bounds, work = next_pass(
             log,
             self.config,
             self.rules,
             self.now_ms,
-            force=self.force,
+            force=self.force if force is None else force,
             heavy_keys=self.biggest if is_first else 0,
             progress=self.progress,
             max_batch_bytes=self.max_batch_bytes,
@@ -304,14 +306,14 @@ class Cleaning:
 def last_clean(
     log: CleanLog, cleaning: Cleaning, see: Callable[[Cleanability, CleanPass], None] | None = None
 ) -> Iterator[tuple[Cleanability, CleanPass | None]]:
-    """Yield what the cleaner says of a log as it is, and the last clean, which is to be carried out.
+    """Yield the cleanability of a log, and the last clean, which the caller carries out; None: there is no clean.
 
-    While entered the files are there that it reads. `see` gets each clean when it
-    has been carried out, and what was known before it. Raises CleanError and StorageError.
+    The files that this clean reads exist while the context is open. `see` is called after each clean with the state
+    before it. Raises CleanError and StorageError.
     """
     with ExitStack() as spools:
         first, work = cleaning.next_of(log, is_first=True)
-        before, number, is_told = first, 1, False
+        before, number, is_seen = first, 1, False
         while work is not None and work.is_full and number != cleaning.max_passes:
             with ExitStack() as newer:
                 after = newer.enter_context(TemporaryLog()).carry_out(work)
@@ -319,8 +321,8 @@ def last_clean(
                     see(before, work)
                 work.release()
                 next_before, following = cleaning.next_of(after)
-                if following is None:  # this one was the last, and is to be done where its segments stay
-                    is_told = True
+                if following is None:  # this clean was the last: the caller carries it out
+                    is_seen = True
                     _, work = cleaning.next_of(log)
                     break
                 spools.close()
@@ -328,7 +330,7 @@ def last_clean(
             log, before, work, number = after, next_before, following, number + 1
         try:
             yield first, work
-            if work is not None and see is not None and not is_told:
+            if work is not None and see is not None and not is_seen:
                 see(before, work)
         finally:
             if work is not None:
@@ -337,19 +339,19 @@ def last_clean(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapPart:
-    """A part, as it goes to a worker: the dirty segments from `start` up to `stop`.
+    """A part of the first clean's map, for a worker: the dirty segments from `start` up to `stop`.
 
     Args:
-        log: its segments from the first dirty one on.
-        config: of the topic.
-        rules: of the release.
-        first_dirty: offset that the clean begins at.
-        bound: offset that it ends before.
-        start: first segment, counted from the first dirty one.
-        stop: segment after the last one.
-        number: of the part, from 0 on.
-        parts: how many there are.
-        max_batch_bytes: the largest batch that is read, inflated too.
+        log: the log's segments from the first dirty one on.
+        config: the cleaner's settings for the log.
+        rules: the cleaner's rules in the release.
+        first_dirty: offset at which the clean begins.
+        bound: offset before which it ends.
+        start: index of the part's first segment, counted from the first dirty one.
+        stop: index after its last segment.
+        number: number of the part, from 0 on.
+        parts: number of parts.
+        max_batch_bytes: size of the largest batch that is read, in bytes, decompressed too.
     """
 
     log: CleanLog
@@ -366,7 +368,7 @@ class MapPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartHead:
-    """Head of the packed entries of a part; `latest_offset` None: it cannot be used."""
+    """Head of the packed entries of a part; `latest_offset` None: the part cannot be used."""
 
     number: int
     parts: int
@@ -378,13 +380,13 @@ class PartHead:
 
 
 def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, forced: bool) -> tuple[MapPart, ...]:
-    """Return the parts of the first clean's map; empty: there are no two of them, or the release's rules allow none.
+    """Return the parts of the first clean's map; empty: there is only one, or the release does not allow parts.
 
     Args:
-        task: of the log.
-        most: that many parts at most.
-        advance: called when the log was read.
-        forced: whether the clean is one that a broker would not do now.
+        task: the partition.
+        most: most parts.
+        advance: called before the log is read, so that the caller may stop.
+        forced: whether to clean even if a broker would not do it now.
     """
     rules = cleaning_rules(task.context.release)
     advance(0)
@@ -395,12 +397,12 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
         log = read_clean_log(task.view, task.context.broker_dir, rules, config, task.options.now_ms)
         bounds = cleanability(log, config, rules, task.options.now_ms)
     except StorageError:
-        return ()  # the clean says so by itself
+        return ()  # the clean reports it
     if not bounds.has_work or not (bounds.would_run or forced):
         return ()
     dirty = segments_in(log.segments, bounds.first_dirty, bounds.bound, rules)
-    cuts = _cuts([segment.size_bytes for segment in dirty], most)
-    if len(cuts) < 2:
+    spans = _spans([segment.size_bytes for segment in dirty], most)
+    if len(spans) < 2:
         return ()
     kept = log.segments[log.segments.index(dirty[0]) :]
     part = MapPart(
@@ -412,32 +414,32 @@ def parts_of(task: CompactTask, most: int, advance: Callable[[int], None], *, fo
         start=0,
         stop=len(dirty),
         number=0,
-        parts=len(cuts),
+        parts=len(spans),
         max_batch_bytes=task.options.max_batch_bytes,
     )
-    return tuple(replace(part, start=start, stop=stop, number=number) for number, (start, stop) in enumerate(cuts))
+    return tuple(replace(part, start=start, stop=stop, number=number) for number, (start, stop) in enumerate(spans))
 
 
-def _cuts(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Return where a row of segments is cut so that the parts have about as many bytes each."""
+def _spans(sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Return parts of a row of segments, as first and after-last index, with about the same number of bytes each."""
     total = sum(sizes) or 1
-    cuts: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     start = 0
     for stop, done in enumerate(accumulate(sizes), 1):
-        if stop == len(sizes) or done * most >= total * (len(cuts) + 1):
-            cuts.append((start, stop))
+        if stop == len(sizes) or done * most >= total * (len(spans) + 1):
+            spans.append((start, stop))
             start = stop
-    return cuts
+    return spans
 
 
 def packed_part(part: MapPart, advance: Callable[[int], None]) -> Iterator[PartHead | bytes]:
-    """Yield the map of a part: what it rests on, then the entries in pieces."""
+    """Yield the map of a part: its head, then its entries in pieces."""
     head = PartHead(number=part.number, parts=part.parts, first_dirty=part.first_dirty, bound=part.bound)
     try:
         filler = MapFiller(part.log, part.config, part.rules, Advance(advance), part.max_batch_bytes)
         found = filler.fill_part(part.first_dirty, part.bound, part.start, part.stop)
     except (LimitError, StorageError):
-        yield head  # the clean meets the same, in its own order
+        yield head  # the clean raises the same error, in its own order
         return
     if found.filled.is_full:
         yield head
@@ -448,7 +450,7 @@ def packed_part(part: MapPart, advance: Callable[[int], None]) -> Iterator[PartH
 
 
 def merged_map(config: CleanConfig, pieces: Iterable[PartHead | bytes]) -> KnownMap | None:
-    """Return the map of the whole, from those of all parts in their order; None: the clean must fill its own."""
+    """Return the whole map, merged from the maps of all parts in order; None: the clean must fill it itself."""
     try:
         offsets = OffsetMap(config.memory_bytes, config.load_factor)
         last = _merge(offsets, pieces)
@@ -461,7 +463,7 @@ def merged_map(config: CleanConfig, pieces: Iterable[PartHead | bytes]) -> Known
 
 
 def _merge(offsets: OffsetMap, pieces: Iterable[PartHead | bytes]) -> PartHead | None:
-    """Return the last part; None: one cannot be used, or does not follow from the one before it. Raises LimitError."""
+    """Merge the parts, and return the last; None: one cannot be used, or does not continue the one before it."""
     known: PartHead | None = None
     for piece in pieces:
         if isinstance(piece, bytes):

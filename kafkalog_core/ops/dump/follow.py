@@ -1,22 +1,21 @@
-"""One log as it grows: how far it has been read, what has come since, and what of its end is held back.
+"""`dump --follow`: logs as they grow, read again and again from where the last read ended.
 
-A tail that is not whole is held back, as the rest of it may be on its way; it is damage only once something follows
-it, or when the caller no longer waits for it.
+An incomplete batch at the end is held back, because a broker may be writing the rest of it; it is damage only once
+something follows it, or when the caller no longer waits for it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.reading.chunks import Lines
-from kafkalog_core.ops.reading.file_part import ReadHistory, identity_of
 from kafkalog_core.ops.reading.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
-from kafkalog_core.ops.reading.logreader import LogReader
+from kafkalog_core.ops.reading.logreader import BatchMark, Identity, LogReader, damage_severity, identity_of, mark_of
 from kafkalog_core.ops.reading.splits import may_be_unfinished
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.progress import NO_PROGRESS
@@ -28,18 +27,19 @@ from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import FileChange, Source, code_of_dir_error, code_of_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.reading.logfiles import LogFile
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.rows.chunk import Chunk
 
-__all__ = ["Tail", "follow", "unit_of_rolling_file"]
+__all__ = ["ReadHistory", "Tail", "follow", "unit_of_rolling_file"]
 
 
 def unit_of_rolling_file(target: FileTarget, *, with_path: bool) -> Unit:
-    """A log file that was named itself, as it is now; it is the last one as long as there is no later segment.
+    """Return a log file that is itself a target; it is the last one as long as its directory has no later segment.
 
     Raises NotFoundError or AccessError for its directory.
     """
@@ -50,7 +50,7 @@ def unit_of_rolling_file(target: FileTarget, *, with_path: bool) -> Unit:
 
 
 def _next_segment(directory: str, file: FileInfo) -> FileInfo | None:
-    """The segment of a directory that goes on where a file ends."""
+    """Return the segment of a directory that follows a file."""
     base_offset = -1 if file.name.base_offset is None else file.name.base_offset
     later = [
         other
@@ -64,7 +64,10 @@ def _next_segment(directory: str, file: FileInfo) -> FileInfo | None:
 
 
 class Tail:
-    """How far one partition has been read: to a byte of a file, and to an offset, which outlives the file."""
+    """How far one partition has been read: to a byte of a file, and to an offset, which outlives the file.
+
+    `is_followed` is None for a partition; for a named file it tests whether another file is followed too.
+    """
 
     def __init__(
         self,
@@ -75,27 +78,26 @@ class Tail:
         *,
         is_followed: Callable[[str], bool] | None = None,
     ) -> None:
-        """`is_followed`: of a file that was named itself, whether another one was too; None: of a partition."""
         self._list_files = list_files
         self._reader = reader
         self._report = report
         self._out = out
         self._is_followed = is_followed
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self._held: tuple[LogFile, Unit] | None = None
         self._file: LogFile | None = None
         self._directory: tuple[int, int] | None = None
         self._position = 0
         self._last_offset: int | None = None
-        self._trail = ReadHistory()
-        self._is_cut = False
+        self._history = ReadHistory()
+        self._goes_back = False
 
     def news(self) -> Iterator[Chunk]:
-        """What has come since the last call. Raises StorageError for a named file that never could be opened."""
+        """Yield the rows since the last call. Raises StorageError for a named file that could never be opened."""
         try:
             unit = self._list_files()
             directory = stat_path(unit.path)
-        except NotFoundError:  # the topic was deleted; it may be made again
+        except NotFoundError:  # the topic was deleted; it may be created again
             return
         except StorageError as error:
             yield from self._refused(code_of_dir_error(error), error)
@@ -108,7 +110,7 @@ class Tail:
             try:
                 yield from self._look_at(file, unit)
             except NotFoundError:
-                return  # renamed or deleted between listing and opening: the next look sees what is left
+                return  # renamed or deleted after the listing: the next call lists the remaining files
             except StorageError as error:
                 yield from self._refused(code_of_error(error), error)
             if self._reader.is_full:
@@ -116,7 +118,7 @@ class Tail:
         yield from self._rolled(unit)
 
     def held_back(self) -> Iterator[Chunk]:
-        """Yield what is after the last whole batch, as damage, if the caller no longer waits for the rest of it."""
+        """Yield the incomplete batch at the end as damage, when the caller no longer waits for the rest of it."""
         if self._held is None:
             return
         file, unit = self._held
@@ -124,7 +126,7 @@ class Tail:
             with Source.open(file.path) as source:
                 item = next(self._scan(source, file), None)
                 if isinstance(item, Damage):
-                    severity = self._reader.severity(item, source, file, unit)
+                    severity = damage_severity(item, source, file, unit)
                     yield self._reader.damage(self._placed(item, file), file, severity)
         except NotFoundError:
             return
@@ -132,23 +134,23 @@ class Tail:
             yield from self._refused(code_of_error(error), error)
 
     def _refused(self, code: str, error: StorageError) -> Iterator[Chunk]:
-        """Say once that something cannot be read; every look tries it again."""
+        """Report once that a file cannot be read; each call tries it again."""
         if self._is_followed is not None and self._file is None:
             raise error
-        told = (error.path or "", error.message)
-        if told not in self._told:
-            self._told.add(told)
+        event = (error.path or "", error.message)
+        if event not in self._reported:
+            self._reported.add(event)
             yield self._finding(found(code, error.path or "", reason=error.message))
 
     def _rolled(self, unit: Unit) -> Iterator[Chunk]:
-        """Report once that a file that was named itself is closed, if its successor is not followed."""
+        """Report once that a named file is closed, if the segment after it is not followed."""
         if self._is_followed is None or unit.files[0].is_last:
             return
         file = unit.files[0].file
         following = _next_segment(unit.path, file)
-        told = (file.path, "")
-        if following is not None and told not in self._told and not self._is_followed(following.path):
-            self._told.add(told)
+        event = (file.path, "")
+        if following is not None and event not in self._reported and not self._is_followed(following.path):
+            self._reported.add(event)
             offset = following.name.base_offset
             yield self._finding(found("file.rolled", file.path, offset=offset, following=following.name.raw))
 
@@ -160,22 +162,22 @@ class Tail:
         return RowChunk(tables.FINDING, [finding.row()])
 
     def _first(self, files: Sequence[LogFile]) -> int:
-        """The file to go on with: the one read last; where compaction or retention took it, by the offset."""
+        """Return the index of the file to go on with: the one read last, or, if it is deleted, that of its offset."""
         for index, file in enumerate(files):
             if self._is_same(file):
                 return index
-        if self._is_cut_away(files):
-            self._is_cut = True
+        if self._is_truncated(files):
+            self._goes_back = True
             identities = [identity_of(file) for file in files]
-            left = self._trail.back_into(identities)
+            left = self._history.back_into(identities)
             return len(files) - 1 if left is None else identities.index(left)
         last_offset = -1 if self._last_offset is None else self._last_offset
         return max((index for index, file in enumerate(files) if (file.base_offset or 0) <= last_offset), default=0)
 
-    def _is_cut_away(self, files: Sequence[LogFile]) -> bool:
-        """Whether the file that was read last went because the log was cut before it: retention deletes from the start.
+    def _is_truncated(self, files: Sequence[LogFile]) -> bool:
+        """Return whether the log was truncated before the file that was read last; retention deletes from the start.
 
-        The log may then end in a file that was read before, or in a new one.
+        The log then ends in a file that was read before, or in a new one.
         """
         was = None if self._file is None else self._file.base_offset
         now = files[-1].base_offset if files else None
@@ -189,28 +191,28 @@ class Tail:
 
     def _look_at(self, file: LogFile, unit: Unit) -> Iterator[Chunk]:
         with Source.open(file.path) as source:
-            if self._is_cut or (self._is_same(file) and not self._is_kept(source, file)):
+            if self._goes_back or (self._is_same(file) and not self._is_kept(source, file)):
                 self._go_back(source, file)
                 yield self._reader.changed(FileChange.SHRANK, file)
             elif not self._is_same(file):
-                self._position = self._position_behind(source, file)
+                self._position = self._position_after(source, file)
                 self._report.files += self._file is None or self._file.path != file.path
                 self._file = file
             yield from self._read(source, file, unit)
 
     def _is_kept(self, source: Source, file: LogFile) -> bool:
-        """Whether what was read of a file is still there: it may have been truncated, and have grown again since."""
-        return source.size_bytes >= self._position and self._trail.is_kept(source, identity_of(file))
+        """Return whether a file still has what was read of it: it may be truncated, and have grown again."""
+        return source.size_bytes >= self._position and self._history.is_kept(source, identity_of(file))
 
     def _go_back(self, source: Source, file: LogFile) -> None:
         """Continue after the last batch that is still the same, so that everything newly written is read."""
-        mark = self._trail.back_to(source, identity_of(file))
+        mark = self._history.back_to(source, identity_of(file))
         before = None if file.base_offset is None else file.base_offset - 1
         self._position, self._last_offset = (0, before) if mark is None else (mark.end, mark.last_offset)
-        self._file, self._is_cut = file, False
+        self._file, self._goes_back = file, False
 
-    def _position_behind(self, source: Source, file: LogFile) -> int:
-        """Return where the unread part starts: after the last offset, in a file that may hold some of it again."""
+    def _position_after(self, source: Source, file: LogFile) -> int:
+        """Return the byte where the unread part starts: after the last offset, which the file may contain too."""
         if self._last_offset is None or (file.base_offset or 0) > self._last_offset:
             return 0
         position = 0
@@ -232,7 +234,7 @@ class Tail:
                 if isinstance(item, Run):
                     self._position = _end_of(item)
                     self._last_offset = item.batches.column("last_offset")[-1]
-                    self._trail.add(file, item)
+                    self._history.add(file, item)
                     yield from self._reader.run(item, lines)
                     continue
                 if file.is_last and may_be_unfinished(source, item):
@@ -247,13 +249,13 @@ class Tail:
                 return
 
     def _placed(self, damage: Damage, file: LogFile) -> Damage:
-        """With the offset that should stand here, which a scan from the middle of a file does not know."""
+        """Return damage with the offset expected there, which a scan from the middle of a file does not know."""
         if damage.next_offset is not None or file.is_v07 or self._last_offset is None:
             return damage
         return replace(damage, next_offset=self._last_offset + 1)
 
     def _scan(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
-        # 0.7 makes addresses of the base; the order of others is checked from where the last look ended
+        # offsets of 0.7 count from the base; the order of others is checked from where the last read ended
         base_offset = file.base_offset if file.is_v07 or self._position == 0 else None
         options = self._reader.scan_options
         return scan(source, base_offset=base_offset, is_v07=file.is_v07, options=options, start=self._position)
@@ -275,17 +277,17 @@ def follow(
     is_over: Callable[[], bool] = lambda: False,
     targets: Callable[[], Iterable[Target]] | None = None,
 ) -> Iterator[Chunk]:
-    """Chunks as `dump` gives them, without end; what was held back comes last, as damage.
+    """Yield chunks as `dump` does, without end; incomplete batches that were held back come last, as damage.
 
     Args:
-        request: What to follow.
-        report: Counts.
-        wait: Called between two looks; ends it with True.
-        is_over: Called after every chunk; ends it with True.
-        targets: The request's targets as they are now, asked at every look; None: none are added.
+        request: what to follow.
+        report: counts what is read and every row.
+        wait: called between two passes over the targets; True ends the stream.
+        is_over: called after every chunk; True ends the stream.
+        targets: returns the request's targets as they are now, called before every pass; None: none are added.
 
-    Raises SelectionError where there is nothing to follow, or for --committed, which needs the end of a log, and
-    StorageError for a file that was named itself and cannot be opened.
+    Raises SelectionError if no target is a log, or for --committed, which needs the end of a log, and StorageError for
+    a named file that cannot be opened.
     """
     if request.committed is not None or request.level == "segments":
         raise SelectionError("a log that grows can be followed by batches or records, without --committed")
@@ -306,7 +308,7 @@ def follow(
 
 
 class _Place(NamedTuple):
-    """One partition, or one file that was named itself."""
+    """One partition, or one named file."""
 
     path: str
     identity: tuple[int, int]
@@ -315,7 +317,7 @@ class _Place(NamedTuple):
 
 
 class _Following:
-    """All that is followed, by path."""
+    """The tails of all followed partitions and files, by path."""
 
     def __init__(self, request: DumpRequest, report: Report) -> None:
         self.tails: dict[str, Tail] = {}
@@ -326,7 +328,7 @@ class _Following:
         self._identities: set[tuple[int, int]] = set()
 
     def join(self, targets: Iterable[Target]) -> None:
-        """Follow what is not followed yet, under this name or under the one that it had before."""
+        """Follow the partitions and files that are not followed yet, under this name or an earlier one."""
         for target in targets:
             for place in _places(target, with_path=self._request.path):
                 if place.path not in self.tails and place.identity not in self._identities:
@@ -341,7 +343,7 @@ class _Following:
                     self._report.partitions += not place.is_file
 
     def looks(self, wait: Callable[[], object], targets: Callable[[], Iterable[Target]] | None) -> Iterator[Chunk]:
-        """Look after look, until the caller or the limit ends it."""
+        """Yield the rows of pass after pass, until the caller or the limit ends it."""
         while True:
             for tail in self.tails.values():
                 yield from tail.news()
@@ -355,15 +357,14 @@ class _Following:
     def _join_new(self, targets: Callable[[], Iterable[Target]]) -> None:
         try:
             self.join(targets())
-        except KafkalogError:  # what was named is gone for now, or cannot be listed: what is followed already says so
+        except KafkalogError:  # a target is missing for now, or cannot be listed: its tail reports that
             return
 
 
 def _places(target: Target, *, with_path: bool) -> Iterator[_Place]:
     if isinstance(target, LogDirTarget):
-        log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
         for place in target.partitions:
-            list_files = partial(_unit_at, place.path, log_dir, with_path=with_path)
+            list_files = partial(_unit_at, place.path, target.broker_path, with_path=with_path)
             yield _Place(place.path, place.identity, list_files, is_file=False)
     elif isinstance(target, PartitionTarget):
         list_files = partial(_unit_at, target.path, target.log_dir, with_path=with_path)
@@ -375,3 +376,50 @@ def _places(target: Target, *, with_path: bool) -> Iterator[_Place]:
 
 def _unit_at(path: str, log_dir: str | None, *, with_path: bool) -> Unit:
     return unit_of_partition(read_partition(path), log_dir, with_path=with_path)
+
+
+_RECENT: Final = 64
+"""Number of latest batches that are kept one by one; of older ones every second, every fourth and so on."""
+
+
+_STEP: Final = 16
+"""Of a long run, only every N-th batch before those is kept."""
+
+
+_MOST: Final = 4 * _RECENT
+
+
+class ReadHistory:
+    """The batches that were read, in order: the last ones one by one, of older ones a part."""
+
+    def __init__(self) -> None:
+        self._marks: list[BatchMark] = []
+
+    def add(self, file: LogFile, run: Run) -> None:
+        """Note a run of a file, which is still in memory from its first batch on."""
+        count = run.batches.count
+        recent = max(0, count - _RECENT)
+        self._marks += (mark_of(file, run, row) for row in (*range(0, recent, _STEP), *range(recent, count)))
+        if len(self._marks) > _MOST:
+            self._marks = [*self._marks[:-_RECENT:2], *self._marks[-_RECENT:]]
+
+    def is_kept(self, source: Source, identity: Identity) -> bool:
+        """Return whether a file still has the batch that was read last, if that batch was in this file."""
+        last = self._marks[-1] if self._marks else None
+        return last is None or last.identity != identity or last.is_in(source)
+
+    def back_to(self, source: Source, identity: Identity) -> BatchMark | None:
+        """Return the last batch that a file still has, and forget those after it; None: the file has none of them."""
+        while self._marks and self._marks[-1].identity == identity:
+            if self._marks[-1].is_in(source):
+                return self._marks[-1]
+            self._marks.pop()
+        return None
+
+    def back_into(self, identities: Collection[Identity]) -> Identity | None:
+        """Return the file that has the batch that was read last, and forget the batches after it; None: no file."""
+        while self._marks:
+            if self._marks[-1].identity in identities:
+                return self._marks[-1].identity
+            self._marks.pop()
+        return None

@@ -1,1 +1,1 @@
-"""From files to rows: what `dump` and its relatives read, in the order and form in which it is asked for."""
+"""Reading for `dump`, `seek`, the catalog and exports: targets, selections, log files and their parts, rows, counts."""

@@ -1,4 +1,4 @@
-"""Chunks of record and batch rows that stay columns until somebody looks: JSON lines go through the compiled kernel.
+"""Chunks of record and batch rows, kept as columns: kernels write their JSON and CSV lines, without Python objects.
 
 A chunk is valid until the next one is asked for.
 """
@@ -43,11 +43,11 @@ __all__ = [
 
 OUT_BYTES: Final = 4 * 1024 * 1024
 LONG_BYTES: Final = 32 * 1024 * 1024
-"""A line that may be longer is made piece by piece, more slowly."""
+"""A line that may be longer is written in pieces, more slowly."""
 
 
 class RowOrigin(NamedTuple):
-    """Where rows come from: topic and partition of the directory, name of the file, its path where that is shown."""
+    """The origin of rows: topic and partition of the directory, name of the file, and its path if rows show it."""
 
     topic: str | None
     partition: int | None
@@ -56,24 +56,24 @@ class RowOrigin(NamedTuple):
 
     @property
     def columns(self) -> dict[str, object]:
-        """The first columns of all rows from here."""
+        """The first columns of all rows of this origin."""
         found: dict[str, object] = self._asdict()
         if self.path is None:
             del found["path"]
         return found
 
     def table(self, table: tables.Table) -> tables.Table:
-        """Return the row type as it is for rows from here."""
+        """Return the row type of this origin: with a path column if rows show the path."""
         return table if self.path is None else tables.with_path(table)
 
 
 def rows_at(place: RowOrigin, table: tables.Table, rows: Sequence[Mapping[str, object]]) -> RowChunk:
-    """Return rows of a place, without its columns, as a chunk."""
+    """Return a chunk of rows, to which the columns of their origin are added."""
     return RowChunk(place.table(table), [{**place.columns, **row} for row in rows])
 
 
 class Lines:
-    """Templates of one file's rows, and the buffer their lines are written to; an empty one grows with the first."""
+    """Templates of one file's rows, and the buffer for their lines, which is allocated at the first line."""
 
     def __init__(self, place: RowOrigin, out: bytearray | None = None) -> None:
         self.place = place
@@ -93,7 +93,7 @@ class Lines:
         return self._templates[key]
 
     def csv_template(self, header: tuple[str, ...], *, is_record: bool, resynced: bool, bytes_mode: str) -> CsvTemplate:
-        """Return the same of CSV lines under these columns."""
+        """Return the template of CSV lines with these columns."""
         key = (header, is_record, resynced, bytes_mode)
         if key not in self._csv_templates:
             self._csv_templates[key] = CsvTemplate(
@@ -110,9 +110,9 @@ class Lines:
         template: Template | CsvTemplate,
         most: int,
     ) -> Iterator[memoryview | int]:
-        """Yield all lines of a chunk, as many as the buffer holds at a time: they are valid until the next ones.
+        """Yield all lines of a chunk, as many as fit into the buffer at a time: they are valid until the next ones.
 
-        Of a row whose line may take more than `most` bytes the number comes in its place.
+        For a row whose line may be longer than `most` bytes, the number of the row is yielded instead.
         """
         total = batches.count if records is None else records.count
         if not self.out:
@@ -124,7 +124,7 @@ class Lines:
                 yield memoryview(out)[:size]
                 if row >= total:
                     return
-            elif -size <= most:  # one line is larger than the buffer: one of its size, for this chunk
+            elif -size <= most:  # one line is larger than the buffer: this chunk gets a buffer of its size
                 out = bytearray(-size)
             else:
                 yield row
@@ -132,7 +132,7 @@ class Lines:
 
 
 class ChunkColumns(NamedTuple):
-    """What a chunk is made of; `selection` holds a byte a row, 0 for those that are left out. Valid as the chunk is."""
+    """The columns of a chunk, valid as long as it; `selection` has a byte for each row, 0 for those left out."""
 
     memory: memoryview
     batches: BatchColumns
@@ -143,7 +143,7 @@ class ChunkColumns(NamedTuple):
 
 
 class _ColumnChunk:
-    """Rows of columns; `selection` holds a byte a row, 0 for those that are left out."""
+    """Rows of columns; `selection` has a byte for each row, 0 for those that are left out."""
 
     is_record = False
 
@@ -177,7 +177,7 @@ class _ColumnChunk:
         return b"".join([bytes(part) for part in self.parts(bytes_mode)])
 
     def parts(self, bytes_mode: BytesMode) -> Iterator[bytes | memoryview]:
-        """Yield the same piece by piece, each valid until the next one."""
+        """Yield all rows as JSON lines, in pieces, each valid until the next one."""
         for part in self._written(self._template(bytes_mode), LONG_BYTES):
             if isinstance(part, int):
                 yield from long_line(self.table, self._row(part, self._template("auto")), bytes_mode)
@@ -208,7 +208,7 @@ class _ColumnChunk:
             yield {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
 
     def row_views(self) -> Iterator[dict[str, object]]:
-        """Yield the same; key and value refer to memory."""
+        """Yield rows as dicts by column name; key and value refer to memory."""
         columns = self._batches if self._records is None else self._records
         template = self._template("auto")
         for index in range(columns.count):
@@ -216,7 +216,7 @@ class _ColumnChunk:
                 yield self._row(index, template)
 
     def row_view(self, index: int) -> dict[str, object]:
-        """Return the row of this number, counting those that are left out."""
+        """Return the row with this number, counting rows that are left out."""
         return self._row(index, self._template("auto"))
 
     def _template(self, bytes_mode: str) -> Template:
@@ -237,7 +237,7 @@ class _ColumnChunk:
         return self._lines.place.table(tables.BATCH)
 
     def _value(self, kind: str, a: int, b: object, row: dict[str, int], batch: dict[str, int]) -> object:
-        """Return one column of one row: what the kernel does for a line."""
+        """Return one column of one row, as the kernel writes it into a line."""
         if kind == "text":
             start, size = row[RECORD_FIELDS[a]], row[RECORD_FIELDS[a + 1]]
             return None if size < 0 else self._memory[start : start + size]
@@ -269,7 +269,7 @@ def _name(names: object, value: int) -> object:
 
 
 _name_value: Final = cache(json.loads)
-"""The few names that there are."""
+"""Parse a JSON name; there are only a few."""
 
 
 def _or_null(value: int) -> int | None:
@@ -298,14 +298,14 @@ _OF_RECORD: Final[dict[str, Callable[[dict[str, int], dict[str, int], int, objec
 
 
 class BatchChunk(_ColumnChunk):
-    """Rows of batches."""
+    """A chunk of batch rows."""
 
     def __init__(self, lines: Lines, run: Run, selection: bytearray | None = None) -> None:
         super().__init__(lines, run.memory, run.batches, None, resynced=run.resynced, selection=selection)
 
 
 class RecordChunk(_ColumnChunk):
-    """Rows of records."""
+    """A chunk of record rows."""
 
     is_record = True
 
@@ -320,17 +320,17 @@ class RecordChunk(_ColumnChunk):
 
 
 def record_sequence(base_sequence: int, offset_delta: int) -> int:
-    """Sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
+    """Return the sequence number of a record; it wraps at 2^31 (DefaultRecordBatch.incrementSequence)."""
     if base_sequence < 0:
         return -1
-    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1  # as a 64-bit reader has it
+    offset_delta = (offset_delta + MAX_INT64 + 1) % (2 * MAX_INT64 + 2) - MAX_INT64 - 1  # wraps as Java's long does
     if base_sequence > MAX_INT32 - offset_delta:
         return offset_delta - (MAX_INT32 - base_sequence) - 1
     return base_sequence + offset_delta
 
 
 def control_type_name(key: bytes | None) -> str:
-    """Return name of a control record's type by its key; `unknown` for what no release of Kafka writes."""
+    """Return the name of a control record's type, by its key; `unknown` if no release of Kafka writes that type."""
     if key is None or len(key) < CONTROL_KEY.size:
         return "unknown"
     version, kind = CONTROL_KEY.struct.unpack_from(key)
@@ -338,11 +338,11 @@ def control_type_name(key: bytes | None) -> str:
 
 
 _SUFFIXES: Final = {"auto": "", "base64": "_b64", "hex": "_hex"}
-_PIECE_BYTES: Final = 3 * 256 * 1024  # a multiple of what becomes four letters of base64
+_PIECE_BYTES: Final = 3 * 256 * 1024  # a multiple of 3, because 3 bytes are 4 letters of base64
 
 
 def long_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) -> Iterator[bytes]:
-    r"""Yield what `json_line` makes of the row, in pieces; its bytes are memoryviews."""
+    r"""Yield the line that `json_line` returns for a row, in pieces; the row's bytes are memoryviews."""
     spans = {name: value for name, value in row.items() if isinstance(value, memoryview)}
     nulls = json_object(table, {**row, **dict.fromkeys(spans)}, bytes_mode)
     opening = "{"
@@ -358,7 +358,7 @@ def long_line(table: Table, row: Mapping[str, object], bytes_mode: BytesMode) ->
 def long_csv_row(
     table: Table, row: Mapping[str, object], header: Sequence[str], bytes_mode: BytesMode
 ) -> Iterator[bytes]:
-    r"""Yield what `csv_row` makes of the row, in pieces; its bytes are memoryviews."""
+    r"""Yield the line that `csv_row` returns for a row, in pieces; the row's bytes are memoryviews."""
     spans = {name: value for name, value in row.items() if isinstance(value, memoryview)}
     fields = csv_fields(table, {**row, **dict.fromkeys(spans)}, bytes_mode)
     of_column = {}
@@ -378,7 +378,7 @@ def long_csv_row(
 
 
 def _field(span: memoryview, mode: BytesMode) -> Iterator[bytes]:
-    """Yield a key or value as a field."""
+    """Yield a key or value as a CSV field."""
     if mode != "auto":
         yield from _encoded(span, mode) if len(span) else (b'""',)
         return
@@ -403,13 +403,13 @@ def _member(opening: str, name: str, span: memoryview, bytes_mode: BytesMode) ->
 
 
 def _encoded(span: memoryview, mode: BytesMode) -> Iterator[bytes]:
-    """In hexadecimal or base64."""
+    """Yield bytes in hexadecimal or base64."""
     for piece in _pieces(span):
         yield piece.hex().encode() if mode == "hex" else base64.b64encode(piece)
 
 
 def _texts(span: memoryview) -> Iterator[str]:
-    """Yield the text of bytes, which are UTF-8. Raises UnicodeDecodeError where they are not."""
+    """Yield the text of UTF-8 bytes. Raises UnicodeDecodeError if they are not valid."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     for piece in _pieces(span):
         yield decoder.decode(piece)
@@ -426,7 +426,7 @@ def _is_utf8(span: memoryview) -> bool:
 
 
 def _is_clean_text(span: memoryview) -> bool:
-    """Return whether bytes are a text that a terminal does not obey, see `csv_form`."""
+    """Return whether bytes are UTF-8 without control characters, which a terminal would execute."""
     try:
         return not any(has_controls(text) for text in _texts(span))
     except UnicodeDecodeError:

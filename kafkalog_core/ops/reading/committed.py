@@ -1,47 +1,244 @@
 """What a read_committed consumer gets, offline: no aborted and no open transactions.
 
-A first pass over the batch headers replays the state of all producers (`producers`). A transactional batch of producer
-P is aborted when the next marker of P after it is ABORT; the last stable offset is the first offset of the earliest
-transaction that is open at the end (ProducerStateManager, UnifiedLog). Where something of the log is missing between
-data and marker, `producer_outcomes` decides, or nobody can: such data is not shown as committed, and said to be so.
+A first pass over the batch headers replays the state of all producers. A transactional batch of producer P is aborted
+when the next marker of P after it is ABORT; the last stable offset is the first offset of the earliest transaction that
+is open at the end (`ProducerStateManager`, `UnifiedLog`).
 
-Of a segment named by itself the segments after it are read too, as far as it takes to end its transactions. What was
-open before it is not looked for: its own data is what is asked about. Memory follows the number of producers, and of
-aborted transactions, not that of records.
+A part of the log that cannot be read may hold the marker that ended a transaction, so that the next visible marker
+belongs to another one. Then the transaction indexes decide: brokers append each aborted transaction to the `.txnindex`
+of the segment with its marker. An entry over the data shows that it was aborted. A missing entry shows that it was not,
+if the index has an entry for a later marker, because entries are appended in order. Everything else is undecided, is
+not shown as committed, and is reported. Real brokers report aborted transactions to consumers from the indexes alone:
+they deliver data that no index lists as committed, whatever was lost.
+
+Where a segment is read by itself, the segments after it are read too, until all of its transactions have ended. Memory
+follows the number of producers and of aborted transactions, not that of records.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_left
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.findings.partitions import GAP_UNKNOWN
-from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2, MAX_INT64, NO_PRODUCER_ID, TRANSACTIONAL_BIT
+from kafkalog_core.format.index import iter_txn_entries
+from kafkalog_core.format.layout import (
+    CONTROL_BIT,
+    MAGIC_V2,
+    MAX_INT64,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    TXN_INDEX_ENTRY,
+)
+from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
-from kafkalog_core.kafka.transaction_outcomes import Gap, TransactionOutcomes, TxnSpan
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.producers import Marker
-    from kafkalog_core.kafka.transaction_outcomes import Undecided
-    from kafkalog_core.ops.reading.compaction import Compaction
-    from kafkalog_core.ops.reading.logfiles import LogFile, Unit
+    from kafkalog_core.kafka.producers import Anomaly, Marker, OpenTxn
+    from kafkalog_core.ops.reading.logfiles import Compaction, LogFile, Unit
 
-__all__ = ["CommittedView", "committed_findings", "read_committed_view", "segments_behind"]
+__all__ = [
+    "CommittedView",
+    "Hole",
+    "TransactionOutcomes",
+    "TxnSpan",
+    "Undecided",
+    "committed_findings",
+    "read_committed_view",
+    "segments_after",
+]
+
+
+_ENTRIES: Final = 4096  # of an index, read at a time
+_MAX_VERSION: Final = 0x00FF  # AbortedTxn reads the first of the two bytes alone, as a signed number
+
+
+Log = tuple[str, int | None]
+"""Path and base offset of a log file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Offsets `first_offset` to `end_offset` (exclusive; None: to the end) that cannot be read.
+
+    `position` is the byte of the log at `path` where the damage starts; None: the file cannot be read. `base_offset` is
+    the number in its name; None: it has none, or the log before it is missing that held these offsets.
+    """
+
+    path: str
+    base_offset: int | None
+    position: int | None
+    first_offset: int
+    end_offset: int | None
+
+    @property
+    def log(self) -> Log:
+        """The log file that it is in."""
+        return self.path, self.base_offset
+
+
+class TxnSpan(NamedTuple):
+    """Transactional data of a producer from `first` to `last`, both inclusive."""
+
+    producer_id: int
+    first: int
+    last: int
+
+
+class Undecided(NamedTuple):
+    """Data of which it is unknown whether it was committed, because of a gap after it."""
+
+    span: TxnSpan
+    hole: Hole
+
+
+class _Piece(NamedTuple):
+    """Data before a gap, and the next marker of its producer; `marker_offset` None: there is none."""
+
+    span: TxnSpan
+    marker_offset: int | None
+    is_aborted: bool
+    log: Log
+
+
+class TransactionOutcomes:
+    """Collects the events of a replay, and decides at the end. `log` is the log file that is being replayed.
+
+    It keeps a span for each aborted transaction, and one for each part of a transaction before a gap.
+    """
+
+    def __init__(self) -> None:
+        self.log: Log = ("", None)
+        self.aborted: list[TxnSpan] = []
+        self.undecided: list[Undecided] = []
+        self.holes: list[Hole] = []
+        self._restarts: dict[int, list[int]] = {}
+        self._pieces: list[_Piece] = []
+
+    def seen_after_gap(self, anomaly: Anomaly) -> None:
+        """Note that a producer is seen again after a gap, with a transaction open: `hole-in-transaction`."""
+        self._restarts.setdefault(anomaly.producer_id, [anomaly.related_offset or 0]).append(anomaly.offset)
+
+    def completed(self, txn: CompletedTxn) -> None:
+        """Note that a transaction ended."""
+        restarts = self._restarts.pop(txn.producer_id, None)
+        if restarts is not None:
+            self._add_pieces(txn.producer_id, restarts, txn.last_offset, is_aborted=txn.is_aborted)
+        if txn.is_aborted:
+            first = txn.first_offset if restarts is None else restarts[-1]
+            self.aborted.append(TxnSpan(txn.producer_id, first, txn.last_offset))
+
+    def still_open(self, txn: OpenTxn) -> int | None:
+        """Note that the log ends in a transaction; return the first offset known to be open; None: there is none."""
+        restarts = self._restarts.pop(txn.producer_id, [txn.first_offset])
+        if txn.is_behind_hole:
+            restarts.append(MAX_INT64)
+        self._add_pieces(txn.producer_id, restarts, None, is_aborted=False)
+        return None if txn.is_behind_hole else restarts[-1]
+
+    def decide(self) -> None:
+        """Decide by the transaction indexes where no marker does, after everything is read."""
+        indexes = _Indexes(self.holes, self._pieces)
+        for piece in self._pieces:
+            if indexes.is_listed(piece.span):
+                self.aborted.append(piece.span)
+            elif not indexes.is_committed(piece):
+                self.undecided.append(Undecided(piece.span, self._hole_after(piece.span)))
+
+    def _add_pieces(
+        self, producer_id: int, restarts: Sequence[int], marker_offset: int | None, *, is_aborted: bool
+    ) -> None:
+        for first, until in pairwise(restarts):
+            self._pieces.append(_Piece(TxnSpan(producer_id, first, until - 1), marker_offset, is_aborted, self.log))
+
+    def _hole_after(self, span: TxnSpan) -> Hole:
+        """Return the first gap after the start of the data."""
+        return next((hole for hole in self.holes if hole.first_offset > span.first), self.holes[-1])
+
+
+class _Indexes:
+    """The transaction indexes of the segments with gaps or deciding markers, and what they list of some producers."""
+
+    def __init__(self, holes: Sequence[Hole], pieces: Sequence[_Piece]) -> None:
+        self._holes = holes
+        self._entries: dict[int, list[TxnSpan]] = {}
+        self._covered: dict[Log, int] = {}
+        producer_ids = {piece.span.producer_id for piece in pieces}
+        logs = {*(hole.log for hole in holes), *(piece.log for piece in pieces)} if pieces else ()
+        for log in logs:
+            self._read(log, producer_ids)
+
+    def is_listed(self, span: TxnSpan) -> bool:
+        """Return whether an index lists a transaction over the data as aborted."""
+        return any(entry.first <= span.first <= entry.last for entry in self._of(span.producer_id))
+
+    def is_committed(self, piece: _Piece) -> bool:
+        """Return whether the data was committed, given that no index lists it: a hidden ABORT would be listed.
+
+        The visible marker must not have aborted it either: it is a COMMIT, or an index lists what it aborted.
+        """
+        marker_offset = piece.marker_offset
+        if marker_offset is None:
+            return False
+        if piece.is_aborted and all(entry.last != marker_offset for entry in self._of(piece.span.producer_id)):
+            return False
+        return all(
+            hole.end_offset is not None and self._covered[hole.log] >= hole.end_offset
+            for hole in self._holes
+            if piece.span.first < hole.first_offset <= marker_offset
+        )
+
+    def _of(self, producer_id: int) -> list[TxnSpan]:
+        return self._entries.get(producer_id, [])
+
+    def _read(self, log: Log, producer_ids: set[int]) -> None:
+        """Read the entries of the index next to a log; of an index that is not valid, none."""
+        self._covered[log] = -1
+        path, base_offset = log
+        if base_offset is None:
+            return
+        index = os.path.join(os.path.dirname(path), segment_file_name(base_offset, FileKind.TXN_INDEX))
+        entries: list[TxnSpan] = []
+        last = base_offset - 1
+        try:
+            with Source.open(index) as source:
+                for version, producer_id, first_offset, last_offset, _ in _entries_of(source):
+                    if version > _MAX_VERSION or producer_id < 0 or not last < last_offset >= first_offset >= 0:
+                        return
+                    last = last_offset
+                    if producer_id in producer_ids:
+                        entries.append(TxnSpan(producer_id, first_offset, last_offset))
+        except StorageError:
+            return
+        self._covered[log] = last
+        for entry in entries:
+            self._entries.setdefault(entry.producer_id, []).append(entry)
+
+
+def _entries_of(source: Source) -> Iterator[tuple[int, int, int, int, int]]:
+    position, size = 0, TXN_INDEX_ENTRY.size
+    while position + size <= source.size_bytes:
+        window = source.window(position, size * _ENTRIES)
+        yield from iter_txn_entries(window)
+        position += max(size, len(window) // size * size)
+
 
 _CUT_OFF = frozenset({"torn-tail", "zero-filled"})
-"""Damage that a broker cuts off the end of a log: no batch was ever there."""
+"""Damage that a broker truncates at the end of a log: no batch was ever there."""
 
 
 class _Gap(NamedTuple):
@@ -54,11 +251,11 @@ class _Gap(NamedTuple):
 
 
 class CommittedView:
-    """Where a read_committed consumer starts and stops, and what it does not get in between.
+    """Where a read_committed consumer starts and stops, and which data it does not get in between.
 
-    `open_transactions` hold it back; of `unfinished` ones the end is in files that are not here: their data is not
-    shown, what is after it is. Both are spans from the first offset on. `undecided` ones are not shown either. Of
-    `gaps` in transactions it is not known whether something was lost there: they are shown as if it was not.
+    The last stable offset is before the `open_transactions`. `unfinished` transactions end in files that are not read:
+    their data is not shown, the data after it is. Both are spans from the first offset on. `undecided` transactions are
+    not shown either. It is unknown whether records were lost in the `gaps`: transactions are shown as if none were.
     """
 
     def __init__(
@@ -97,7 +294,7 @@ class CommittedView:
         return offset >= self.start_offset and (self.end_offset is None or offset < self.end_offset)
 
     def batch_filter(self, batches: BatchColumns) -> Callable[[int], bool]:
-        """Return a test by row: data that is committed and is between start and end, in part at least."""
+        """Return a test for rows: whether a batch is committed data, at least in part between start and end."""
         formats, attributes = batches.column("format"), batches.column("attributes")
         producers, bases = batches.column("producer_id"), batches.column("base_offset")
         lasts = batches.column("last_offset")
@@ -123,18 +320,18 @@ def read_committed_view(
     following: Sequence[LogFile] = (),
     is_whole: bool = True,
 ) -> CommittedView:
-    """Read the headers of a partition's files, in order.
+    """Read the batch headers of a partition's files, and return what a read_committed consumer gets.
 
     Args:
-        files: those of which records are asked for.
+        files: the files whose records are selected, in order.
         options: how they are scanned.
-        high_watermark: where one is known.
+        high_watermark: the high watermark; None: unknown.
         start_offset: the log start offset.
-        compaction: asked where offsets are missing between two files, or in a transaction between two batches: else
-            they were lost there.
-        following: the segments after them, read as far as their transactions take.
+        compaction: whether compaction explains offsets missing between two files, or in a transaction between two
+            batches; else they were lost there.
+        following: the segments after them, which are read until the transactions of `files` have ended.
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
-            here.
+            read.
     """
     reader = _Reader(options, compaction)
     for file in files:
@@ -144,14 +341,14 @@ def read_committed_view(
         if not reader.is_open_before(end):
             break
         reader.read(file)
-    reader.finish(cut_off=is_whole)
+    reader.finish(is_log_end=is_whole)
     return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
 
 
 def _view_of(
     reader: _Reader, high_watermark: int | None, start_offset: int, end: int, *, is_whole: bool
 ) -> CommittedView:
-    """`end`: transactions that began there or after it are of no interest."""
+    """Return the view of a finished replay, without transactions that began at offset `end` or after it."""
     outcomes = reader.outcomes
     open_spans = []
     for txn in reader.states.open_transactions():
@@ -177,10 +374,10 @@ def _view_of(
     )
 
 
-def segments_behind(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
+def segments_after(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
     """Return the live segments after a log file in its directory, and whether the log is known to end with them.
 
-    It is known where the directory is a partition's and the file is one of its segments.
+    That is known if the directory is a partition's and the file is one of its segments.
     """
     try:
         partition = read_partition(os.path.dirname(file.path) or ".")
@@ -194,7 +391,7 @@ def segments_behind(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
 
 
 def committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
-    """Return what stops a read_committed consumer, and what of it is unknown."""
+    """Return findings about transactions that stop a read_committed consumer, and about unknown outcomes."""
     found_of = partial(found, topic=unit.topic, partition=unit.partition)
     findings = [
         found_of(
@@ -229,13 +426,13 @@ def _where(undecided: Undecided) -> str:
     return f"{offsets} of {name}" if hole.position is None else f"{offsets}, from byte {hole.position} of {name} on"
 
 
-def _offsets(hole: Gap) -> str:
+def _offsets(hole: Hole) -> str:
     last = (hole.end_offset or 0) - 1
     return f"offset {last}" if last == hole.first_offset else f"offsets {hole.first_offset} to {last}"
 
 
 class _Reader:
-    """Replays file after file, and finds the holes between what can be read."""
+    """Replays file after file, and notes the ranges of offsets that cannot be read."""
 
     def __init__(self, options: ScanOptions, compaction: Compaction) -> None:
         self.states = ProducerStates(sequences="unchecked")
@@ -252,7 +449,7 @@ class _Reader:
         return first is not None and first < offset
 
     def read(self, file: LogFile) -> None:
-        """Replay one file. One that cannot be read is a hole, and is reported when the caller asks for its rows."""
+        """Replay one file. A file that cannot be read is a hole; it is reported when its rows are read."""
         if file.is_v07:
             return
         self._begin(file)
@@ -267,15 +464,15 @@ class _Reader:
         except StorageError:
             self._lost = self._lost or (file, None)
 
-    def finish(self, *, cut_off: bool) -> None:
-        """Nothing follows. `cut_off`: it is the end of the log, of which a broker cuts off what was being written."""
+    def finish(self, *, is_log_end: bool) -> None:
+        """End the replay. `is_log_end`: the log ends here, so the broker truncates an append that was in progress."""
         if self._lost is not None:
             damage = self._lost[1]
-            if not cut_off or damage is None or damage.reason not in _CUT_OFF:
+            if not is_log_end or damage is None or damage.reason not in _CUT_OFF:
                 self._hole(*self._lost, None)
 
     def _begin(self, file: LogFile) -> None:
-        """Return what is missing before a file: the end of the one before it, or all of a segment."""
+        """Note what is missing before a file: the end of the file before it, or whole segments."""
         base = file.base_offset
         if self._lost is not None:
             self._found(base)
@@ -286,7 +483,7 @@ class _Reader:
 
     def _lost_segments(self, file: LogFile, first_offset: int, base: int) -> None:
         if not self._compaction.explains_lost_segments:
-            self.outcomes.holes.append(Gap(file.path, None, None, first_offset, base))
+            self.outcomes.holes.append(Hole(file.path, None, None, first_offset, base))
             self.states.hole()
 
     def _run(self, run: Run, file: LogFile) -> None:
@@ -311,12 +508,12 @@ class _Reader:
             if isinstance(event, CompletedTxn):
                 self.outcomes.completed(event)
             elif event.kind == "hole-in-transaction":
-                self.outcomes.cut(event)
+                self.outcomes.seen_after_gap(event)
 
     def _gap_rows(self, batches: BatchColumns, expected: int) -> list[tuple[int, int]]:
-        """Return rows before which offsets are missing, and the first of those.
+        """Return rows before which offsets are missing, and the first of these offsets.
 
-        None where no transaction can be open, or compaction explains them.
+        The list is empty if no transaction can be open, or compaction explains the gaps.
         """
         bases, lasts = batches.column("base_offset"), batches.column("last_offset")
         if sum(lasts) - sum(bases) + batches.count == lasts[-1] + 1 - expected:  # each begins where the one before ends
@@ -331,12 +528,12 @@ class _Reader:
         return [] if rows and self._compaction.explains_gaps else rows
 
     def _gap(self, file: LogFile, batches: BatchColumns, row: int, first_offset: int) -> None:
-        """Return offsets are missing before a row: where they were lost, a marker may have been among them."""
+        """Note that offsets are missing before a row; if they were lost, a marker may have been among them."""
         if self.states.first_unstable_offset is None:
             return
         position, base = batches.column("position")[row], batches.column("base_offset")[row]
         if self._compaction.is_loss(file, position):
-            self.outcomes.holes.append(Gap(file.path, file.base_offset, position, first_offset, base))
+            self.outcomes.holes.append(Hole(file.path, file.base_offset, position, first_offset, base))
             self.states.hole()
         else:
             self.gaps.append(_Gap(file.path, position, first_offset, base - 1))
@@ -350,5 +547,5 @@ class _Reader:
     def _hole(self, file: LogFile, damage: Damage | None, end: int | None) -> None:
         position = None if damage is None else damage.position
         first = self.next_offset or 0
-        self.outcomes.holes.append(Gap(file.path, file.base_offset, position, first, end))
+        self.outcomes.holes.append(Hole(file.path, file.base_offset, position, first, end))
         self.states.hole()

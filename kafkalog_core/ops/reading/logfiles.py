@@ -1,26 +1,40 @@
-"""The log files that a command reads, one partition after another, whatever kind of target they come from."""
+"""The log files that a command reads, one partition after another, and whether offsets missing in them are a loss.
+
+This is the only rule for missing offsets. The evidence for compaction, in this order: the topic is one of Kafka's own
+that are compacted; the cleaner's checkpoint shows that a broker has cleaned the partition; batches hold fewer records
+than they did, or offsets are missing in several places, as in a copy of a leader's log that was compacted. Evidence
+against it: each pass rewrites the log from its start on, and below the offset where it ends it leaves no record
+without a key, and of each key only the last record. So if such records are before a gap, compaction did not cause the
+gap. Without evidence the cause is unknown: the settings of a topic are not in its directory.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.findings.partitions import LOST_CURE
+from kafkalog_core.format.columns import RecordColumns
+from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
+from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileName, fixed_file_name
 from kafkalog_core.kafka.logdir.bounds import log_bounds
-from kafkalog_core.kafka.logdir.checkpoints import CheckpointFile, read_checkpoint
+from kafkalog_core.kafka.logdir.text_files import CheckpointFile, read_checkpoint
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import RowOrigin
-from kafkalog_core.storage.scan import Damage
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.ops.reading.selection import Range
     from kafkalog_core.ops.reading.targets import FileTarget
     from kafkalog_core.storage.listing import FileInfo
@@ -28,13 +42,19 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Run
 
 __all__ = [
+    "FEW_GAPS",
     "Checkpoints",
+    "Compaction",
     "LogFile",
+    "LogPart",
     "OffsetSpan",
     "Unit",
     "chain_findings",
     "files_in_range",
+    "is_compacted",
+    "may_be_compacted",
     "place_of",
+    "shows_no_compaction",
     "unit_of_file",
     "unit_of_partition",
 ]
@@ -42,7 +62,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
-    """One file of batches. `is_last`: nothing is known to follow it; `state` as in the `segment` row."""
+    """One log file. `is_last`: no file is known to follow it; `state` as in the `segment` row."""
 
     file: FileInfo
     place: RowOrigin
@@ -57,7 +77,7 @@ class LogFile:
 
     @property
     def base_offset(self) -> int | None:
-        """The number in the file name that no offset may be below; None: it has none, or says something else."""
+        """The base offset in the file name; None: it has none, or the number has another meaning (KRaft snapshots)."""
         name: FileName = self.file.name
         if name.kind is FileKind.KRAFT_SNAPSHOT or name.base_offset is None or name.base_offset < 0:
             return None
@@ -66,7 +86,7 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """The files of one partition in the order of their offsets, and the log directory around it, where it is one."""
+    """The files of one partition in the order of their offsets; `log_dir` is its broker's log directory."""
 
     topic: str | None
     partition: int | None
@@ -86,7 +106,7 @@ def place_of(file: FileInfo, topic: str | None, partition: int | None, *, with_p
 
 
 def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: bool = False) -> Unit:
-    """Return the live segments of a partition; `with_path`: rows of its files name them."""
+    """Return the live segments of a partition; `with_path`: rows have the path of their file."""
     last = len(partition.segments) - 1
     return Unit(
         topic=partition.topic,
@@ -108,7 +128,7 @@ def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: b
 
 
 def unit_of_file(target: FileTarget, *, with_path: bool = False) -> Unit:
-    """Return a single file as a unit; other files are not read. `with_path`: its rows have its path."""
+    """Return the unit of a single file; `with_path`: its rows have its path."""
     place = place_of(target.file, target.topic, target.partition, with_path=with_path)
     is_log = target.kind in LOG_KINDS
     log = LogFile(
@@ -128,7 +148,7 @@ def unit_of_file(target: FileTarget, *, with_path: bool = False) -> Unit:
 
 
 def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, ...]:
-    """Files without those that by their names end before the first wanted offset, or begin after the last."""
+    """Return the files without those that, by their names, end before the selected offsets or begin after them."""
     low, high = offsets
     first = 0
     for index in range(1, len(files)):
@@ -140,7 +160,7 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
 
 @dataclass(slots=True)
 class OffsetSpan:
-    """The offsets of one segment, from its base to its last batch; filled item by item of its scan, in any order."""
+    """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order."""
 
     path: str
     base_offset: int
@@ -149,7 +169,7 @@ class OffsetSpan:
     damage_end: int = 0
 
     def add(self, item: Run | Damage) -> None:
-        """Take an item of the scan. The last two batches of a run count: only the last one may go back."""
+        """Add an item of the scan. Only the last batch of a run may have lower offsets, so its last two count."""
         if isinstance(item, Damage):
             if item.size_bytes:
                 self.damage_end = max(self.damage_end, item.position + item.size_bytes)
@@ -162,12 +182,12 @@ class OffsetSpan:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last one, the base offset where there is none."""
+        """The offset after the last one; the base offset if the segment has no batch."""
         return self.base_offset if self.last_offset is None else max(self.base_offset, self.last_offset + 1)
 
     @property
     def ends_in_damage(self) -> bool:
-        """Whether what could not be read is after its last batch."""
+        """Whether damage follows its last batch."""
         return self.damage_end > self.batches_end
 
 
@@ -178,13 +198,13 @@ def chain_findings(
     topic: str | None = None,
     partition: int | None = None,
 ) -> Iterator[Finding]:
-    """Yield what is missing between the segments of a partition, and what is there twice.
+    """Yield findings about offsets that are missing between the segments of a partition, or are in two of them.
 
     Args:
-        spans: Its live segments in the order of their base offsets; None for one that was not read to its end.
-        is_compacted: Asked, once, where offsets are missing for no other reason: whether the log is a compacted one.
-        topic: Topic of the findings.
-        partition: Partition number of the findings.
+        spans: its live segments in the order of their base offsets; None for one that was not read to its end.
+        is_compacted: whether the log is compacted; called once, if offsets are missing and no damage explains it.
+        topic: topic of the findings.
+        partition: partition number of the findings.
     """
     compacted: bool | None = None
     furthest: OffsetSpan | None = None
@@ -204,8 +224,8 @@ def chain_findings(
                 finding = found(
                     code, span.path, topic=topic, partition=partition, offset=offset, last=last, previous=previous
                 )
-                is_cut = code == "segment.gap" and furthest.ends_in_damage
-                yield replace(finding, cure=LOST_CURE) if is_cut else finding
+                is_after_damage = code == "segment.gap" and furthest.ends_in_damage
+                yield replace(finding, cure=LOST_CURE) if is_after_damage else finding
         if furthest is None or span.next_offset >= furthest.next_offset:
             furthest = span
 
@@ -217,18 +237,18 @@ class Checkpoints:
         self._files: dict[str, CheckpointFile | None] = {}
 
     def high_watermark(self, unit: Unit) -> int | None:
-        """None where the checkpoint does not name the partition, or it is in no log directory."""
+        """Return the checkpointed high watermark; None: there is none for this partition."""
         return self._offset(unit, FileKind.HIGH_WATERMARK)
 
     def is_cleaned(self, unit: Unit) -> bool | None:
-        """Return whether a broker has cleaned the partition before; None if no checkpoint shows that."""
+        """Return whether a broker has cleaned the partition; None: there is no valid cleaner checkpoint."""
         try:
             offset = self._offset(unit, FileKind.CLEANER_OFFSET)
             file = self._file(unit, FileKind.CLEANER_OFFSET)
         except StorageError:
             return None
-        is_said = file is not None and file.lost is None and not file.is_refused
-        return offset is not None if is_said else None
+        is_known = file is not None and file.lost is None and not file.is_refused
+        return offset is not None if is_known else None
 
     def log_start_offset(self, unit: Unit, release: Release = LATEST) -> int:
         """Return the first offset of a log that a broker serves from this disk."""
@@ -254,3 +274,189 @@ def _read(path: str, kind: FileKind) -> CheckpointFile | None:
         return read_checkpoint(path, kind)
     except NotFoundError:
         return None
+
+
+FEW_GAPS: Final = 1
+"""Up to this number of gaps between batches may be a loss; more gaps show compaction."""
+_COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Kafka's own topics that every broker compacts."""
+_MANY: Final = 2
+_LOOK_BYTES: Final = 16 * 1024 * 1024
+_LOOK_RECORDS: Final = 200_000
+
+
+class LogPart(NamedTuple):
+    """A log up to a byte at which a batch ends."""
+
+    path: str
+    base_offset: int | None
+    end: int
+
+
+def is_compacted(topic: str | None, *, is_cleaned: bool | None) -> bool:
+    """Return whether a log is known to be compacted. `is_cleaned`: whether a broker has cleaned it; None: unknown."""
+    return topic in _COMPACTED_TOPICS or bool(is_cleaned)
+
+
+def shows_no_compaction(before: Iterable[LogPart], options: ScanOptions) -> bool:
+    """Return whether the records before a gap show that compaction did not cause it.
+
+    Compaction leaves no record without a key, and one record for each key (`Cleaner.shouldRetainRecord`).
+
+    Args:
+        before: the logs before the gap, the nearest first; of each its first bytes are read, 16 MiB in all.
+        options: how logs are scanned.
+    """
+    keys: set[int] = set()
+    left = _LOOK_BYTES
+    for part in before:
+        for key in _keys(part, left, options):
+            if key is None or key in keys:
+                return True
+            keys.add(key)
+            if len(keys) >= _LOOK_RECORDS:
+                return False
+        left -= part.end
+        if left <= 0:
+            break
+    return False
+
+
+class Compaction:
+    """Whether compaction explains what is missing in one log; its files are read again only if an answer needs it."""
+
+    def __init__(self, unit: Unit, checkpoints: Checkpoints, options: ScanOptions) -> None:
+        self._unit = unit
+        self._checkpoints = checkpoints
+        self._options = options
+
+    @cached_property
+    def explains_lost_segments(self) -> bool:
+        """Whether compaction explains offsets that are in no segment: then some are missing in segments too."""
+        return self._is_known or self._gaps_inside > 0
+
+    @cached_property
+    def explains_gaps(self) -> bool:
+        """Whether compaction explains offsets that are missing between two batches of a segment."""
+        return self._is_known or self._gaps_inside > FEW_GAPS
+
+    def is_loss(self, file: LogFile, position: int) -> bool:
+        """Return whether the offsets missing before the batch at `position` of a file were certainly lost."""
+        if self._checkpoints.is_cleaned(self._unit) is None or self.explains_gaps:
+            return False
+        paths = [other.path for other in self._unit.files]
+        earlier = self._unit.files[: paths.index(file.path)] if file.path in paths else ()
+        parts = [LogPart(other.path, other.base_offset, other.file.size_bytes) for other in reversed(earlier)]
+        return shows_no_compaction([LogPart(file.path, file.base_offset, position), *parts], self._options)
+
+    @cached_property
+    def _is_known(self) -> bool:
+        return is_compacted(self._unit.topic, is_cleaned=self._checkpoints.is_cleaned(self._unit))
+
+    @cached_property
+    def _gaps_inside(self) -> int:
+        """Number of gaps between batches in segments; counting ends at two."""
+        count = 0
+        for file in self._unit.files:
+            count += _gaps_in(file.path, file.base_offset, self._options)[0]
+            if count >= _MANY:
+                break
+        return count
+
+
+# --- what is in the logs ----------------------------------------------------------------------------------------------
+def may_be_compacted(
+    logs: Iterable[tuple[str, int]], topic: str | None, *, is_cleaned: bool | None, options: ScanOptions
+) -> bool:
+    """Return whether batches of a log may have been compacted away; reads the headers of all its batches.
+
+    Args:
+        logs: path and base offset of the log file of each segment, in order.
+        topic: of the log.
+        is_cleaned: whether a broker has cleaned it here; None: unknown, and then one missing offset is enough.
+        options: how logs are scanned.
+    """
+    if is_compacted(topic, is_cleaned=is_cleaned):
+        return True
+    count, expected = 0, None
+    for path, base_offset in logs:
+        count += expected is not None and base_offset > expected
+        more, expected = _gaps_in(path, base_offset, options)
+        count += more
+        if count > (0 if is_cleaned is None else FEW_GAPS):
+            return True
+    return False
+
+
+def _gaps_in(path: str, base_offset: int | None, options: ScanOptions) -> tuple[int, int | None]:
+    """Return the number of gaps that damage does not explain, and the offset after the last batch.
+
+    The counting ends at two; a batch with fewer records than offsets counts as two. The offset is None if it is
+    unknown, because of damage before it or because the counting ended.
+    """
+    count = 0
+    expected = base_offset
+    try:
+        with Source.open(path) as source:
+            for item in scan(source, base_offset=base_offset, options=options):
+                if isinstance(item, Damage):
+                    expected = None
+                    continue
+                spans = _spans_of(item, options)
+                for first, last, records in spans:
+                    count += expected is not None and first > expected
+                    if last - first + 1 > records or count >= _MANY:
+                        return _MANY, None
+                    expected = last + 1
+                expected = expected if spans else None
+    except StorageError:
+        return count, None
+    return count, expected
+
+
+def _spans_of(run: Run, options: ScanOptions) -> list[tuple[int, int, int]]:
+    """Return first offset, last offset and record count of each batch, or of the whole run if it has wrapper messages.
+
+    The list is empty if a wrapper cannot be read.
+    """
+    counts = run.batches.column("record_count")
+    if min(counts) >= 0:
+        return list(zip(run.batches.column("base_offset"), run.batches.column("last_offset"), counts, strict=True))
+    last = max(run.batches.column("last_offset"))
+    first, count = last, 0
+    for item in decode_run(run.memory, run.batches, max_bytes=options.max_batch_bytes):
+        if isinstance(item, PayloadDamage):
+            return []
+        first = min(first, min(item.records.column("offset"), default=first))
+        count += item.records.count
+    return [(first, last, count)]
+
+
+def _keys(part: LogPart, most_bytes: int, options: ScanOptions) -> Iterator[int | None]:
+    """Yield the hash of the key of each data record in order; None for a record without a key."""
+    max_bytes, columns = options.max_batch_bytes, RecordColumns()
+    try:
+        with Source.open(part.path) as source:
+            for item in scan(
+                source, base_offset=part.base_offset, options=options, end=min(part.end, most_bytes, source.size_bytes)
+            ):
+                if isinstance(item, Damage):
+                    continue
+                wanted = _data_rows(item.batches)
+                for run in decode_run(item.memory, item.batches, max_bytes=max_bytes, wanted=wanted, records=columns):
+                    if isinstance(run, RecordRun):
+                        yield from _keys_of(run)
+    except StorageError:
+        return
+
+
+def _data_rows(batches: BatchColumns) -> Callable[[int], bool]:
+    """Return a test for rows: whether a batch is not a control batch."""
+    rows = zip(batches.column("format"), batches.column("attributes"), strict=True)
+    is_data = bytearray(magic != MAGIC_V2 or not attributes & CONTROL_BIT for magic, attributes in rows)
+    return cast("Callable[[int], bool]", is_data.__getitem__)
+
+
+def _keys_of(run: RecordRun) -> Iterator[int | None]:
+    for start, size in zip(run.records.column("key_start"), run.records.column("key_size"), strict=True):
+        yield None if size < 0 else hash(bytes(run.memory[start : start + size]))

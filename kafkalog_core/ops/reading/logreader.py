@@ -1,49 +1,281 @@
-"""A log file's rows from its end to its start, in the memory of one window or one batch.
+"""Reads log files forwards, in parts, and backwards, into rows.
 
-A first scan notes where its runs lie; each is then read again, the last one first.
+A part of a file is read exactly as a scan of the whole file would read it. It owns the entries that start in it. The
+position of its first entry follows from all lengths before it, so the lengths are walked from the file's start: headers
+only, a small share of the bytes of large batches. That walk trusts every length, but a scan does not: so the scan
+begins at the last batch before the part whose checksum is correct. A chain of lengths that leads to a good batch is one
+that a scan follows too, whatever else is wrong on the way; if the chain ends before the part, the framing is lost, and
+the part in which that happens reports the damage up to the file's end.
+
+Backwards, a first scan notes where the runs of batches are; each is then read again, the last one first. The memory is
+that of one window or one batch.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import deque
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.findings import found
-from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
+from kafkalog_core.format.layout import ENVELOPE, LOG_OVERHEAD, MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.reading.chunks import Lines, rows_at
-from kafkalog_core.ops.reading.file_part import WHOLE, mark_of, part_items
 from kafkalog_core.ops.reading.logfiles import OffsetSpan
 from kafkalog_core.ops.reading.runs import RunReader
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.storage.framing import count_zeros
+from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
-from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source
+from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.reading.committed import CommittedView
-    from kafkalog_core.ops.reading.file_part import BatchMark, FilePart
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
-    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.ops.reading.report import LogStats, Report
     from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.ops.reading.stats import LogStats
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.scan import ScanOptions
 
-__all__ = ["LogReader", "damage_severity", "runs_backwards"]
+__all__ = [
+    "WHOLE",
+    "BatchMark",
+    "FilePart",
+    "LogReader",
+    "Walk",
+    "damage_severity",
+    "identity_of",
+    "last_good",
+    "mark_of",
+    "part_items",
+    "runs_backwards",
+    "walk_lengths",
+]
+
+
+_JUMP_BYTES: Final = 2048
+"""Entries of at least this size are skipped by their headers; smaller ones are walked in windows."""
+_SIZE: Final = slice(ENVELOPE.at("size"), LOG_OVERHEAD)
+_DENSE_BYTES: Final = 256 * 1024
+_LOOKED_AT: Final = 64
+"""Number of batches before a part that are searched for one with a correct checksum; else the scan starts earlier."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """The entries of a file that start in bytes `start` to `end` (exclusive; None: to the file's end).
+
+    The walk to the start begins at `begin`, where an entry starts that an earlier scan has reached. `next_offset` is
+    the offset expected there; None: not known.
+    """
+
+    start: int = 0
+    end: int | None = None
+    begin: int = 0
+    next_offset: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the part is all of the file."""
+        return self.start == 0 and self.end is None
+
+
+WHOLE: Final = FilePart()
+
+
+def part_items(
+    source: Source, part: FilePart, *, base_offset: int | None, options: ScanOptions
+) -> Iterator[Run | Damage]:
+    """Yield the items of a scan of a `.log` file, without `resync`, that belong to a part of it.
+
+    Damage belongs to the part that it starts in; damage of size 0, about a whole batch, to the part of that batch.
+    """
+    start = _scan_start(source, part, options)
+    if start is None:
+        return
+    if start == part.begin > 0:
+        base_offset = part.next_offset
+    for item in scan(source, base_offset=base_offset, options=options, start=start):
+        position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
+        if part.end is not None and position >= part.end:
+            return
+        kept = _kept(item, part)
+        if kept is not None:
+            yield kept
+
+
+def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
+    """Return the part of an item that is in a part of the file; None: nothing is."""
+    if isinstance(item, Damage):
+        return item if item.position >= part.start else None
+    positions = item.batches.column("position")
+    first, last = 0, item.batches.count
+    if positions[0] < part.start:
+        first = sum(position < part.start for position in positions)
+    if part.end is not None and positions[-1] >= part.end:
+        last = sum(position < part.end for position in positions)
+    if (first, last) == (0, item.batches.count):
+        return item
+    if first == last:
+        return None
+    begins = positions[0] if item.begins is None else item.begins
+    return Run(item.memory, item.batches.part(first, last), item.resynced, begins=begins)
+
+
+def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | None:
+    """Return where a scan must begin to read the part as a scan of the whole file does; None: no scan reaches it."""
+    if part.start <= part.begin:
+        return part.begin
+    walk = _last_walk.to(source, part)
+    if walk.is_broken:
+        return None
+    found = last_good(source, walk.before, options.max_batch_bytes)
+    return part.begin if found is None else found[0]
+
+
+class Walk(NamedTuple):
+    """The end of a walk over lengths.
+
+    `before` are the last entries passed, as (position, size); `is_broken`: no whole entry is at `position`, which is
+    before the requested byte.
+    """
+
+    position: int
+    before: deque[tuple[int, int]]
+    is_broken: bool = False
+
+
+class _LastWalk:
+    """The last walk: a caller that reads the parts of a file one by one walks the file once."""
+
+    def __init__(self) -> None:
+        self._version: tuple[int, ...] = ()
+        self._begin = 0
+        self._walk = Walk(0, deque())
+
+    def to(self, source: Source, part: FilePart) -> Walk:
+        """Return the walk to a part's start; it continues the last walk if the file is the same and did not change."""
+        is_known = (self._version, self._begin) == (source.version, part.begin) and self._walk.position <= part.start
+        before = self._walk if is_known else Walk(part.begin, deque())
+        walk = walk_lengths(source, before.position, part.start, before.before)
+        if not walk.is_broken:
+            self._version, self._begin, self._walk = source.version, part.begin, walk
+        return walk
+
+
+_last_walk: Final = _LastWalk()
+
+
+def walk_lengths(source: Source, position: int, end: int, passed_before: Iterable[tuple[int, int]] = ()) -> Walk:
+    """Follow the lengths of a `.log` file's entries from one of them to the first that starts at `end` or after it.
+
+    `passed_before` are entries that an earlier walk has passed.
+    """
+    framing, columns = LogFraming(0), BatchColumns(BATCH_ROWS)
+    peek, file_end = source.peek, source.size_bytes
+    min_bytes, header_bytes = framing.min_entry_bytes, framing.header_bytes
+    before = deque(passed_before, maxlen=_LOOKED_AT)
+    while position < end:
+        try:
+            header = peek(position)
+        except UnreadableError:
+            return Walk(position, before, is_broken=True)
+        size = LOG_OVERHEAD + int.from_bytes(header[_SIZE], "big", signed=True) if len(header) == header_bytes else 0
+        if not min_bytes <= size <= file_end - position:
+            return Walk(position, before, is_broken=True)
+        passed = 0
+        if size < _JUMP_BYTES:
+            passed = _walk_window(source, framing, position, end, columns)
+        if passed:
+            places = zip(columns.column("position"), columns.column("size_bytes"), strict=True)
+            before.extend([*places][-_LOOKED_AT:])
+        else:
+            before.append((position, size))
+        position += passed or size
+    return Walk(position, before)
+
+
+def last_good(
+    source: Source, places: Iterable[tuple[int, int]], max_batch_bytes: int
+) -> tuple[int, BatchColumns] | None:
+    """Return position and row of the last of some entries whose checksum is correct; None: there is none."""
+    framing, probe = LogFraming(0), BatchColumns(2)
+    for position, size in reversed([*places]):
+        if size > max_batch_bytes:
+            continue
+        try:
+            entry = source.window(position, size)
+        except UnreadableError:
+            continue
+        framing.walk(entry, position, -1, max_batch_bytes, check=True, into=probe)
+        if probe.count:
+            return position, probe
+    return None
+
+
+def _walk_window(source: Source, framing: LogFraming, position: int, end: int, columns: BatchColumns) -> int:
+    """Return the size of the small entries walked at a position, in bytes; 0 if the first of them is not valid."""
+    try:
+        window = source.window(position, min(_DENSE_BYTES, end - position))
+    except UnreadableError:
+        return 0
+    _, passed = framing.walk(window, position, -1, MAX_INT32, check=False, into=columns)
+    return passed if columns.count else 0
+
+
+_HEADER_BYTES: Final = 61
+"""The header of a batch of magic 2; of other formats the checksum is within it too."""
+
+
+Identity = tuple[int, int]
+"""Device and inode of a file."""
+
+
+class BatchMark(NamedTuple):
+    """The place of one batch, and its header, by which the batch is recognized."""
+
+    identity: Identity
+    position: int
+    size_bytes: int
+    header: bytes
+    last_offset: int
+
+    @property
+    def end(self) -> int:
+        """The byte after the batch."""
+        return self.position + self.size_bytes
+
+    def is_in(self, source: Source) -> bool:
+        """Return whether a file still has the batch."""
+        if source.size_bytes < self.end:
+            return False
+        return source.read(self.position, len(self.header)) == self.header
+
+
+def mark_of(file: LogFile, run: Run, row: int) -> BatchMark:
+    """Return the mark of one row of a run, which is still in memory from its first batch on; -1: the last row."""
+    position, size = run.batches.column("position")[row], run.batches.column("size_bytes")[row]
+    start = run.start_of(row)
+    header = bytes(run.memory[start : start + min(size, _HEADER_BYTES)])
+    return BatchMark(identity_of(file), position, size, header, run.batches.column("last_offset")[row])
+
+
+def identity_of(file: LogFile) -> Identity:
+    """Return what identifies a file, whatever its name is."""
+    return file.file.device, file.file.inode
 
 
 _ANY_OFFSET: Final = -MAX_INT64
 
 
 class _Span(NamedTuple):
-    """Where a run is, and whether it was found by a search."""
+    """The bytes of a run, and whether a search after damage found it."""
 
     start: int
     end: int
@@ -70,19 +302,19 @@ def runs_backwards(
         if isinstance(span, Damage):
             yield span
             continue
-        base = base_offset if is_v07 else _ANY_OFFSET  # of 0.7 it makes the addresses; order was checked the first time
+        base = base_offset if is_v07 else _ANY_OFFSET  # offsets of 0.7 count from it; the first scan checked the order
         for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=span.start, end=span.end):
             if isinstance(item, Run):
                 yield replace(item, resynced=span.resynced)
-            elif item.size_bytes:  # could be read the first time, not the second
+            elif item.size_bytes:  # readable in the first scan, but not in the second
                 yield item
 
 
-CLOSED_CUT = "the file was cut, as another segment follows it"
+CLOSED_CUT = "the file was truncated, because another segment follows it"
 
 
 _TOGETHER: Final = 512
-"""Damaged places without anything whole between them that are given out at a time."""
+"""Adjacent damaged ranges in one chunk of rows."""
 
 
 class LogReader:
@@ -99,7 +331,7 @@ class LogReader:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many rows were given out as were asked for."""
+        """Whether the request's limit of rows is reached."""
         return self._runs.is_full
 
     @property
@@ -108,7 +340,7 @@ class LogReader:
         return self._request.scan_options
 
     def take(self, count: int) -> int:
-        """Return how many of `count` more rows may still be given out."""
+        """Return how many of `count` more rows the limit allows, and count them."""
         return self._runs.take(count)
 
     def take_spans(self) -> dict[str, OffsetSpan]:
@@ -118,13 +350,13 @@ class LogReader:
 
     @property
     def last_batch(self) -> BatchMark | None:
-        """The batch at the highest position that `rows` has read last; None: it has not finished."""
+        """The batch at the highest position of the last file that `rows` has read to its end; None: there is none."""
         return self._last
 
     def rows(self, file: LogFile, unit: Unit, view: CommittedView | None, part: FilePart = WHOLE) -> Iterator[Chunk]:
         """Yield rows of the request's level of a file or a part of it. Raises StorageError if it cannot be opened.
 
-        Parts are read forwards, of files that are not of 0.7, without a search after damage.
+        Parts are read forwards, without a search after damage, and only of files that are not of 0.7.
         """
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
@@ -139,7 +371,7 @@ class LogReader:
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
-                    waiting.append((item, self.severity(item, source, file, unit)))
+                    waiting.append((item, damage_severity(item, source, file, unit)))
                     if len(waiting) < _TOGETHER:
                         continue
                 if waiting:
@@ -161,21 +393,19 @@ class LogReader:
         last: BatchMark | None = None
         with Source.open(file.path) as source:
             self._report.files += 1
-            for item in scan(
-                source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options
-            ):
+            for item in self._scan(source, file):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
                     stats.add_damage(item.size_bytes)
-                    yield self.damage(item, file, self.severity(item, source, file, unit))
+                    yield self.damage(item, file, damage_severity(item, source, file, unit))
                 else:
                     yield from self._runs.measure(item, lines, stats)
             self._spans[file.path] = span
             yield from self._changes(source, file, last)
 
     def run(self, run: Run, lines: Lines) -> Iterator[Chunk]:
-        """Return rows of the request's level of one run."""
+        """Yield rows of the request's level of one run."""
         return self._runs.rows(run, lines, None)
 
     def damage(self, damage: Damage, file: LogFile, severity: Severity) -> RowChunk:
@@ -211,28 +441,27 @@ class LogReader:
         self._report.add_finding(finding.row())
         return RowChunk(tables.FINDING, [finding.row()])
 
+    def _scan(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
+        return scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options)
+
     def _items(self, source: Source, file: LogFile, part: FilePart) -> Iterator[Run | Damage]:
         options = self._request.scan_options
         if not part.is_whole:
             return part_items(source, part, base_offset=file.base_offset, options=options)
-        items = scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=options)
+        items = self._scan(source, file)
         if not self._request.newest_first:
             return items
         return runs_backwards(source, items, is_v07=file.is_v07, base_offset=file.base_offset, options=options)
 
-    def severity(self, damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
-        """See `damage_severity`."""
-        return damage_severity(damage, source, file, unit)
-
     def _changes(
         self, source: Source, file: LogFile, last: BatchMark | None, part: FilePart = WHOLE
     ) -> Iterator[Chunk]:
-        if part.end is not None:  # the rest is reported once for a file, after its last part
+        if part.end is not None:  # other changes are reported once for a file, after its last part
             if source.size_bytes < part.end:
                 yield self.changed(FileChange.SHRANK, file)
             return
         change = source.refresh()
-        if change in {FileChange.GREW, FileChange.MODIFIED} and last is not None and not last.stands_in(source):
+        if change in {FileChange.GREW, FileChange.MODIFIED} and last is not None and not last.is_in(source):
             change = FileChange.SHRANK  # and has grown again since
         if source.size_bytes < file.file.size_bytes:
             change = FileChange.SHRANK  # since it was listed
@@ -241,7 +470,7 @@ class LogReader:
 
 
 def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -> Severity:
-    """Return what is not a loss: a batch that a broker is writing, and preallocated space that it will cut off."""
+    """Return `info` for a batch that a broker is writing and preallocated space, which it truncates; else `error`."""
     if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
         return "error"
     if damage.reason == "torn-tail" and source.refresh() is FileChange.GREW:

@@ -1,7 +1,7 @@
-"""Rows of one run of batches: filter, decode, and what is wrong in batches that are whole.
+"""Rows of one run of batches: filter, decode, and report damage in whole batches.
 
-Forwards what is wrong with a header is before the rows of its run, and what is wrong with records after those that
-could be read; backwards all of it in reverse. Damage does not count against a limit.
+Forwards, damage in a header comes before the rows of its run, and damage in records after the records that could be
+read; backwards, all of it comes in reverse. Damage does not count against a limit.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 
+from kafkalog_core.findings import for_rules
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import (
     PayloadDamage,
@@ -19,6 +20,7 @@ from kafkalog_core.format.decode import (
     records_outside,
 )
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES
+from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, rows_at
 from kafkalog_core.ops.reading.selection import (
     Filters,
@@ -31,13 +33,13 @@ from kafkalog_core.rows import tables
 from kafkalog_core.storage.scan import Run, ScanOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.ops.reading.chunks import Lines
     from kafkalog_core.ops.reading.committed import CommittedView
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.stats import LogStats
+    from kafkalog_core.ops.reading.report import LogStats, Report
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk, RowChunk
@@ -54,15 +56,15 @@ class RunReader:
         self._progress = progress
         self._left = request.limit
         self._records = RecordColumns()
-        self._told: tuple[Lines, int] | None = None
+        self._reported: tuple[Lines, int] | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether as many rows were given out as were asked for."""
+        """Whether the request's limit of rows is reached."""
         return self._left is not None and self._left <= 0
 
     def take(self, count: int) -> int:
-        """Return how many of `count` more rows may still be given out."""
+        """Return how many of `count` more rows the limit allows, and count them."""
         if self._left is None:
             return count
         taken = min(count, max(0, self._left))
@@ -84,13 +86,13 @@ class RunReader:
             for part in parts:
                 yield from part
             return
-        before = [[*part] for part in parts[:-1]]  # few: what is damaged
+        before = [[*part] for part in parts[:-1]]  # few rows: only damage
         yield from parts[-1]
         for rows in reversed(before):
             yield from reversed(rows)
 
     def measure(self, run: Run, lines: Lines, stats: LogStats) -> Iterator[Chunk]:
-        """Yield figures of a run into `stats`; rows of its damage alone."""
+        """Add a run to `stats`; yield only rows of its damage."""
         self._count(run)
         self._report.records += _known_records(run, None)
         stats.add_run(run.batches)
@@ -124,9 +126,9 @@ class RunReader:
             yield chunk
 
     def _undecided(self, run: Run, lines: Lines, selection: bytearray | None) -> Iterator[RowChunk]:
-        """Open the batches whose headers do not tell if they hold a time in range, and drop those that do not.
+        """Open the batches whose headers do not show whether a timestamp is in the range; drop those without one.
 
-        One that cannot be opened is kept, and is reported.
+        A batch that cannot be opened is kept and reported.
         """
         bounds = self._request.filters.times_ms
         if selection is None:
@@ -195,7 +197,7 @@ class RunReader:
         return decode_run(run.memory, run.batches, max_bytes=max_bytes, wanted=_asked(selection), records=self._records)
 
     def _chosen(self, run: RecordRun, lines: Lines, view: CommittedView | None, *, resynced: bool) -> Iterator[Chunk]:
-        """Yield those of decoded records that are wanted."""
+        """Yield the selected records of a decoded run."""
         selection = self._limited(self._record_selection(run, view), run.records.count)
         chunk = RecordChunk(lines, run, resynced=resynced, selection=selection)
         self._report.records += chunk.count
@@ -204,7 +206,7 @@ class RunReader:
 
     # --- what is wanted -----------------------------------------------------------------------------------------------
     def _selection(self, run: Run, view: CommittedView | None) -> bytearray | None:
-        """Return a byte a batch, 0 for those that are left out; None: all are wanted."""
+        """Return a byte for each batch, 0 for those that are left out; None: all are selected."""
         count = run.batches.count
         by_filters = batch_filter(self._request.filters, run.batches)
         selection = None if by_filters is None else bytearray(map(by_filters, range(count)))
@@ -227,7 +229,7 @@ class RunReader:
         return selection
 
     def _limited(self, selection: bytearray | None, count: int) -> bytearray | None:
-        """Return the selection without what passes the limit."""
+        """Return the selection without the rows that exceed the limit."""
         if self._left is None:
             return selection
         chosen = selection if selection is not None else bytearray(b"\x01") * count
@@ -248,7 +250,7 @@ class RunReader:
         self._progress.advance(size_bytes)
 
     def _opened(self, selection: bytearray | None, first: int, last: int) -> None:
-        """Return the wanted ones of rows `first` to `last` (exclusive) were opened."""
+        """Count the selected batches of rows `first` to `last` (exclusive) as opened."""
         opened = last - first if selection is None else selection[first:last].count(1)
         self._report.unopened_batches -= max(0, opened)
 
@@ -259,12 +261,12 @@ class RunReader:
             yield self._batch_damage(wrong.reason, wrong.detail, positions[wrong.batch], lines, firsts[wrong.batch])
 
     def _wrong_records(self, run: RecordRun, lines: Lines) -> Iterator[RowChunk]:
-        """Yield records that were read, but are not what their batch or their checksum says."""
+        """Yield damage of records that contradict their batch's header or their checksum."""
         positions, rows = run.batches.column("position"), run.records.column("batch")
         for wrong in records_outside(run.batches, run.records):
             place = (lines, positions[wrong.batch])
-            if place != self._told:  # the records of a large batch come in several turns
-                self._told = place
+            if place != self._reported:  # the records of a large batch come in several runs
+                self._reported = place
                 yield self._batch_damage(wrong.reason, wrong.detail, positions[wrong.batch], lines)
         if run.records.holds_only("crc_ok", 1):
             return
@@ -281,7 +283,7 @@ class RunReader:
     def _batch_damage(
         self, reason: str, detail: str, position: int, lines: Lines, next_offset: int | None = None
     ) -> RowChunk:
-        """Damage in a batch that is whole: its bytes are counted with the batch."""
+        """Return the damage row of a whole batch; its bytes are counted with the batch."""
         self._report.add_damage(reason, 0)
         row = {
             "position": position,
@@ -299,7 +301,7 @@ def _asked(selection: bytearray | None) -> Callable[[int], bool] | None:
 
 
 def _rows_of(item: RecordRun | PayloadDamage) -> memoryview | tuple[int]:
-    """Return batches that it is of, in order."""
+    """Return the rows of the batches that an item comes from, in order."""
     return (item.batch,) if isinstance(item, PayloadDamage) else item.records.column("batch")
 
 
@@ -315,7 +317,7 @@ def _known_records(run: Run, selection: bytearray | None) -> int:
 
 
 def _unknown_records(run: Run, selection: bytearray | None) -> int:
-    """Return how many batches of a run hold records that only their content counts."""
+    """Return the number of wrappers in a run, whose headers do not contain the number of their records."""
     if min(run.batches.column("record_count"), default=0) >= 0:
         return 0
     return sum(_is_wrapper(run, row) for row in range(run.batches.count) if selection is None or selection[row])
@@ -333,17 +335,17 @@ class DumpRequest:
 
     Args:
         targets: files, partitions and log directories, from `targets.resolve`.
-        level: one row a segment, batch or record of every log.
-        files: also the entries of indexes, snapshots, checkpoints and property files.
+        level: one row for each segment, batch or record of every log.
+        files: whether the entries of indexes, snapshots, checkpoints and property files are rows too.
         filters: which batches and records.
         committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
-        newest_first: highest offsets first.
-        limit: stop after that many rows of the level, entries of files included.
-        resync: search after damage.
-        max_batch_bytes: the largest batch that is read, inflated too.
-        stats: a row of figures a partition instead of its rows.
-        path: rows have a column with the path of their file.
-        kafka: release whose rules decide what findings report that a broker does; None: that of the newest releases.
+        newest_first: whether the highest offsets come first.
+        limit: most rows of the level, entries of files included; None: all.
+        resync: whether to search for batches after damage.
+        max_batch_bytes: size of the largest batch that is read, in bytes, decompressed too.
+        stats: a row of statistics for each partition instead of its rows.
+        path: whether rows have a column with the path of their file.
+        kafka: release whose rules findings report as the broker's action; None: the rules of the newest release.
     """
 
     targets: tuple[Target, ...]
@@ -363,3 +365,12 @@ class DumpRequest:
     def scan_options(self) -> ScanOptions:
         """How its files are scanned."""
         return ScanOptions(max_batch_bytes=self.max_batch_bytes, resync=self.resync)
+
+    def shown(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Return the findings that become rows: of severity info only those that hide records, unless files are listed.
+
+        The broker's actions in them are those of the request's release.
+        """
+        lists_files = self.files or self.level == "segments"
+        shown = [each for each in findings if lists_files or each.severity != "info" or each.hides_records]
+        return shown if self.kafka is None else [for_rules(each, rules_of(self.kafka)) for each in shown]

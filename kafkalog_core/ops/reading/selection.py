@@ -50,11 +50,11 @@ _NAMES_SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which partitions of the targets are meant.
+    """The partitions of the targets that are selected.
 
-    `topics` and `excludes` are globs, matched with case; `topic_regex` must match the whole name, as in Kafka's own
-    tools. What is given must all be true; nothing given takes everything. What is of no partition is taken only where
-    nothing asks for one.
+    `topics` and `excludes` are globs that respect case; `topic_regex` must match the whole name, as in Kafka's own
+    tools. All given conditions must hold; without any, everything is selected. A file that is not a partition's is
+    selected only if no topic or partition is given.
     """
 
     topics: tuple[str, ...] = ()
@@ -64,11 +64,11 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing is asked for."""
+        """Whether no condition is given."""
         return not (self.topics or self.topic_regex is not None or self.excludes or self.partitions)
 
     def takes(self, topic: str | None, partition: int | None) -> bool:
-        """Return whether a partition is meant. Raises SelectionError for a pattern that is not a regular expression."""
+        """Return whether a partition is selected. Raises SelectionError if the pattern is not a regular expression."""
         if self.partitions and partition not in self.partitions:
             return False
         if topic is None:
@@ -109,7 +109,7 @@ def describe_topics(partitions: Iterable[tuple[str | None, int | None]]) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """`0-3, 7` of 0, 1, 2, 3, 7."""
+    """Return numbers as ranges: `0-3, 7` for 0, 1, 2, 3, 7."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -126,20 +126,20 @@ ANY: Final[Range] = (None, None)
 
 @dataclass(frozen=True, kw_only=True)
 class Filters:
-    """What is asked for; ranges hold both their ends, None is open. Nothing given takes everything.
+    """The batches and records that are selected; ranges include both ends, None is open. By default all are.
 
     Args:
         offsets: Kafka offsets (0.7: byte addresses).
-        positions: bytes in the file where the batch starts.
-        times_ms: timestamps in ms; records without one are never in a range. A batch is in it where one of its
-            records is; one without any by its largest timestamp.
+        positions: bytes of the file at which batches start.
+        times_ms: timestamps in ms; a record without one is never in a range. A batch is in the range if one of its
+            records is; a batch without records if its largest timestamp is.
         key: the exact key.
         key_regex: pattern searched in the key, as bytes of UTF-8.
         value_regex: the same for the value.
-        headers: (key, value) pairs that must all be there; value None means any.
-        producer_id: of the batch.
-        transactional: attribute bit 4; of formats that lack it: False.
-        control: attribute bit 5; the same.
+        headers: (key, value) pairs that a record must all have; value None means any.
+        producer_id: producer id of the batch.
+        transactional: attribute bit 4; False in formats that lack it.
+        control: attribute bit 5; False in formats that lack it.
         codec: Kafka's name of a codec.
     """
 
@@ -157,7 +157,7 @@ class Filters:
 
     @cached_property
     def patterns(self) -> tuple[tuple[str, re.Pattern[bytes]], ...]:
-        """Column and compiled pattern. Raises SelectionError for a pattern that is not a regular expression."""
+        """Columns and their compiled patterns. Raises SelectionError for a pattern that is not a regular expression."""
         found = []
         for column, pattern in (("key", self.key_regex), ("value", self.value_regex)):
             if pattern is not None:
@@ -168,14 +168,14 @@ class Filters:
         return tuple(found)
 
     def check(self) -> None:
-        """Raise SelectionError for what cannot be looked for."""
+        """Raise SelectionError for a pattern or a codec that is not valid."""
         _ = self.patterns
         if self.codec is not None and self.codec not in CODEC_NAMES:
             raise SelectionError(f"{self.codec!r} is not a codec of Kafka: {', '.join(CODEC_NAMES)}")
 
     @property
     def looks_at_batches(self) -> bool:
-        """Whether a batch can be passed over by its header."""
+        """Whether a batch can be skipped by its header."""
         ranged = any(part != ANY for part in (self.offsets, self.positions, self.times_ms))
         flags = (self.producer_id, self.transactional, self.control, self.codec)
         return ranged or any(flag is not None for flag in flags)
@@ -193,7 +193,7 @@ def _inside(value: int, bounds: Range) -> bool:
 
 
 def batch_filter(filters: Filters, batches: BatchColumns) -> Callable[[int], bool] | None:
-    """Return a test by row of the batch columns; None where every batch is wanted."""
+    """Return a test for rows of the batch columns; None: every batch is selected."""
     if not filters.looks_at_batches:
         return None
     codec = None if filters.codec is None else CODEC_NAMES.index(filters.codec)
@@ -222,14 +222,14 @@ def _overlaps_offsets(bounds: Range, batches: BatchColumns, row: int) -> bool:
     low, high = bounds
     first, last = batches.column("base_offset")[row], batches.column("last_offset")[row]
     if batches.column("format")[row] == FORMAT_V07:
-        last = first  # all records of a message are found at its address
+        last = first  # the records of a compressed message have its address
     if low is not None and last < low:
         return False
-    return high is None or first <= high  # a wrapper's first offset is unknown, -1: it is opened
+    return high is None or first <= high  # the first offset of a wrapper is unknown, -1: the wrapper is opened
 
 
 def _overlaps_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
-    """Return whether the header lets a batch hold a record in the range."""
+    """Return whether a batch may contain a record in the range, by its header."""
     if bounds == ANY:
         return True
     low, high = bounds
@@ -238,7 +238,7 @@ def _overlaps_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
         return batches.column("codec")[row] != 0 and batch_format == MAGIC_V1
     if (low is not None and newest < low) or high is None or newest <= high:
         return low is None or newest >= low
-    if batches.column("attributes")[row] & TIMESTAMP_TYPE_BIT:  # of LogAppendTime all records have the batch's own
+    if batches.column("attributes")[row] & TIMESTAMP_TYPE_BIT:  # LogAppendTime: all records have the batch's timestamp
         return False
     if batch_format != MAGIC_V2:
         return batches.column("codec")[row] != 0
@@ -247,7 +247,7 @@ def _overlaps_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
 
 
 def _first_time(batches: BatchColumns, row: int) -> int | None:
-    """Timestamp of the first record of a batch of magic 2; None where the delete horizon is in its place."""
+    """Return the timestamp of the first record of a batch of magic 2; None: the header has the delete horizon."""
     horizon = batches.column("attributes")[row] & DELETE_HORIZON_BIT
     first: int = batches.column("base_timestamp_ms")[row]
     return None if horizon else first
@@ -259,10 +259,10 @@ def _starts_inside(bounds: Range, batches: BatchColumns, row: int) -> bool:
 
 
 def undecided_by_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
-    """Of a batch that `batch_filter` lets pass: whether only its records tell if one of them is in the range.
+    """Return whether only the records of a batch that `batch_filter` selects show if one of them is in the range.
 
-    The header has the first timestamp and the largest. Where neither is in the range, one between them may be, and
-    one older than the first: what is first in a batch need not be its oldest.
+    The header has the first timestamp and the largest. If neither is in the range, one between them may be, or one
+    older than the first: the first record of a batch is not always its oldest.
     """
     if bounds == ANY or _inside(batches.column("max_timestamp_ms")[row], bounds):
         return False
@@ -270,13 +270,13 @@ def undecided_by_times(bounds: Range, batches: BatchColumns, row: int) -> bool:
 
 
 def has_time_in_range(bounds: Range, records: RecordColumns) -> set[int]:
-    """Return rows of the batches that hold a record in the range."""
+    """Return the rows of the batches that contain a record in the range."""
     batches, times = records.column("batch"), records.column("timestamp_ms")
     return {batch for batch, time in zip(batches, times, strict=True) if time >= 0 and _inside(time, bounds)}
 
 
 def record_selection(filters: Filters, run: RecordRun) -> bytearray | None:
-    """Return a byte a record, 0 for those that are left out; None where all are wanted."""
+    """Return a byte for each record, 0 for those that are left out; None: all are selected."""
     if not filters.looks_at_records:
         return None
     records = run.records
@@ -334,14 +334,14 @@ def _headers(memory: memoryview, records: RecordColumns, row: int) -> list[tuple
 _MAX_INT64: Final = 2**63 - 1
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([kmgt])(i?b)?|b)?", re.IGNORECASE)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MIN_PLAIN_MS: Final = 10**11  # 1973-03-03: as seconds, or as a date without dashes, it would be far away
+_MIN_PLAIN_MS: Final = 10**11  # 1973-03-03: a smaller number is rather seconds, or a date without dashes
 _MIN_SECONDS: Final = 10**8  # 1973-03-03, as seconds
 _DATE_DIGITS: Final = (4, 6, 8)  # of 2025, 202510, 20251009
 _ONE_DAY: Final = timedelta(days=1)
 
 
 def parse_size(text: str) -> int:
-    """`4096`, `64k`, `64KiB`, `64kB`: letters alone and with iB are powers of 1024, with B powers of 1000."""
+    """Return the bytes of `4096`, `64k`, `64KiB` or `64kB`: powers of 1024, with `kB` of 1000."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise SelectionError(f"{text!r} is not a size; write bytes as 1048576, 1m or 1MiB (1024^2), or 1MB (1000^2)")
@@ -354,19 +354,19 @@ def parse_size(text: str) -> int:
 
 
 def parse_range(text: str) -> Range:
-    """`A..B`, `A..`, `..B` or `A` alone; both ends belong to it."""
+    """Return the range of `A..B`, `A..`, `..B` or `A` alone; both ends are included."""
     return _range(text, whole_number, whole_number)
 
 
 def parse_times(text: str) -> Range:
-    """Like `parse_range`, of epoch milliseconds or ISO 8601 times; a last day without a time of day is meant whole."""
+    """Return a range of epoch milliseconds or ISO 8601 times; a last day without a time of day is included whole."""
     return _range(text, parse_time_ms, lambda last: parse_time_ms(last, end_of_day=True))
 
 
 def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
-    """Return all digits: milliseconds since 1970, 1973-03-03 or later. Else ISO 8601, in UTC where it names no zone.
+    """Return the epoch milliseconds of a time: all digits are milliseconds, else it is ISO 8601, by default in UTC.
 
-    Fewer digits are refused, as they are rather a date without dashes, or seconds.
+    Digits before 1973-03-03 are refused: they are more likely a date without dashes, or seconds.
     """
     stripped = text.strip()
     if stripped.isascii() and stripped.isdigit():
@@ -389,7 +389,7 @@ def parse_time_ms(text: str, *, end_of_day: bool = False) -> int:
 
 
 def _two_readings(text: str, time_ms: int) -> str:
-    """Return why a small number is refused: the times that it may be meant for, each as it is to be written."""
+    """Return why a small number is refused: the times that it may mean, each as it should be written."""
     as_ms = (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(timespec="milliseconds")
     readings = [f"{as_ms} ({text} milliseconds after the start of 1970)"]
     date = "-".join(part for part in (text[:4], text[4:6], text[6:]) if part)
@@ -424,7 +424,7 @@ def _range(text: str, first_of: Callable[[str], int], last_of: Callable[[str], i
 
 
 def whole_number(text: str) -> int:
-    """0 to 2^63-1; `_` may stand between the digits. Raises SelectionError, as all of these do."""
+    """Return a number from 0 to 2^63-1; `_` may separate digits. Raises SelectionError, as all of these do."""
     digits = text.strip().replace("_", "")
     if not (digits.isascii() and digits.isdigit()) or int(digits) > _MAX_INT64:
         raise SelectionError(f"{text!r} is not a whole number from 0 to 2^63-1; a range is written A..B, A.. or ..B")

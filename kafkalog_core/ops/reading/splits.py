@@ -1,4 +1,7 @@
-"""Log files read in parts, by several tasks or from where a read ended; and the `segment` rows of a partition."""
+"""Parts of logs that are read on their own: by several tasks, or from the position where the last read ended.
+
+Also the `segment` rows of a partition, for which each log file is read whole.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from kafkalog_core.format.checksums import crc32
 from kafkalog_core.format.layout import HEADER_SIZE_UP_TO_MAGIC, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
 from kafkalog_core.format.names import LOG_KINDS, FileKind
 from kafkalog_core.ops.reading.chunks import rows_at
-from kafkalog_core.ops.reading.file_part import WHOLE, FilePart, last_good, walk_lengths
 from kafkalog_core.ops.reading.logfiles import LogFile, Unit, files_in_range, place_of, unit_of_file, unit_of_partition
-from kafkalog_core.ops.reading.logreader import LogReader
-from kafkalog_core.ops.reading.stats import LogStats
+from kafkalog_core.ops.reading.logreader import WHOLE, FilePart, LogReader, last_good, walk_lengths
+from kafkalog_core.ops.reading.report import LogStats
 from kafkalog_core.ops.reading.targets import LogDirTarget, PartitionTarget
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows import tables
@@ -26,9 +28,9 @@ from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-    from kafkalog_core.ops.reading.file_part import Walk
+    from kafkalog_core.ops.reading.logreader import Walk
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.targets import Target
@@ -43,17 +45,16 @@ __all__ = [
     "Position",
     "SplitPlan",
     "UnreadRecords",
-    "census_row",
-    "cut",
+    "divide",
     "end_of",
     "go_on",
     "may_be_unfinished",
     "parts_between",
     "plan_splits",
     "read_split",
+    "segment_columns",
     "segment_files",
     "segment_row",
-    "task_request",
 ]
 
 
@@ -76,18 +77,18 @@ def segment_files(partition: Partition, unit: Unit, *, with_path: bool) -> list[
 
 
 def segment_row(reader: LogReader, file: LogFile, unit: Unit, segment: Segment | None) -> Iterator[Chunk]:
-    """Yield the `segment` row of a file, after rows of its damage; `segment`: None for a file that was named itself.
+    """Yield the `segment` row of a file, after rows of its damage; `segment` is None for a named file.
 
-    Raises StorageError where it cannot be opened.
+    Raises StorageError if the file cannot be opened.
     """
     stats = LogStats()
     yield from reader.measure(file, unit, stats)
     if reader.take(1):
-        yield rows_at(file.place, tables.SEGMENT, [census_row(file, segment, stats.segment_row())])
+        yield rows_at(file.place, tables.SEGMENT, [segment_columns(file, segment, stats.segment_row())])
 
 
-def census_row(file: LogFile, segment: Segment | None, figures: Mapping[str, object]) -> dict[str, object]:
-    """Return the `segment` row of a file without its place; `figures`: of its log, `LogStats.segment_row`."""
+def segment_columns(file: LogFile, segment: Segment | None, figures: Mapping[str, object]) -> dict[str, object]:
+    """Return the columns of a `segment` row, without its place; `figures` are those of `LogStats.segment_row`."""
     row: dict[str, object] = {
         "base_offset": file.base_offset,
         "state": file.state,
@@ -107,9 +108,9 @@ SPLIT_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSplit:
-    """One piece: a part of one log file. `log_dir`: of a broker, None where there is none around it.
+    """A part of one log file. `log_dir` is the broker's log directory that it is in, None: it is in none.
 
-    `segment` is there for rows of segments: the other files of the log's segment.
+    `segment` is the log's segment with its other files, for rows of segments; else None.
     """
 
     file: LogFile
@@ -134,21 +135,21 @@ class LogSplit:
 
     @property
     def unit(self) -> Unit:
-        """Its file alone, as a reader takes it."""
+        """The unit of its file only."""
         return Unit(
             topic=self.topic, partition=self.partition, path=self.path, log_dir=self.log_dir, files=(self.file,)
         )
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of it, as the file was listed."""
+        """Size of the part, in bytes, when the file was listed."""
         end = self.file.file.size_bytes if self.part.end is None else self.part.end
         return max(0, end - self.part.start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitPlan:
-    """The pieces in the order of a dump, and what it says of the directories."""
+    """The splits in the order of a dump, and the findings about the directories."""
 
     splits: tuple[LogSplit, ...]
     findings: tuple[Finding, ...] = ()
@@ -160,12 +161,12 @@ class SplitPlan:
 
 
 def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPlan:
-    """Divide a request's log files into pieces of about `split_bytes`.
+    """Divide a request's log files into splits of about `split_bytes`.
 
-    A file is one piece where it must be read as a whole: in 0.7's format, with `resync`, for rows of segments.
+    A file that must be read whole is one split: in 0.7's format, with `resync`, for rows of segments.
 
-    Raises SelectionError where none of the targets is a log, for filters that are none, and for what needs a partition
-    as a whole: `committed`, `limit`, `newest_first`, `stats`, `files`.
+    Raises SelectionError if no target is a log, for filters that are not valid, and for options that need a whole
+    partition: `committed`, `limit`, `newest_first`, `stats`, `files`.
     """
     request.filters.check()
     if request.committed is not None or request.limit is not None or request.newest_first:
@@ -182,8 +183,8 @@ def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPl
     return SplitPlan(splits=tuple(splits), findings=tuple(findings))
 
 
-def cut(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
-    """Yield a piece in smaller ones of about `split_bytes`, as even as can be."""
+def divide(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
+    """Yield a split in smaller ones of about `split_bytes`, as even as possible."""
     part, size_bytes = split.part, split.size_bytes
     count = -(-size_bytes // max(1, split_bytes))
     if count < 2 or split.file.is_v07:
@@ -194,17 +195,12 @@ def cut(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
         yield replace(split, part=replace(part, start=start, end=end))
 
 
-def task_request(request: DumpRequest) -> DumpRequest:
-    """Return the request as a piece of work needs it, without the targets."""
-    return replace(request, targets=())
-
-
 def read_split(
     split: LogSplit, request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS
 ) -> Iterator[Chunk]:
-    """Yield rows of the request's level of one piece, with its damage; counts go to `report`.
+    """Yield rows of the request's level of one split, with its damage; `report` counts them.
 
-    A file that went away, that the system refuses, or that is another one by now, is a `finding` row.
+    A file that was deleted or replaced, or that cannot be opened, is a `finding` row.
     """
     reader = LogReader(request, report, progress)
     try:
@@ -213,23 +209,23 @@ def read_split(
         else:
             yield from reader.rows(split.file, split.unit, None, split.part)
     except StorageError as error:
-        code = code_of_error(error)
-        finding = found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition)
+        finding = found(
+            code_of_error(error), split.path, reason=error.message, topic=split.topic, partition=split.partition
+        )
         report.add_finding(finding.row())
         yield RowChunk(tables.FINDING, [finding.row()])
 
 
 def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings: list[Finding]) -> Iterator[LogSplit]:
     if isinstance(target, LogDirTarget):
-        findings += _shown(target.log_dir.findings, request)
-        log_dir = target.log_dir.path if target.log_dir.is_broker_dir else None
+        findings += request.shown(target.log_dir.findings)
         for place in target.partitions:
             try:
                 partition = read_partition(place.path)
             except StorageError as error:
                 findings.append(not_listed(place, error))
             else:
-                yield from _of_partition(partition, log_dir, request, split_bytes, findings)
+                yield from _of_partition(partition, target.broker_path, request, split_bytes, findings)
     elif isinstance(target, PartitionTarget):
         yield from _of_partition(target.read(), target.log_dir, request, split_bytes, findings)
     elif target.kind in LOG_KINDS or target.kind is FileKind.KRAFT_SNAPSHOT:
@@ -239,7 +235,7 @@ def _of_target(target: Target, request: DumpRequest, split_bytes: int, findings:
 def _of_partition(
     partition: Partition, log_dir: str | None, request: DumpRequest, split_bytes: int, findings: list[Finding]
 ) -> Iterator[LogSplit]:
-    findings += _shown(partition.findings, request)
+    findings += request.shown(partition.findings)
     unit = unit_of_partition(partition, log_dir, with_path=request.path)
     if request.level != "segments":
         yield from _of_unit(unit, request, split_bytes)
@@ -249,29 +245,23 @@ def _of_partition(
 
 
 def _of_unit(unit: Unit, request: DumpRequest, split_bytes: int) -> Iterator[LogSplit]:
-    is_census = request.level == "segments"
-    for file in unit.files if is_census else files_in_range(unit.files, request.filters.offsets):
+    reads_whole = request.level == "segments"
+    for file in unit.files if reads_whole else files_in_range(unit.files, request.filters.offsets):
         split = LogSplit(file=file, log_dir=unit.log_dir)
-        if is_census or request.resync:
+        if reads_whole or request.resync:
             yield split
         else:
-            yield from cut(split, split_bytes)
-
-
-def _shown(findings: Iterable[Finding], request: DumpRequest) -> list[Finding]:
-    """As a dump shows them: harmless ones only where segments are listed."""
-    is_census = request.level == "segments"
-    return [item for item in findings if is_census or item.severity != "info" or item.hides_records]
+            yield from divide(split, split_bytes)
 
 
 class Position(NamedTuple):
-    """Before what is to be read next.
+    """The position in a partition at which the next read starts.
 
     Args:
         segment: base offset of the segment.
-        byte: in its file, where an entry ends or the file begins.
+        byte: byte of its file at which an entry ends or the file begins.
         offset: the next offset that is expected there.
-        mark_byte: where the last entry before it starts; -1: there is none, or it is not known.
+        mark_byte: byte at which the last entry before it starts; -1: there is none, or it is unknown.
         mark: checksum over that entry's header.
     """
 
@@ -284,7 +274,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecords:
-    """Records that are not read: one sentence, and the file or directory that it is about."""
+    """Records that are not read: a sentence, and the file or directory that it is about."""
 
     message: str
     path: str
@@ -298,18 +288,18 @@ def go_on(
     until: Position | None = None,
     on_loss: Callable[[UnreadRecords], None],
 ) -> Position | None:
-    """Return how far a partition can be read from a position on; None: it has no segment.
+    """Return the position up to which a partition can be read; None: it has no segment.
 
-    An end that is not whole yet is left for later, and so is a last batch whose checksum is wrong.
+    An incomplete batch at the end is left for the next read, and so is a last batch whose checksum is wrong.
 
     Args:
         unit: the partition as it is now.
-        start: where the last time ended; None: at the log's start.
-        max_bytes: so much at most, but a whole batch at least.
-        until: not after this one.
+        start: position where the last read ended; None: the log's start.
+        max_bytes: most bytes to read, but at least a whole batch; None: all.
+        until: position at which to stop; None: the log's end.
         on_loss: called for records that are missing, or that are after damage in the last segment.
 
-    Raises StorageError where a segment cannot be opened.
+    Raises StorageError if a segment cannot be opened.
     """
     if not unit.files:
         return start
@@ -341,12 +331,10 @@ def end_of(unit: Unit, on_loss: Callable[[UnreadRecords], None]) -> Position | N
 def parts_between(
     unit: Unit, start: Position | None, end: Position, on_loss: Callable[[UnreadRecords], None]
 ) -> Iterator[LogSplit]:
-    """Yield what is to be read from one position to another, which `go_on` has found. Raises StorageError."""
+    """Yield the splits from one position to another, which `go_on` has returned. Raises StorageError."""
     files = [file for file in unit.files if _base(file) <= end.segment]
     if not files or _base(files[-1]) != end.segment:
-        on_loss(
-            UnreadRecords(f"records below offset {end.offset} were deleted before all of them were read", unit.path)
-        )
+        on_loss(UnreadRecords(f"some records below offset {end.offset} were deleted before they were read", unit.path))
     if not files:
         return
     here = _found_again(unit, start, on_loss)
@@ -368,9 +356,9 @@ def _start_of(file: LogFile) -> Position:
     return Position(segment=_base(file), byte=0, offset=_base(file))
 
 
-# --- where it ended the last time -------------------------------------------------------------------------------------
+# --- where the last read ended ----------------------------------------------------------------------------------------
 def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[UnreadRecords], None]) -> Position:
-    """Return where to go on: the same place, or the same offset in the files that are there now."""
+    """Return where to continue: the same position, or the same offset in the files that exist now."""
     first = _start_of(unit.files[0])
     if start is None:
         return first
@@ -380,15 +368,15 @@ def _found_again(unit: Unit, start: Position | None, on_loss: Callable[[UnreadRe
             if _is_unchanged(source, start):
                 return start
     if start.offset < first.offset:
-        gone = _offsets(start.offset, first.offset - 1)
+        deleted = _offsets(start.offset, first.offset - 1)
         were = "was" if first.offset - start.offset == 1 else "were"
-        on_loss(UnreadRecords(f"{gone} {were} deleted from the log's start before they were read", unit.path))
+        on_loss(UnreadRecords(f"{deleted} {were} deleted from the log's start before they were read", unit.path))
         return first
     return _by_offset(unit, start, on_loss)
 
 
 def _is_unchanged(source: Source, start: Position) -> bool:
-    """Return whether what was read of a file is still there."""
+    """Return whether a file still has what was read of it."""
     if source.size_bytes < start.byte:
         return False
     return start.mark_byte < 0 or _mark(source, start.mark_byte, start.byte) == start.mark
@@ -402,18 +390,17 @@ def _mark(source: Source, position: int, end: int) -> int:
 
 
 def _by_offset(unit: Unit, start: Position, on_loss: Callable[[UnreadRecords], None]) -> Position:
-    """Return the place of an offset, where its segment was cleaned, or was cut and perhaps written again.
+    """Return the position of an offset whose segment was cleaned, or was truncated and perhaps written again.
 
-    The last segment of a log is never cleaned; of others the offsets are what counts.
+    A cleaner never cleans the active segment (`LogCleanerManager.cleanableOffsets`), so a change there is a truncation.
     """
     file = [file for file in unit.files if _base(file) <= start.offset][-1]
     if file is unit.files[-1] and _base(file) <= start.segment:
-        said = f"the log was read up to offset {start.offset}, then it was cut back to a lower one"
-        on_loss(
-            UnreadRecords(
-                f"{said}: records that were read are gone, and others may have come in their place", file.path
-            )
+        message = (
+            f"the log was read up to offset {start.offset}, then it was truncated to a lower one: records that were "
+            "read are no longer in the log, and other records may have their offsets"
         )
+        on_loss(UnreadRecords(message, file.path))
     end = _base(file)
     with Source.open(file.path) as source:
         for item in scan(source, base_offset=file.base_offset):
@@ -426,9 +413,9 @@ def _by_offset(unit: Unit, start: Position, on_loss: Callable[[UnreadRecords], N
         return Position(_base(file), walk_lengths(source, 0, source.size_bytes).position, end)
 
 
-# --- where it ends now ------------------------------------------------------------------------------------------------
+# --- where the next read ends------------------------------------------------------------------------------------------
 def _end_in_closed(file: LogFile, here: Position, bound: int | None, max_bytes: int | None) -> Position | None:
-    """Return where to stop in a segment that others follow; None: all of it is to be read, damage included."""
+    """Return where to stop in a segment that another one follows; None: after all of it, damage included."""
     rest = file.file.size_bytes - here.byte
     if bound is None and (max_bytes is None or rest <= max_bytes):
         return None
@@ -436,21 +423,21 @@ def _end_in_closed(file: LogFile, here: Position, bound: int | None, max_bytes: 
         walk = _walk(source, here, bound, max_bytes)
         if walk.is_broken or walk.position >= source.size_bytes:
             return None
-        return _behind(source, here, walk)
+        return _position_after(source, here, walk)
 
 
 def _end_in_last(
     file: LogFile, here: Position, bound: int | None, max_bytes: int | None, on_loss: Callable[[UnreadRecords], None]
 ) -> Position:
-    """Return where to stop in the segment that grows."""
+    """Return where to stop in the active segment."""
     with Source.open(file.path) as source:
         walk = _walk(source, here, bound, max_bytes)
         if walk.is_broken and _is_damaged(source, walk.position):
-            said = f"byte {walk.position} does not start a batch: nothing after it is read"
-            on_loss(UnreadRecords(said, file.path))
+            message = f"byte {walk.position} does not start a batch: nothing after it is read"
+            on_loss(UnreadRecords(message, file.path))
         if walk.before and walk.position >= source.size_bytes and _is_wrong(source, walk.before[-1]):
-            walk = walk._replace(position=walk.before.pop()[0])  # perhaps it is being written just now
-        return _behind(source, here, walk)
+            walk = walk._replace(position=walk.before.pop()[0])  # a broker may be writing it now
+        return _position_after(source, here, walk)
 
 
 def _walk(source: Source, here: Position, bound: int | None, max_bytes: int | None) -> Walk:
@@ -465,13 +452,13 @@ def _is_wrong(source: Source, place: tuple[int, int]) -> bool:
 
 
 def _is_damaged(source: Source, position: int) -> bool:
-    """Return whether what follows the whole batches is not a running append."""
+    """Return whether the bytes after the whole batches cannot be an append in progress."""
     item = next(scan(source, base_offset=None, start=position), None)
     return isinstance(item, Damage) and not may_be_unfinished(source, item)
 
 
-def _behind(source: Source, here: Position, walk: Walk) -> Position:
-    """Return the position after what a walk has passed."""
+def _position_after(source: Source, here: Position, walk: Walk) -> Position:
+    """Return the position after the entries that a walk has passed."""
     if not walk.before:
         return here
     last = walk.before[-1][0]
@@ -491,8 +478,8 @@ def may_be_unfinished(source: Source, damage: Damage) -> bool:
     """Return whether damage may be an append in progress, in a growing or in a preallocated file."""
     if damage.reason in _HELD_BACK:
         return True
-    behind = damage.position + damage.size_bytes
-    if behind >= source.size_bytes:  # the framing is lost: a header of which a part is there
-        behind = damage.position + HEADER_SIZE_UP_TO_MAGIC
-    zeros = source.size_bytes - behind
-    return zeros > 0 and count_zeros(source, behind, source.size_bytes) == zeros
+    rest = damage.position + damage.size_bytes
+    if rest >= source.size_bytes:  # the framing is lost: a part of a header, followed by preallocated zeros
+        rest = damage.position + HEADER_SIZE_UP_TO_MAGIC
+    zeros = source.size_bytes - rest
+    return zeros > 0 and count_zeros(source, rest, source.size_bytes) == zeros

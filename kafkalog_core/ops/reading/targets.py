@@ -1,7 +1,7 @@
-"""From the paths and selections of a command line to what a verb works on: files, partitions, log directories.
+"""The targets of a verb, from the paths and selections of a command line: files, partitions, log directories.
 
-A path is recognized by its name first, by its content second. Nothing is guessed: what is neither a file of Kafka, a
-partition nor a log directory is an error that describes what was found there.
+A path is recognized by its name first, by its content second. Nothing is guessed: a path that is neither a file of
+Kafka, a partition nor a log directory is an error that describes what is there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kafkalog_core.format.names import (
     parse_file_name,
 )
 from kafkalog_core.format.sniff import SNIFF_BYTES, ContentKind, FileContent, sniff
-from kafkalog_core.kafka.cluster_dirs import NamedDirs
+from kafkalog_core.kafka.cluster import NamedDirs
 from kafkalog_core.ops.reading.selection import Selection, describe_topics
 from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
 from kafkalog_core.storage.logdir import (
@@ -69,9 +69,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTarget:
-    """One file; topic and partition come from the name of its directory, `None` if that is not of a partition.
+    """One file; topic and partition come from the name of its directory, None if it is not a partition's.
 
-    `named_dirs`, of every kind of target: all named log directories, selected or not.
+    `named_dirs` of every target: all named log directories, selected or not.
     """
 
     file: FileInfo
@@ -88,7 +88,7 @@ class FileTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTarget:
-    """One partition directory; `log_dir` is the path of the broker's log directory around it, None: none."""
+    """One partition directory; `log_dir` is the path of its broker's log directory, None: it is in none."""
 
     place: PartitionPath
     log_dir: str | None
@@ -106,7 +106,7 @@ class PartitionTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirTarget:
-    """A log directory and those of its partitions that are meant; `is_whole`: all of them, as nothing was asked for."""
+    """A log directory and its selected partitions; `is_whole`: nothing was selected, so all of them."""
 
     log_dir: LogDir
     partitions: tuple[PartitionPath, ...]
@@ -117,6 +117,11 @@ class LogDirTarget:
     def path(self) -> str:
         """Path of the log directory."""
         return self.log_dir.path
+
+    @property
+    def broker_path(self) -> str | None:
+        """Path of the log directory if it is a broker's; None: it only holds partition directories."""
+        return self.log_dir.path if self.log_dir.is_broker_dir else None
 
 
 Target = FileTarget | PartitionTarget | LogDirTarget
@@ -156,9 +161,8 @@ def resolve(
 
     Args:
         paths: as the user gave them.
-        selection: which partitions are meant; None: all.
-        on_refusal: takes the errors of paths that name nothing that can be read, where others do; None: the first of
-            them is raised.
+        selection: which partitions; None: all.
+        on_refusal: receives the errors of paths that cannot be read, if other paths can; None: the first is raised.
 
     Raises NotFoundError, AccessError, UnknownFileError (neither file of Kafka, partition nor log directory),
     UnsupportedError (Redpanda) and SelectionError.
@@ -194,7 +198,7 @@ def _log_dirs(targets: Iterable[Target]) -> NamedDirs:
 
 
 def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> None:
-    """Put what a path names into one of the lists."""
+    """Add the targets of a path to `found`, or its error to `refusals`."""
     is_path = _GLOB_MAGIC.search(pattern) is None or os.path.lexists(pattern)
     paths = [pattern] if is_path else sorted(glob(pattern, recursive=True))
     if not paths:
@@ -224,12 +228,12 @@ def _file_target(file: FileInfo) -> FileTarget:
 
 
 def _kind_of(file: FileInfo) -> FileKind:
-    """Return the kind by the name; by the content if the name shows none, or a log without an offset."""
+    """Return the kind by the file's name; by its content if the name shows none. Raises UnknownFileError."""
     kind = file.name.kind
     if kind is FileKind.REDPANDA:
         raise UnsupportedError(f"a file of {_REDPANDA}", path=file.path)
     if kind is FileKind.LOCK:
-        raise UnknownFileError("a broker's lock, which never holds anything", path=file.path)
+        raise UnknownFileError("a broker's lock file, which is always empty", path=file.path)
     if kind in LOG_KINDS:
         return _log_kind(file)
     if kind not in {FileKind.UNKNOWN, FileKind.TEMPORARY}:
@@ -241,10 +245,10 @@ def _kind_of(file: FileInfo) -> FileKind:
 
 
 def _log_kind(file: FileInfo) -> FileKind:
-    """Return the kind of a log file. Damage looks like anything: content counts only if the name has no offset."""
+    """Return the kind of a log file. Damage looks like anything, so content counts only if the name has no offset."""
     try:
         content = _content_of(file)
-    except UnreadableError:  # its first block: the rest may be read
+    except UnreadableError:  # only its first block: the rest may be readable
         return file.name.kind
     if content.kind in _FOREIGN_CONTENT and file.name.base_offset is None:
         raise UnknownFileError(f"{content.what}, not a log of Kafka", path=file.path)
@@ -261,7 +265,7 @@ def _content_of(file: FileInfo) -> FileContent:
 
 # --- directories ------------------------------------------------------------------------------------------------------
 def _directory_targets(listing: Listing, identity: _Identity) -> list[Target]:
-    """Return what is inside decides before the name does: `kafka-1` may well be a log directory."""
+    """Return the targets of a directory. Its content decides before its name: `kafka-1` may be a log directory."""
     name = partition_name(listing.path)
     kinds = {file.name.kind for file in listing.files}
     has_log = any(file.name.kind in LOG_KINDS and file.name.canonical for file in listing.files)
@@ -296,16 +300,16 @@ def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> Pa
 
 
 def where_to_look(path: str) -> str:
-    """Return the sentence that names the command to run next where a directory holds no partition.
+    """Return the sentence with the command to run next if a directory holds no partition.
 
-    That is verify of the directory around it where that one is of Kafka, and else a search for log directories: brokers
-    since 0.8.1 write recovery-point-offset-checkpoint into each (`LogManager.RecoveryPointCheckpointFile`).
+    That is verify of its parent if that is a log directory, else a search for log directories: brokers since 0.8.1
+    write recovery-point-offset-checkpoint into each (`LogManager.RecoveryPointCheckpointFile`).
     """
     parent = os.path.dirname(os.path.abspath(path))
     if is_broker_dir(parent):
         return f"it is in a log directory: kafkalog verify {shlex.quote(parent)}"
     find = f"find {shlex.quote(parent)} -name recovery-point-offset-checkpoint"
-    return f"log.dirs in server.properties names the log directories of a broker, and so does: {find}"
+    return f"log.dirs in server.properties lists the log directories of a broker; this command finds them too: {find}"
 
 
 def _what_it_is(listing: Listing) -> str:
@@ -345,7 +349,7 @@ def _identities(target: Target) -> list[_Identity]:
 
 
 def _without_repeats(targets: Iterable[Target]) -> list[Target]:
-    """Return each partition and file once, however many paths lead to it; no log file of a partition among them."""
+    """Return each partition and file once, however many paths lead to it, without log files of chosen partitions."""
     seen: set[_Identity] = set()
     result: list[Target] = []
     ranked = sorted(targets, key=_breadth)
@@ -385,9 +389,9 @@ def _select(target: Target, selection: Selection) -> Target | None:
 
 
 def _concerns(finding: Finding, selection: Selection) -> bool:
-    """Return whether a finding about a log directory matters to the caller that reads some of its partitions.
+    """Return whether a finding about a log directory matters for the selected partitions.
 
-    It names one of them, or is about a file of the broker's own, which counts for all of them.
+    It does if it names one of them, or is about a file of the broker, which applies to all of them.
     """
     if finding.topic is not None:
         return selection.takes(finding.topic, finding.partition)
@@ -407,7 +411,7 @@ def _sort_key(target: Target) -> tuple[str, int, str, int, int, str]:
 
 
 def partition_names(targets: Iterable[Target]) -> Iterator[tuple[str | None, int | None]]:
-    """Yield topic and number of each partition that is meant."""
+    """Yield topic and number of each partition of the targets."""
     for target in targets:
         if isinstance(target, LogDirTarget):
             yield from ((place.name.topic, place.name.partition) for place in target.partitions)
@@ -417,7 +421,7 @@ def partition_names(targets: Iterable[Target]) -> Iterator[tuple[str | None, int
 
 
 def check_topics(topics: Iterable[str], targets: Iterable[Target]) -> None:
-    """Raise SelectionError for a topic that was given settings and of which no partition is among the targets."""
+    """Raise SelectionError for a topic that was given settings, but has no partition among the targets."""
     wanted = tuple(topics)
     if not wanted:
         return
@@ -427,7 +431,7 @@ def check_topics(topics: Iterable[str], targets: Iterable[Target]) -> None:
         if topic not in known:
             near = get_close_matches(topic, sorted(known), n=3, cutoff=0.5)
             hint = f"is {' or '.join(near)} meant?" if near else describe_topics(names)
-            raise SelectionError(f"--topic-config {topic}: no partition of this topic is among what was named; {hint}")
+            raise SelectionError(f"--topic-config {topic}: no partition of this topic is among the targets; {hint}")
 
 
 def same_partitions(targets: Iterable[Target]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is asked for of one partition, and what there is to say of it: plain values that go between processes."""
+"""The request for one partition, its report and its steps: plain values, which other processes can take."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ __all__ = ["FileSlice", "ReindexReport", "ReindexTask", "Step", "StepSpool", "sp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexTask:
-    """One partition, as it goes to a process: plain values only.
+    """The request for one partition.
 
     Args:
         path: of its directory.
-        bases: base offsets of the segments that are meant; None: all, and the files of the partition.
+        bases: base offsets of the requested segments; None: all, and the files of the partition.
         facts: what is known of it besides its files.
         rules: how the release recovers a segment.
-        writes_all: whether an index that is right is written too, where it is not byte for byte a recovery's.
-        as_broker: whether a damaged log is cut, as a broker does that has to rebuild its index.
+        writes_all: whether a valid index is written too, if it differs from that of a recovery.
+        as_broker: whether a damaged log is truncated, as by a broker that has to rebuild its index.
         max_batch_bytes: the largest batch that is read.
     """
 
@@ -50,7 +50,7 @@ class ReindexTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReindexReport:
-    """The report of a partition, apart from its steps."""
+    """The report on a partition, apart from its steps."""
 
     findings: tuple[Finding, ...] = ()
     refusals: tuple[Finding, ...] = ()
@@ -62,7 +62,7 @@ _MEMORY_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """Bytes of a file; `is_temporary`: the file is removed when they have been taken."""
+    """Bytes of a file; `is_temporary`: the file is removed once they are read."""
 
     path: str
     start: int
@@ -70,7 +70,7 @@ class FileSlice:
     is_temporary: bool = False
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield all of them, a window at a time.
+        """Yield the bytes, a window at a time.
 
         Raises NotFoundError, AccessError or UnreadableError, and StorageError where the file ends before `end`.
         """
@@ -82,7 +82,7 @@ class FileSlice:
                 window = source.window(position, min(WINDOW_BYTES, self.end - position))
                 if not window:
                     raise StorageError(
-                        f"it has become shorter while it was read: byte {position} is gone", path=self.path
+                        f"it became shorter while kafkalog read it: byte {position} is missing", path=self.path
                     )
                 yield bytes(window)
                 position += len(window)
@@ -95,11 +95,11 @@ class Step:
     Args:
         kind: `write` a whole file, `cut` it in place, or `remove` it.
         path: of the file.
-        why: one sentence, without its full stop.
-        content: of a `write`.
-        size_bytes: of a `cut`.
-        like: of a `write`: path of the log of its segment.
-        mtime_ns: of a `write`; None: the time of writing.
+        why: a sentence without its full stop.
+        content: new content, for `write`.
+        size_bytes: size afterwards, for `cut`.
+        like: file whose owner and mode a new file gets, for `write`: the log of its segment.
+        mtime_ns: modification time, for `write`; None: the time of writing.
     """
 
     kind: Literal["write", "cut", "remove"]
@@ -112,7 +112,7 @@ class Step:
 
 
 def stage_step(step: Step, stage: Stage) -> None:
-    """Put it onto a stage."""
+    """Stage one step."""
     if step.kind == "cut":
         stage.cut(step.path, step.size_bytes, why=step.why)
     elif step.kind == "remove":
@@ -123,11 +123,7 @@ def stage_step(step: Step, stage: Stage) -> None:
 
 
 class StepSpool:
-    """Holds the new content of many steps: in memory while it is little, else in temporary files.
-
-    Args:
-        directory: for the files.
-    """
+    """Keeps the new content of many steps: up to 1 MiB in memory, the rest in temporary files in `directory`."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -146,20 +142,20 @@ class StepSpool:
 
 
 def taken_name(segment: Segment, parts: Sequence[SplitPart]) -> str | None:
-    """Return why there is no room for the parts, as a part of a sentence; None: there is."""
+    """Return which file already has the name of a part, as a clause; None: none has."""
     for part in parts:
         path = _path(segment, part, FileKind.LOG)
         if part.base_offset != segment.base_offset and os.path.lexists(path):
-            return f"{path} is there already"
+            return f"{path} exists already"
     return None
 
 
 def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequence[SegmentRecovery]) -> Iterator[Step]:
-    """Yield the last part first, so that whatever happens meanwhile every batch is in a segment."""
+    """Yield the parts of a split segment, the last one first: after each step every batch is in a segment."""
     log = segment.log
     if log is None:
         return
-    why = f"offsets of {log.name.raw} pass what an index can hold: it becomes {len(parts)} segments"
+    why = f"offsets of {log.name.raw} exceed the range of its indexes: it becomes {len(parts)} segments"
     for part, recovery in zip(reversed(parts), reversed(recoveries), strict=True):
         contents = (
             (FileKind.OFFSET_INDEX, recovery.offset_index),
@@ -187,7 +183,7 @@ def split_steps(segment: Segment, parts: Sequence[SplitPart], recoveries: Sequen
 
 
 def _removals(segment: Segment, first: SplitPart, recovery: SegmentRecovery, why: str) -> Iterator[Step]:
-    """Yield what the first part does not take the place of."""
+    """Yield the removal of the files that the first part does not replace."""
     is_new = first.base_offset != segment.base_offset
     for file in segment.files:
         is_stale = file.name.kind is FileKind.TXN_INDEX and not recovery.txn_index

@@ -1,4 +1,4 @@
-"""What planners and forecasts know of one log directory: its release, its settings, its checkpoints.
+"""The input of planners and forecasts for one log directory: its release, settings and checkpoints.
 
 Every planner and every forecast is given a `DirContext`. So they agree on the release, on the settings and on where
 each came from, and what holds for several commands (such as which partitions a broker does not keep) is stated once.
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafkalog_core.errors import DeniedError, SelectionError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
-from kafkalog_core.kafka.cluster_assignments import DirectoryOwners, metadata_path, read_topic_id
-from kafkalog_core.kafka.cluster_dirs import NamedDirs, related_dirs
+from kafkalog_core.kafka.cluster import DirectoryOwners, NamedDirs, metadata_file, read_topic_id, related_dirs
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import with_log_files
 from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
@@ -79,7 +79,7 @@ class TargetDir:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Paths from which `target_dir` makes the same value again."""
+        """Paths from which `target_dir` returns an equal value."""
         if self.is_whole:
             return (self.root,)
         return (*(place.path for place in self.partitions), *(file.path for file in self.files))
@@ -93,7 +93,7 @@ class TargetDir:
 # Not slotted: cached properties keep their values in __dict__.
 @dataclass(frozen=True, kw_only=True)
 class DirContext:
-    """What planners and forecasts know of one target directory.
+    """The release, settings and checkpoints of one target directory, for planners and forecasts.
 
     Args:
         target: the directory, and what is named in it.
@@ -111,12 +111,12 @@ class DirContext:
 
     @property
     def release(self) -> Release:
-        """The release whose rules count."""
+        """The release whose rules are used."""
         return self.guess.release
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings that count, and where each came from. Raises SettingError, NotFoundError or AccessError."""
+        """The settings that are used, and where each came from. Raises SettingError, NotFoundError or AccessError."""
         log_dir = self.target.log_dir
         path = None if log_dir is None else log_dir.path
         return read_settings(self.request, self.release, path, self.target.named_dirs)
@@ -133,7 +133,7 @@ class DirContext:
 
     @cached_property
     def assigned_elsewhere(self) -> dict[str, Finding]:
-        """Findings on what the metadata log assigns to another broker or directory, by the path of what they are about.
+        """Findings on what the metadata log assigns to another broker or directory, by the path of their subject.
 
         A KRaft broker that starts does not keep such a partition: once the log is loaded it renames the directory to
         NAME-stray, so that nothing is appended to it, and neither the cleaner nor retention touches it.
@@ -150,13 +150,13 @@ class DirContext:
         if assignments is not None and found[own] is None:
             served = [place for place in target.partitions if place.name.state is DirectoryState.CURRENT]
             held = [(place, topic_id) for place in served if (topic_id := read_topic_id(place)) is not None]
-            bare = [(place, None) for place in served if not os.path.lexists(metadata_path(place))]
+            bare = [(place, None) for place in served if not os.path.lexists(metadata_file(place).path)]
             found |= {place.path: assignments.stray(place, topic_id) for place, topic_id in (*held, *bare)}
             found[own] = assignments.other_directory(own, held)
         return {path: finding for path, finding in found.items() if finding is not None}
 
     def is_served(self, name: DirectoryName) -> bool:
-        """Return whether the offsets in the checkpoints are those of this partition directory."""
+        """Return whether the checkpoints of the log directory belong to this partition directory."""
         return self.broker_dir is not None and self.broker_dir.is_served(name)
 
     def offset(self, kind: FileKind, name: DirectoryName) -> int | None:
@@ -178,7 +178,7 @@ class DirContext:
         )
 
     def only(self, name: DirectoryName) -> DirContext:
-        """Return the context without what it knows of other partitions, to be sent to another process."""
+        """Return the context of one partition, without the data of others, to send it to another process."""
         if self.broker_dir is None or name.topic is None or name.partition is None:
             return self
         broker_dir = self.broker_dir.only(name)
@@ -192,7 +192,7 @@ class DirContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """What a planner knows of one partition besides its files: plain values, which other processes can take.
+    """The input of a planner for one partition besides its files: plain values, which can be sent to other processes.
 
     Args:
         context: what the log directory shows of it.
@@ -210,11 +210,16 @@ class PartitionFacts:
     snapshot_options: SnapshotOptions
     now_ms: int
 
+    @property
+    def load_options(self) -> LoadOptions:
+        """What a start on the partition depends on, apart from its files."""
+        return LoadOptions(release=self.release, settings=self.settings, snapshots=self.snapshot_options)
+
 
 def read_context(
     target: TargetDir, request: SettingsRequest, now_ms: int, *, needs_log_files: bool = False
 ) -> DirContext:
-    """Read what is known of a target directory. Raises SettingError and StorageError.
+    """Read the context of a target directory. Raises SettingError and StorageError.
 
     Args:
         target: the directory.
@@ -248,7 +253,7 @@ def stray_first(forecast: _Forecast, stray: Finding | None) -> _Forecast:
 
 
 def distinct_settings(settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Return the settings, each value and origin once."""
+    """Return the settings without duplicates of name, value and origin."""
     return tuple({(setting.name, setting.value, setting.origin): setting for setting in settings}.values())
 
 
@@ -262,7 +267,7 @@ def waiting_replacement(partition: Partition) -> FileInfo | None:
 
 
 def target_dirs(targets: Iterable[Target]) -> list[TargetDir]:
-    """Return the directories of what a command line names, in its order, each log directory once.
+    """Return the directories of the targets of a command line, in their order, each log directory once.
 
     Raises DeniedError if this user may not read a file that a plan or a forecast depends on: a plan made from the other
     files would treat the unread ones as missing.

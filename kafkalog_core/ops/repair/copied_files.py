@@ -1,4 +1,4 @@
-"""Files of a log directory that is made again: copies, checkpoints, and what says that it was stopped cleanly."""
+"""The files of a new log directory that are copied from an old one: partitions, checkpoints, clean shutdown file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafkalog_core.errors import LockedError, NotFoundError, RefusedError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.storage.changing.changes import pieces
-from kafkalog_core.storage.changing.derived import CLEAN_SHUTDOWN_CONTENT
+from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.changing.lock import lock_holder
 from kafkalog_core.storage.listing import list_directory, stat_path
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def copy_beside(new: NewTree, directory: str, name: str, kind: FileKind) -> None:
-    """Copy a file of a partition that no segment matters to, where there is one."""
+    """Copy a file of a partition that does not depend on its segments; do nothing if there is none."""
     file_name = fixed_file_name(kind)
     try:
         content = b"".join(bytes(piece) for piece in pieces(f"{directory}/{file_name}"))
@@ -56,8 +56,6 @@ def copy_file(new: NewTree, file: FileInfo, name: str) -> None:
 
 
 _COPIED: Final = frozenset({FileKind.META_PROPERTIES, FileKind.KRAFT_SNAPSHOT})
-
-
 _AT_MOST_THE_END: Final = (FileKind.HIGH_WATERMARK, FileKind.LOG_START_OFFSET, FileKind.CLEANER_OFFSET)
 
 
@@ -69,19 +67,19 @@ def write_broker_files(
     cleaned: Mapping[Key, int] | None = None,
     is_whole: bool = True,
 ) -> None:
-    """Make a directory that holds whole, verified partitions one that a broker starts on as after a clean stop.
+    """Write the broker's files into a new log directory, so that a broker starts on it as after a clean shutdown.
 
-    Identity and format are copied. Of the checkpoints the lines of the partitions that are there are kept, no offset
-    after the end of its log; all is flushed up to there.
+    `meta.properties` and snapshots of cluster metadata are copied. The checkpoints keep the lines of partitions in the
+    new directory, with no offset above the log end offset; the recovery points are the log end offsets.
 
     Args:
-        new: holds the partitions already.
-        broker_dir: where they come from; None: no log directory is known, so that a current broker needs its
-            identity before it starts.
-        ends: end of the log of each partition.
-        cleaned: how far each was cleaned; None: as the other directory says.
-        is_whole: every log is known to be whole. Where it is not, a broker recovers from where it would have done it
-            in the other directory.
+        new: the new directory, which holds the partitions already.
+        broker_dir: the old log directory; None: it is unknown, so that a current broker needs its `meta.properties`
+            before it starts.
+        ends: log end offset of each partition.
+        cleaned: cleaner offset of each partition; None: that of the old directory.
+        is_whole: whether every log is known to be whole. Otherwise no clean shutdown file is written, and the recovery
+            points of the old directory are kept.
     """
     flushed = ends if is_whole else checkpointed_offsets(broker_dir, FileKind.RECOVERY_POINT) or {}
     points = {key: min(flushed[key], ends[key]) for key in ends if key in flushed}
@@ -92,7 +90,7 @@ def write_broker_files(
             known = {**cleaned} or None
         if known is not None:
             new.add(fixed_file_name(kind), _text({key: min(known[key], ends[key]) for key in ends if key in known}))
-    mark = CLEAN_SHUTDOWN_CONTENT
+    mark = EMPTY_CLEAN_SHUTDOWN
     for file in () if broker_dir is None else broker_dir.log_dir.files:
         if file.name.state is FileState.LIVE and file.name.kind in _COPIED:
             new.add(file.name.raw, _content(file.path), mtime_ns=file.mtime_ns)
@@ -103,7 +101,7 @@ def write_broker_files(
 
 
 def checkpointed_offsets(broker_dir: BrokerDir | None, kind: FileKind) -> dict[Key, int] | None:
-    """Return the offsets in a checkpoint, by topic and partition; None: there is none, or a broker refuses it."""
+    """Return the offsets in a checkpoint, by topic and partition; None: it is missing, or a broker refuses it."""
     text = None if broker_dir is None else broker_dir.offsets.get(kind)
     if text is None or text.is_refused:
         return None
@@ -123,18 +121,18 @@ def _content(path: str) -> bytes:
 
 
 def check_not_running(log_dir: LogDir | None) -> None:
-    """Raise LockedError if a process holds the lock of a log directory that is to be copied; None: there is none."""
+    """Raise LockedError if a process holds the lock of a log directory that is to be copied."""
     holder = None if log_dir is None else lock_holder(log_dir.path)
     if log_dir is not None and holder is not None:
         raise LockedError(
-            f"held by {holder.sentence}: a copy made while it writes does not form a log. {holder.advice}, and run the "
-            "same command again",
+            f"held by {holder.sentence}: a copy of files that it writes to is not a valid log. {holder.advice}, and "
+            "run the same command again",
             path=log_dir.path,
         )
 
 
 def check_untouched(files: Iterable[FileInfo]) -> None:
-    """Raises RefusedError where a file is not as it was when it was listed, NotFoundError where it is gone."""
+    """Raise RefusedError if a file has changed since it was listed, NotFoundError if it was deleted."""
     for file in files:
         status = stat_path(file.path)
         if (status.st_size, status.st_mtime_ns) != (file.size_bytes, file.mtime_ns):

@@ -38,7 +38,7 @@ class Loss:
         max_timestamp_ms: timestamp of the newest batch; None: it has none.
         transactions: number of transactions with records there.
         producers: number of producers that wrote there.
-        cure: a way to lose less, one sentence; None: none is known.
+        cure: how to lose less, one sentence; None: unknown.
     """
 
     topic: str | None
@@ -56,25 +56,15 @@ class Loss:
     cure: str | None = None
 
 
-_HARMLESS: Final = frozenset({"torn-tail", "zero-filled"})
-"""What a crash leaves at the end of a log: no batch was ever there."""
-
-
 _MARKED: Final = CONTROL_BIT | TRANSACTIONAL_BIT
-
-
 _COMMITTED: Final = (
     "Records below the high watermark are on every replica that was in sync: copy the partition from a healthy one, "
     "or let the broker fetch it from there into an empty directory."
 )
-
-
 _ABOVE: Final = (
     "All of these records are above the last checkpointed high watermark (brokers write it every 5 seconds). Records "
     "committed since then are on the replicas that were in sync: if there is one, copy the partition from it."
 )
-
-
 _UNKNOWN: Final = (
     "No high watermark is known: if another replica has these records, copy the partition from there instead."
 )
@@ -97,12 +87,12 @@ class _Tally:
 
 
 def measure_loss(partition: Partition, spans: Sequence[tuple[str, int]], high_watermark: int | None) -> Loss | None:
-    """Return the loss of everything from a byte of each log on; None if that is only what a crash leaves.
+    """Return the loss of all records after a position of each log; None: there are only torn batches and zeros.
 
     Args:
-        partition: they are of.
-        spans: path of a log and the byte from which on it is deleted.
-        high_watermark: None: it is not known.
+        partition: the partition of the logs.
+        spans: for each log its path, and the position of the first byte that is deleted.
+        high_watermark: the high watermark; None: unknown.
     """
     tally = _Tally()
     is_v07 = partition.format == "v07"
@@ -177,7 +167,7 @@ def _count(run: Run, tally: _Tally, high_watermark: int | None, *, is_v07: bool)
 def _record_counts(run: Run, flags: Sequence[int]) -> Sequence[int]:
     """Return the record count of each batch: 0 for a control batch, negative if it cannot be decompressed."""
     counts: Sequence[int] = run.batches.column("record_count")
-    if min(counts) < 0:  # headers of old compressed messages do not tell
+    if min(counts) < 0:  # the header of a compressed v0 or v1 message has no record count
         counts = _opened_counts(run)
     if not flags:
         return counts
@@ -209,7 +199,7 @@ def _count_times(batches: BatchColumns, tally: _Tally) -> None:
 
 
 def _count_transactions(batches: BatchColumns, flags: Sequence[int], tally: _Tally) -> None:
-    """Transactions that have records here: from one marker of their producer to the next."""
+    """Count transactions with records here: each ends with a marker of its producer."""
     for producer_id, flag in zip(batches.column("producer_id"), flags, strict=True):
         if flag & CONTROL_BIT:
             tally.open_txns.discard(producer_id)

@@ -1,7 +1,7 @@
-"""What a repair would do, as a value: made by a planner, shown, kept as JSON, and carried out by `apply`.
+"""The plan of a repair as a value: planners return it, the CLI shows it, and `repair.apply` applies it.
 
-A planner reads the disk and stages changes; it never writes and knows no clock. From its name, the site and its options
-the same plan comes out again, which is how `kafkalog apply` finds out that nothing has changed since.
+A planner reads the disk and stages changes; it never writes and reads no clock. The same command on the same directory
+with the same options gives the same plan, so that `kafkalog apply` finds out whether a file has changed since.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkalog_core.command_lines import shell_path
-from kafkalog_core.kafka.assumptions import refusal, with_options
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.repair.assumptions import refusal, with_options
 from kafkalog_core.ops.repair.context import read_context
-from kafkalog_core.ops.repair.obstacles import interrupted_sentence, space_sentence, unreadable_sentence
-from kafkalog_core.progress import NO_PROGRESS, Progress
+from kafkalog_core.progress import Progress
 from kafkalog_core.storage.changing.changes import Change, DryRunStage, Stage
-from kafkalog_core.storage.changing.journal_search import find_journals, remains_bytes
+from kafkalog_core.storage.changing.journal_search import (
+    find_journals,
+    interrupted_sentence,
+    remains_bytes,
+    unreadable_sentence,
+)
 from kafkalog_core.storage.changing.space import Space, place_problem, spaces_for, write_problems
 from kafkalog_core.text import size
 
@@ -29,9 +32,9 @@ if TYPE_CHECKING:
 
     from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.assumptions import Assumption
     from kafkalog_core.kafka.evidence import ReleaseGuess
     from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.rows.chunk import RowChunk
@@ -39,42 +42,31 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.staging import JournalStage
 
 __all__ = [
-    "PLANNERS",
     "Json",
     "Plan",
+    "PlanDraft",
     "PlanReport",
     "PlanRequest",
     "Planner",
-    "StagedPlan",
-    "make_plan",
     "obstacles_of",
-    "planner_of",
+    "with_remains",
 ]
 
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
-PLANNERS: Final = {
-    "reindex": "kafkalog_core.ops.reindex.reindex:plan_reindex",
-    "truncate": "kafkalog_core.ops.truncate.truncate:plan_truncate",
-    "checkpoint": "kafkalog_core.ops.checkpoint.checkpoint:plan_checkpoint",
-    "compact": "kafkalog_core.ops.compact.planning:plan_compact",
-    "retain": "kafkalog_core.ops.retain.retain:plan_retain",
-}
-"""The planner of each command that repairs."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What a planner is asked for.
+    """The input of a planner.
 
     Args:
         target: the directory, and what is named in it.
-        options: what the command line says, in values that JSON has; with the site and the time all that matters.
-            `kafka` holds the fields of a `SettingsRequest`, as `dataclasses.asdict` gives them; each may be absent.
-        now_ms: the time that counts as now.
-        jobs: processes that may read at the same time; of no influence on the result.
-        command_line: what was typed, for commands to paste; None: unknown.
+        options: the options of the command, as JSON values. `kafka` holds the fields of a `SettingsRequest`, as
+            `dataclasses.asdict` gives them; each may be absent.
+        now_ms: the time that counts as now, in milliseconds since 1970.
+        jobs: number of processes that read; it does not change the result.
+        command_line: the command line of the user, for commands to paste; None: unknown.
     """
 
     target: TargetDir
@@ -98,15 +90,15 @@ class PlanReport:
     """The report of a planner, apart from the changes that it stages.
 
     Args:
-        findings: what it saw, and what is mended by the changes.
-        refusals: findings, mostly of severity error, about what is left as it is, each with the next command.
-        losses: what is lost for good.
-        settings: those that counted.
-        release: whose rules counted, and the evidence; None: it made no difference.
-        needs_release: the evidence is ambiguous and the releases that it leaves differ in what is done here.
+        findings: findings on the files, also those that the changes repair.
+        refusals: findings, mostly of severity error, on what the plan does not change, each with the next command.
+        losses: records that are lost.
+        settings: the settings that were used.
+        release: the release whose rules were used, and the evidence; None: the plan does not depend on it.
+        needs_release: whether the evidence is ambiguous, and the plan differs between the possible releases.
         assumptions: assumed values because of which the changes lose data.
         details: rows of further tables that the command shows.
-        note: what was asked for and is not done, and the next command, one sentence without its point; None: nothing.
+        note: what the plan leaves out although it was requested, and the next command, as a clause; None: nothing.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -125,17 +117,17 @@ Planner: TypeAlias = Callable[[PlanRequest, Stage, Progress], PlanReport]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would be done at one site, and what that takes.
+    """The changes that one command makes in one directory, and what they need.
 
     Args:
-        command: the name of its planner.
-        request: what was asked for.
-        changes: in the order in which they are made.
-        report: what the planner reports besides the changes.
-        spaces: room that is needed and that there is, for each file system that is written to.
-        obstacles: why it cannot be applied as things are, a sentence each; empty: it can.
-        undo_to: directory that takes the journal; None: next to the files.
-        keeps_undo: whether it can be taken back; false: `--no-undo`.
+        command: the name of the command.
+        request: the input of its planner.
+        changes: the changes in the order in which they are made.
+        report: the report of the planner.
+        spaces: the space that each file system needs and has.
+        obstacles: why the plan cannot be applied as things are, a sentence each; empty: it can.
+        undo_to: directory of the undo journal; None: next to the files.
+        keeps_undo: whether the run can be undone; false: `--no-undo`.
     """
 
     command: str
@@ -149,58 +141,40 @@ class Plan:
 
     @property
     def loses_data(self) -> bool:
-        """Whether records go away for good."""
+        """Whether the plan loses records."""
         return bool(self.report.losses)
 
     @property
     def is_alarming(self) -> bool:
-        """Whether the exit status is 4 as long as it has not been applied."""
+        """Whether the exit status is 4 as long as the plan is not applied."""
         findings = (*self.report.findings, *self.report.refusals)
         return self.loses_data or any(finding.severity == "error" for finding in findings)
 
 
 @dataclass(frozen=True, slots=True)
-class StagedPlan:
-    """A plan, and what it takes to stage the same changes once more; `staging`: they are staged already."""
+class PlanDraft:
+    """A plan, and what stages its changes in the journal.
+
+    Args:
+        plan: the plan.
+        planner: the planner, which can stage the same changes again.
+        dry_run: the stage that recorded the changes, which can replay them if it has kept the new content.
+        staging: the stage that has written the changes into the journal already; None: they are not staged yet.
+    """
 
     plan: Plan
+    planner: Planner = field(repr=False)
     dry_run: DryRunStage = field(repr=False)
     staging: JournalStage | None = field(default=None, repr=False)
 
     def discard(self) -> None:
-        """Take away what is staged; the plan is not applied."""
+        """Delete the staged files of a plan that is not applied."""
         if self.staging is not None:
             self.staging.discard()
 
 
-def planner_of(command: str) -> Planner:
-    """Return the planner of a command."""
-    module, _, name = PLANNERS[command].partition(":")
-    return cast("Planner", getattr(import_module(module), name))
-
-
-def make_plan(
-    command: str,
-    request: PlanRequest,
-    *,
-    undo_to: str | None = None,
-    keeps_undo: bool = True,
-    progress: Progress = NO_PROGRESS,
-) -> StagedPlan:
-    """Plan a command at one site: reads, and changes nothing. Raises what reading raises."""
-    dry_run = DryRunStage(request.target.root)
-    report = planner_of(command)(request, dry_run, progress)
-    changes = tuple(dry_run.changes)
-    plan = Plan(
-        command=command, request=request, changes=changes, report=report, undo_to=undo_to, keeps_undo=keeps_undo
-    )
-    spaces = spaces_for(changes, undo_to, keeps_old=keeps_undo, allows_direct=dry_run.is_kept)
-    plan = replace(plan, spaces=_with_remains(spaces, request.target.root))
-    return StagedPlan(replace(plan, obstacles=obstacles_of(plan)), dry_run)
-
-
-def _with_remains(spaces: tuple[Space, ...], root: str) -> tuple[Space, ...]:
-    """Count what an apply deletes first as free: new content of a run that ended before it put it in place."""
+def with_remains(spaces: tuple[Space, ...], root: str) -> tuple[Space, ...]:
+    """Return spaces with the bytes that an apply frees first: new content that earlier runs never put in place."""
     device, more = os.stat(root).st_dev, remains_bytes(find_journals(root)) if spaces else 0
     return tuple(
         replace(space, free_bytes=space.free_bytes + more) if os.stat(space.path).st_dev == device else space
@@ -211,14 +185,12 @@ def _with_remains(spaces: tuple[Space, ...], root: str) -> tuple[Space, ...]:
 _SHOWN: Final = 10
 
 
-_WHOLE_FIRST: Final = "a new file is whole before it takes the place of the old one"
-
-
-_WHY_ROOM: Final = {"compact": "the cleaned segments are whole before the old ones are deleted"}
+_WHOLE_FIRST: Final = "a new file is complete before it replaces the old one"
+_WHY_SPACE: Final = {"compact": "the cleaned segments are complete before the old ones are deleted"}
 
 
 def obstacles_of(plan: Plan) -> tuple[str, ...]:
-    """Return the sentences; empty: it can be applied."""
+    """Return why a plan cannot be applied as things are, a sentence each; empty: it can."""
     root = plan.request.target.root
     touched = {root, *(place.path for place in plan.request.target.partitions)}
     found = [*_interrupted(root, touched | {os.path.dirname(change.path) for change in plan.changes})]
@@ -226,8 +198,10 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
         found += [each for each in _interrupted(plan.undo_to, of=root) if each not in found]
     if plan.changes:
         found += _of_release(plan)
-        found += _of_assumptions(plan)
-        found += _of_place(plan.undo_to)
+        if plan.report.assumptions and not plan.request.settings.assume_defaults:
+            found.append(refusal(plan.report.assumptions, plan.request.command_line))
+        problem = None if plan.undo_to is None else place_problem(plan.undo_to)
+        found += [] if problem is None else [problem]
         found += _of_space(plan)
         found += write_problems(plan.changes)
     more = len(found) - _SHOWN
@@ -235,12 +209,12 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
 
 
 def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None) -> Iterator[str]:
-    """Yield runs in a directory that are in the way.
+    """Yield a sentence for each interrupted run in a directory, and for each journal that cannot be read.
 
     Args:
         root: the directory.
-        touched: directories of the plan; a journal that cannot be read in another directory does not concern them.
-        of: the root of the runs that count; None: all.
+        touched: the directories of the plan; a journal that cannot be read counts only in one of these.
+        of: the root of the runs that count; None: any.
     """
     found = find_journals(root)
     for journal in found.journals:
@@ -266,25 +240,14 @@ def _of_release(plan: Plan) -> Iterator[str]:
         )
 
 
-def _of_assumptions(plan: Plan) -> Iterator[str]:
-    if plan.report.assumptions and not plan.request.settings.assume_defaults:
-        yield refusal(plan.report.assumptions, plan.request.command_line)
-
-
-def _of_place(undo_to: str | None) -> Iterator[str]:
-    problem = None if undo_to is None else place_problem(undo_to)
-    if problem is not None:
-        yield problem
-
-
 def _of_space(plan: Plan) -> Iterator[str]:
     for space in plan.spaces:
         if not space.is_enough:
-            yield f"{space_sentence(space)}{_way_out(plan, space)}"
+            yield f"{space.shortage}{_way_out(plan, space)}"
 
 
 def _way_out(plan: Plan, space: Space) -> str:
-    """Return the options with which the same plan fits; where none does, how many bytes are to be freed, and how."""
+    """Return the options with which the plan fits; if there are none, how many bytes to free, and how."""
     ways = []
     copies = sum(change.before.size_bytes for change in plan.changes if change.before and change.kind != "cut")
     elsewhere = spaces_for(plan.changes, None, keeps_old=True, is_other_device=True)
@@ -294,15 +257,15 @@ def _way_out(plan: Plan, space: Space) -> str:
         ways.append(f"--undo-to DIR (a directory on {other}, which takes {size(copies)})")
     if plan.keeps_undo and all(each.is_enough for each in without):
         ways.append("--no-undo (the run cannot be undone then)")
-    to_dir = "; or --to DIR in their place writes the cleaned logs elsewhere" if plan.command == "compact" else ""
+    to_dir = "; or write the cleaned logs elsewhere with --to DIR" if plan.command == "compact" else ""
     if ways:
         return f"; the same command fits with {' or with '.join(ways)}{to_dir}"
     missing = [each.needed_bytes - each.free_bytes for each in (*elsewhere, *without) if each.path == space.path]
     if not missing:
         return ": move other files away from there first, or name another directory with --undo-to"
-    root, why = shell_path(plan.request.target.root), _WHY_ROOM.get(plan.command, _WHOLE_FIRST)
-    retain = f", or let retention make room, which needs none: kafkalog retain {root} --undo-to DIR --apply"
+    root, why = shell_path(plan.request.target.root), _WHY_SPACE.get(plan.command, _WHOLE_FIRST)
+    retain = f", or free space by retention, which needs none: kafkalog retain {root} --undo-to DIR --apply"
     return (
         f"; with --undo-to DIR on another file system, or with --no-undo, {min(missing):,} bytes have to be freed "
-        f"there first, as {why}: delete or move something else{'' if plan.command == 'retain' else retain}{to_dir}"
+        f"first, because {why}: delete or move other files{'' if plan.command == 'retain' else retain}{to_dir}"
     )

@@ -1,4 +1,4 @@
-"""A plan as it is shown: a sentence that reports what would be done or has been done, and rows."""
+"""The rows of plans, undos and journals: one row with a sentence that sums up, and rows of its changes and findings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.names import journal_run, parse_directory_name
-from kafkalog_core.ops.repair.obstacles import interrupted_sentence
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.storage.changing.journal_search import Remains, held_bytes, leading_directory, undo_command
+from kafkalog_core.storage.changing.journal_search import (
+    Remains,
+    held_bytes,
+    interrupted_sentence,
+    leading_directory,
+    undo_command,
+)
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.changing.space import Space
 
 __all__ = [
+    "ACTIONS",
     "MENDED_BY_PLAN",
     "PlanRows",
     "change_row",
@@ -38,26 +44,26 @@ __all__ = [
 ]
 
 
-MENDED_BY_PLAN: Final = "This plan mends it."
-"""The cure of a finding that the changes of the same plan put right."""
+MENDED_BY_PLAN: Final = "This plan repairs it."
+"""The cure of a finding that the changes of the same plan repair."""
 
 Row = dict[str, object]
 
-_VERBS: Final = {
-    "create": "made",
-    "replace": "rewritten",
-    "cut": "cut",
-    "extend": "put back to full length",
-    "remove": "taken away",
+ACTIONS: Final = {
+    "create": ("create", "created"),
+    "replace": ("replace", "replaced"),
+    "cut": ("truncate", "truncated"),
+    "extend": ("extend", "restored to full length"),
+    "remove": ("delete", "deleted"),
+    "keep": ("keep", "kept"),
 }
-
-
-_FOR_GOOD: Final = "nothing is kept to take it back"
+"""The verb and its participle for each kind of a change."""
+_NO_UNDO: Final = "with --no-undo it cannot be undone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRows:
-    """The rows of one plan, by kind; `spaces` are of its `plan` row, `details` the command's own."""
+    """The rows of one plan, by table; `details` are of the command's own tables, `spaces` are shown with the plan."""
 
     plan: Row
     settings: tuple[Row, ...] = ()
@@ -84,7 +90,7 @@ class PlanRows:
 
 
 def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
-    """Return the rows of a plan, or, with the journal of its run, of what has been done."""
+    """Return the rows of a plan; with the journal of its run, those of an applied plan."""
     report, root = plan.report, plan.request.target.root
     state = _state(plan, journal)
     release = report.release
@@ -121,7 +127,7 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
 
 
 def change_row(change: Change, *, is_done: bool) -> Row:
-    """Return the `change` row."""
+    """Return the `change` row of a change that is planned or done."""
     before = change.before
     around = parse_directory_name(os.path.basename(os.path.dirname(change.path)))
     return {
@@ -140,9 +146,9 @@ def change_row(change: Change, *, is_done: bool) -> Row:
 
 
 def counted_changes(kinds: Iterable[str], between: str = "") -> str:
-    """`3 files made, 1 cut`; `between` is after the first noun: `3 files would be made, 1 cut`."""
+    """Return `3 files created, 1 truncated`; with `between` after the noun: `3 files would be created, 1 truncated`."""
     counts = Counter(kinds)
-    parts = [f"{counts[kind]} {verb}" for kind, verb in _VERBS.items() if counts[kind]]
+    parts = [f"{counts[kind]} {participle}" for kind, (_, participle) in ACTIONS.items() if counts[kind]]
     if not parts:
         return f"no file {between}changed"
     number, _, rest = parts[0].partition(" ")
@@ -150,7 +156,7 @@ def counted_changes(kinds: Iterable[str], between: str = "") -> str:
 
 
 def _lost(losses: Iterable[Loss]) -> str:
-    """`, and 12 records (at least 3 of them committed) are lost to readers`, or nothing."""
+    """Return `, and 12 records (at least 3 of them committed) are lost to readers`; empty if none are."""
     pieces = list(losses)
     if not pieces:
         return ""
@@ -162,10 +168,10 @@ def _lost(losses: Iterable[Loss]) -> str:
 
 
 def _finding_row(finding: Finding, *, is_done: bool) -> Row:
-    """Return the `finding` row; a finding that an applied plan has mended describes the state before."""
+    """Return the `finding` row; a finding that the applied plan has repaired describes the state before."""
     row = finding.row()
     if is_done and finding.cure == MENDED_BY_PLAN:
-        row |= {"severity": "info", "broker_action": None, "cure": "This run has mended it.", "next_command": None}
+        row |= {"severity": "info", "broker_action": None, "cure": "This run has repaired it.", "next_command": None}
         row["message"] = f"Before this run: {finding.message}"
     return row
 
@@ -179,7 +185,7 @@ def _state(plan: Plan, journal: Journal | None) -> str:
 
 
 def _refused_command(plan: Plan) -> str | None:
-    """Return the command that the first refusal names; that which applies a plan is known to the command line only."""
+    """Return the command that the first refusal names; only the CLI knows the command that applies a plan."""
     named = (refusal.next_command for refusal in plan.report.refusals)
     return next((command for command in named if command is not None), None)
 
@@ -190,17 +196,17 @@ def _message(plan: Plan, state: str, journal: Journal | None) -> str:
     if journal is not None:
         done = f"{counted_changes(kinds)} in {root}{lost}"
         if not plan.keeps_undo:
-            return f"{done}. With --no-undo {_FOR_GOOD}"
-        return f"{done}. Take it back: {undo_command(leading_directory(journal), journal)}"
+            return f"{done}. W{_NO_UNDO[1:]}"
+        return f"{done}. To undo it: {undo_command(leading_directory(journal), journal)}"
     if not plan.changes:
         return _nothing_done(plan, state)
     planned = f"{counted_changes(kinds, 'would be ')} in {root}{lost}"
     if state == "refused":
-        return f"{planned}, but it cannot be done as things are. Nothing has been changed"
-    back = "kafkalog undo can take it back" if plan.keeps_undo else f"with --no-undo {_FOR_GOOD}"
+        return f"{planned}, but the plan cannot be applied as things are. Nothing has been changed"
+    undo = "kafkalog undo can undo it" if plan.keeps_undo else _NO_UNDO
     if plan.undo_to is not None:
-        back = f"{back} by its journal in {plan.undo_to}"
-    return f"{planned}. Nothing has been changed yet: --apply does it, and {back}"
+        undo = f"{undo} with its journal in {plan.undo_to}"
+    return f"{planned}. Nothing has been changed yet: --apply applies the plan, and {undo}"
 
 
 def _nothing_done(plan: Plan, state: str) -> str:
@@ -231,21 +237,21 @@ _PRUNE: Final = "prune"
 
 
 def rows_of_undo(plan: UndoPlan, *, is_done: bool) -> PlanRows:
-    """Return what taking a run back would do, or has done."""
+    """Return the rows of the undo of a run, planned or done."""
     journal, root = plan.journal, plan.scope.root
     counts = counted_changes(plan.kinds, "" if is_done else "would be ")
     what = f"{counts}, so that {root} is as it was before {journal.command} ({journal.run})"
     if plan.left:
         files = count_of(len(plan.left), "file")
-        what = f"{counts} of {journal.command} ({journal.run}) in {root}; {files} cannot be put back and "
+        what = f"{counts} of {journal.command} ({journal.run}) in {root}; {files} cannot be restored and "
         is_one = len(plan.left) == 1
         what += f"{'is' if is_one else 'are'} left as {'it is' if is_one else 'they are'}"
     if is_done and plan.left:
-        state, message = "applied", f"{what}. What is saved of them is kept until kafkalog undo --prune deletes it"
+        state, message = "applied", f"{what}. Their saved content is kept until kafkalog undo --prune deletes it"
     elif is_done:
-        state, message = "applied", f"{what}. Its record is kept until kafkalog undo --prune deletes it"
+        state, message = "applied", f"{what}. Its journal is kept until kafkalog undo --prune deletes it"
     elif plan.obstacles:
-        state, message = "refused", f"{journal.run} cannot be taken back as things are. Nothing has been changed"
+        state, message = "refused", f"{journal.run} cannot be undone as things are. Nothing has been changed"
     else:
         command = undo_command(root, journal, *(["--partial"] if plan.left else []))
         state, message = "planned", f"{what}. Nothing has been changed yet. To apply it: {command}"
@@ -260,7 +266,7 @@ def rows_of_undo(plan: UndoPlan, *, is_done: bool) -> PlanRows:
 
 
 def rows_of_prune(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = None) -> PlanRows:
-    """Return what would be freed, or has been. `freed_bytes`: what it was, where it is gone already."""
+    """Return the rows of journals that are to be freed, or were. `freed_bytes`: what their deletion has freed."""
     root = plan.scope.root
     journals = (*(_journal_row(journal) for journal in plan.journals), *(_remains_row(each) for each in plan.remains))
     held = sum(int(str(row["held_bytes"])) for row in journals) if freed_bytes is None else freed_bytes
@@ -269,10 +275,12 @@ def rows_of_prune(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = N
     if not count:
         state, message = "nothing", f"nothing to free in {root}"
     elif is_done:
-        state, message = "applied", f"freed {what}. These runs cannot be taken back any more"
+        state, message = "applied", f"freed {what}. These runs can no longer be undone"
     else:
-        state, message = "planned", f"would free {what}; these runs could not be taken back any more. Nothing has been "
-        message += "changed yet: --apply does it"
+        state = "planned"
+        message = (
+            f"would free {what}; these runs could no longer be undone. Nothing has been changed yet: --apply does it"
+        )
     for each in plan.given_up:
         message += f". {_given_up_sentence(each, is_done=is_done)}"
     if plan.kept:
@@ -285,12 +293,12 @@ def rows_of_prune(plan: PrunePlan, *, is_done: bool, freed_bytes: int | None = N
 
 
 def _given_up_sentence(given_up: GivenUp, *, is_done: bool) -> str:
-    """Return what is lost with a run that was interrupted."""
+    """Return a sentence on the files of an interrupted run whose journal is deleted."""
     journal, left, deleted = given_up.journal, len(given_up.left), len(given_up.deleted)
     are = ("has been" if left == 1 else "have been") if is_done else ("is" if left == 1 else "are")
     were = ("was" if deleted == 1 else "were") if is_done else "would be"
     return (
-        f"The {journal.command} of {journal.run} was interrupted, and can be neither finished nor taken back: "
+        f"The {journal.command} of {journal.run} was interrupted, and can be neither finished nor undone: "
         f"{count_of(left, 'file')} {are} left as {'it is' if left == 1 else 'they are'}, and "
         f"{count_of(deleted, 'saved file')} {were} deleted"
     )
@@ -300,15 +308,15 @@ def _given_up_rows(given_up: GivenUp, *, is_done: bool) -> Iterator[Row]:
     command = given_up.journal.command
     how = {
         "before": f"as it was before {command}",
-        "after": f"as {command} was to leave it",
-        "halfway": f"as {command} or a broker has left it halfway; the broker makes it again from the log",
-        "neither": f"neither as it was before {command} nor as that was to leave it",
+        "after": f"as it is after {command}",
+        "halfway": f"{command} or a broker has left it halfway; a broker that starts rebuilds it from the log",
+        "neither": f"neither as it was before {command} nor as it is after it",
     }
     state = "done" if is_done else "planned"
     for path, size_bytes, is_now in given_up.left:
         yield _kept_row(path, size_bytes, how[is_now], is_done=is_done)
     for path, size_bytes, of in given_up.deleted:
-        row = _file_row(path) | {"kind": "remove", "state": state, "why": f"what was saved of {os.path.basename(of)}"}
+        row = _file_row(path) | {"kind": "remove", "state": state, "why": f"saved content of {os.path.basename(of)}"}
         yield row | {"bytes_before": size_bytes}
 
 
@@ -326,7 +334,7 @@ def _file_row(path: str) -> Row:
 
 
 def rows_of_list(scope: Scope) -> PlanRows:
-    """Return the journals that there are."""
+    """Return the rows of all journals in a scope."""
     root = scope.root if scope.partition is None else scope.partition
     rows = [_journal_row(journal) for journal in scope.found.journals]
     rows += [_remains_row(each) for each in scope.found.remains]
@@ -351,9 +359,9 @@ def _plan_row(command: str, root: str, state: str, message: str, changes: int, o
 def _journal_row(journal: Journal) -> Row:
     state = "interrupted" if journal.is_interrupted else journal.state
     messages = {
-        "complete": "Can be taken back as long as its files have not changed since.",
-        "undone": "Has been taken back.",
-        "pruning": "Is half freed; prune it once more.",
+        "complete": "Can be undone as long as its files have not changed since.",
+        "undone": "Has been undone.",
+        "pruning": "Is partly deleted; prune it again.",
         "interrupted": interrupted_sentence(journal),
     }
     return {

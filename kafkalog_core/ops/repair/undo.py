@@ -1,7 +1,7 @@
-"""Taking runs back, and freeing what is kept for that.
+"""The undo of runs, and the deletion of their journals.
 
-A run can be taken back as long as each of its files is as the run left it: the runs that changed the same files later
-have to be taken back first.
+A run can be undone as long as each of its files is as the run left it. Later runs that changed the same files have to
+be undone first.
 """
 
 from __future__ import annotations
@@ -13,32 +13,28 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import NotFoundError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import journal_run
-from kafkalog_core.ops.repair.obstacles import (
-    at_work_sentence,
-    interrupted_sentence,
-    space_sentence,
-    trust_problem,
-    unreadable_sentence,
-)
 from kafkalog_core.storage.changing.changes import Change, fingerprint, grouped, may_delete_first
-from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, unfinished_files
-from kafkalog_core.storage.changing.file_states import check_old, is_stuck, saved_problem, state_of
+from kafkalog_core.storage.changing.commit import delete_remains, prune, roll_back, swap_name, unfinished_files
+from kafkalog_core.storage.changing.derived import left_out, unrecovered_ends
+from kafkalog_core.storage.changing.file_states import check_old, is_stuck, old_problems, state_of
+from kafkalog_core.storage.changing.journal import freed_by_pointer
 from kafkalog_core.storage.changing.journal_search import (
     FoundJournals,
     Remains,
+    at_work_sentence,
     find_journals,
-    freed_by_pointer,
+    interrupted_sentence,
     leading_directory,
     prune_command,
     real_path,
     resume_command,
+    trust_problem,
     undo_command,
+    unreadable_sentence,
     untrusted_places,
 )
 from kafkalog_core.storage.changing.lock import holder_at_work
-from kafkalog_core.storage.changing.partial_undo import left_out
-from kafkalog_core.storage.changing.space import Move, freed_bytes, rounded, spaces_of, write_problems
-from kafkalog_core.storage.changing.swap import swap_name
+from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, Move, freed_bytes, rounded, spaces_of, write_problems
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.text import count_of
@@ -66,7 +62,7 @@ __all__ = [
 ]
 
 _SHOWN: Final = 10
-_LEFT: Final = "was left as it is when this undo began; it can be put back afterwards"
+_LEFT: Final = "was left as it is when this undo began; it can be restored afterwards"
 _MAKE_ROOM: Final = "move other files away first, and run the same command again"
 
 
@@ -85,9 +81,9 @@ class Scope:
     partition: str | None = None
 
     def journal(self, run: str | None) -> Journal:
-        """Return the journal of that name, else of the last run that is not undone.
+        """Return the journal of a run; `None` for the last run that is not undone.
 
-        Raises NotFoundError, and RefusedError where a journal that may be the one cannot be read.
+        Raises NotFoundError, and RefusedError if that journal, or one that may be it, cannot be read.
         """
         self.check_readable(run)
         if run is not None:
@@ -98,31 +94,31 @@ class Scope:
         for journal in reversed(self.found.journals):
             if journal.state not in {"undone", "pruning"}:
                 return journal
-        raise NotFoundError("there is no kafkalog run here to take back", path=self.root)
+        raise NotFoundError("there is no kafkalog run to undo here", path=self.root)
 
     def check_readable(self, run: str | None = None) -> None:
-        """Raise RefusedError where a journal cannot be read: of the run, or of any where `run` is `None`."""
+        """Raise RefusedError if the journal of a run cannot be read; `None`: if any journal cannot."""
         for remains in self.found.remains:
             if remains.is_unreadable and run in {None, remains.run}:
                 raise RefusedError(unreadable_sentence(self.root, remains))
 
     def interrupted(self) -> list[Journal]:
-        """Return runs that ended between their files."""
+        """Return the journals of interrupted runs."""
         return [journal for journal in self.found.journals if journal.is_interrupted]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoPlan:
-    """What taking a run back does.
+    """The undo of one run, as a value.
 
     Args:
-        scope: where.
-        journal: of the run; `Journal.left` are the files that are left as they are.
-        changes: in their order, each with what is there now as `before`.
-        kinds: what each of them is called.
-        spaces: what they need.
-        obstacles: why it cannot be done, a sentence each.
-        left: why each of the files that are left cannot be put back, by path, with its size in bytes now.
+        scope: the directory and its journals.
+        journal: the journal of the run; `Journal.left` are the entries whose files are left as they are.
+        changes: the changes in their order; `before` is the present file.
+        kinds: the kind of each change in rows; `extend` restores the end of a truncated file.
+        spaces: the space that each file system needs and has.
+        obstacles: why the undo cannot be applied, a sentence each.
+        left: the files that are left as they are: path, present size in bytes (None: deleted) and the reason.
     """
 
     scope: Scope
@@ -136,12 +132,12 @@ class UndoPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenUp:
-    """A run that was interrupted and is given up.
+    """An interrupted run whose journal is deleted although it was neither finished nor undone.
 
     Args:
-        journal: of it.
-        left: its files, which are left as they are: path, size in bytes (`None`: there is none), and how it is.
-        deleted: what was saved of them, which is deleted: path, size in bytes, and path of the file that it is of.
+        journal: its journal.
+        left: its files, which are left as they are: path, size in bytes (None: deleted) and state.
+        deleted: saved content, which is deleted: its path, its size in bytes, and the path of the saved file.
     """
 
     journal: Journal
@@ -151,14 +147,14 @@ class GivenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunePlan:
-    """What is freed, and what is not.
+    """The deletion of journals, as a value.
 
     Args:
-        scope: where.
-        journals: those that are freed.
-        remains: what is deleted of runs that have no journal.
-        kept: sentences about what is kept.
-        given_up: what is lost with those that were interrupted and can be neither finished nor taken back.
+        scope: the directory and its journals.
+        journals: the journals that are deleted.
+        remains: files of runs without a journal, which are deleted.
+        kept: why other journals are kept, a sentence each.
+        given_up: those of `journals` whose run was interrupted and can be neither finished nor undone.
     """
 
     scope: Scope
@@ -185,9 +181,9 @@ def scope_of(path: str, also: Iterable[str] = ()) -> Scope:
 
 
 def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False) -> UndoPlan:
-    """Return what taking a run back would do. Raises NotFoundError where there is none.
+    """Plan the undo of a run. Raises NotFoundError if there is no such run.
 
-    `is_partial`: files that cannot be put back, and those that belong to them, are left as they are.
+    `is_partial`: leave files that cannot be restored, and those that belong to them, as they are.
     """
     journal = scope.journal(run)
     changes: list[Change] = []
@@ -197,15 +193,15 @@ def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False)
     obstacles = list(_state_obstacles(journal)) or [each for each in (problem,) if each is not None]
     if not obstacles:
         states = [(entry, state_of(journal, entry)) for entry in reversed(journal.entries)]
-        later = (_changed_later(scope, journal, entry) for entry, state in states if state == "neither")
+        later = [_changed_later(scope, journal, path) for path in _written_since(journal, states)]
         obstacles = [each for each in later if each is not None]
         problems = {} if obstacles else _problems(journal, states)
         left = dict.fromkeys(journal.left, _LEFT) | (left_out(journal, problems) if is_partial else {})
-        obstacles += [text for number, text in problems.items() if number not in left]
+        obstacles += dict.fromkeys(text for number, text in problems.items() if number not in left)
         if obstacles and problems:
             obstacles += _ways_out(journal, problems)
         elif len(left) == len(journal.entries):
-            obstacles += [*problems.values(), *_ways_out(journal, problems)]
+            obstacles += [*dict.fromkeys(problems.values()), *_ways_out(journal, problems)]
         journal = replace(journal, left=frozenset(left))
         for entry, state in states:
             if state not in {"before", "neither"} and entry.number not in left:
@@ -216,7 +212,7 @@ def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False)
                 kinds.append("extend" if entry.kind == "cut" else change.kind)
         obstacles += write_problems(changes)
     spaces = _spaces(journal, changes)
-    obstacles += [f"{space_sentence(space)}; {_MAKE_ROOM}" for space in spaces if not space.is_enough]
+    obstacles += [f"{space.shortage}; {_MAKE_ROOM}" for space in spaces if not space.is_enough]
     return UndoPlan(
         scope=scope,
         journal=journal,
@@ -229,7 +225,7 @@ def plan_undo(scope: Scope, run: str | None = None, *, is_partial: bool = False)
 
 
 def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
-    """Take a run back. Raises RefusedError while nothing has been changed, UnfinishedError once something has."""
+    """Undo a run. Raises RefusedError while nothing has been changed, UnfinishedError after the first change."""
     if plan.obstacles:
         raise RefusedError(refusal_of(plan))
     states = check_old(plan.journal)
@@ -241,12 +237,13 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
         root = plan.scope.root
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
         raise UnfinishedError(
-            f"{cause}. The undo is not finished: when the cause is mended, run {undo_command(root, plan.journal)} again"
+            f"{cause}. The undo is not finished. When the cause is repaired, run it again: "
+            f"{undo_command(root, plan.journal)}"
         ) from error
 
 
 def refusal_of(plan: UndoPlan) -> str:
-    """Return the sentence that refuses a plan: its obstacles, of many the first and the last, which has the advice."""
+    """Return the sentence that refuses a plan: its obstacles, or the first and the last one of many."""
     shown = plan.obstacles
     if len(shown) > _SHOWN:
         shown = (*shown[: _SHOWN - 1], f"and {count_of(len(shown) - _SHOWN, 'more file')}", shown[-1])
@@ -254,10 +251,10 @@ def refusal_of(plan: UndoPlan) -> str:
 
 
 def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
-    """Plan what can be deleted: journals of complete or undone runs, and remains of runs that ended before they began.
+    """Plan the deletion of journals of complete or undone runs, and of remains of runs that changed nothing.
 
-    A journal that cannot be read is freed only where it is named, and so is one of a run that was interrupted and can
-    be neither finished nor taken back.
+    A journal that cannot be read is deleted only if `run` names it, and so is that of an interrupted run that can be
+    neither finished nor undone.
     """
     chosen = [journal for journal in scope.found.journals if run in {None, journal.run}]
     remains = [each for each in scope.found.remains if run in {None, each.run}]
@@ -278,8 +275,8 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
     kept += [f"{each.run} is kept: {at_work}" for each in remains if at_work and not each.is_unreadable]
     free = [journal for journal in chosen if not journal.is_interrupted or journal in given_up]
     kept += [
-        f"{journal.run} is kept: it leads to directories that were not named, which only the journal claims as its "
-        f"own. If they are: {prune_command(leading_directory(journal), journal)}"
+        f"{journal.run} is kept: it leads to directories that you did not name, and only the journal claims that they "
+        f"are its own. If they are: {prune_command(leading_directory(journal), journal)}"
         for journal in free
         if _leads_away(journal)
     ]
@@ -293,7 +290,7 @@ def plan_prune(scope: Scope, run: str | None = None) -> PrunePlan:
 
 
 def apply_prune(plan: PrunePlan, disk: Disk) -> None:
-    """Free what is planned. Raises WriteError; what was not freed by then can be freed later."""
+    """Delete the planned journals. Raises WriteError; what is then left can be deleted later."""
     for journal in plan.journals:
         prune(disk, journal)
     for remains in plan.remains:
@@ -301,7 +298,7 @@ def apply_prune(plan: PrunePlan, disk: Disk) -> None:
 
 
 def _is_given_up(journal: Journal) -> bool:
-    """Return whether nobody is at work on a run that was interrupted, and it can be neither finished nor taken back."""
+    """Return whether no process works on an interrupted run, and it can be neither finished nor undone."""
     if not journal.is_interrupted or holder_at_work(journal.layout.root) is not None:
         return False
     return not _leads_away(journal) and is_stuck(journal)
@@ -326,7 +323,7 @@ def _given_up(journal: Journal) -> GivenUp:
 
 
 def _leads_away(journal: Journal) -> bool:
-    """Return whether a journal leads to directories that were not named and are there."""
+    """Return whether a journal leads to existing directories that the user did not name."""
     return any(os.path.lexists(place.path) for place in untrusted_places(journal))
 
 
@@ -343,10 +340,10 @@ def _directory(path: str) -> str:
 
 
 def _touching(found: FoundJournals, root: str, partition: str) -> FoundJournals:
-    """Only the journals that changed something in a partition, and what may be left of such, whatever name leads there.
+    """Return the journals that changed files in a partition, by its real path, and remains that may belong to it.
 
-    A run that ended before it had changed anything may have left nothing but a file at the top of the log directory
-    (its beginning, or what leads to a journal elsewhere), which names no partition.
+    A run that ended before its first change may have left only a file at the top of the log directory (its beginning,
+    or the pointer to a journal elsewhere), which names no partition.
     """
     real = os.path.realpath(partition)
     journals = [
@@ -365,57 +362,61 @@ def _touching(found: FoundJournals, root: str, partition: str) -> FoundJournals:
 
 def _state_obstacles(journal: Journal) -> Iterator[str]:
     if journal.state == "undone":
-        yield f"{journal.run} has been taken back already"
+        yield f"{journal.run} has been undone already"
     elif journal.state == "pruning":
-        yield f"{journal.run} is being freed: what it held is gone, in part or whole"
+        yield f"{journal.run} is being deleted: its saved content is missing, in part or completely"
     elif not journal.keeps_old:
-        yield f"{journal.run} was made with --no-undo and cannot be taken back; {interrupted_sentence(journal)}"
+        yield f"{journal.run} ran with --no-undo and cannot be undone; {interrupted_sentence(journal)}"
     elif journal.is_interrupted:
         at_work = at_work_sentence(journal.layout.root, f"the {journal.command} of {journal.run}")
         if at_work is not None:
             yield at_work
 
 
-def _changed_later(scope: Scope, journal: Journal, entry: JournalEntry) -> str | None:
-    """Return that a later run has changed a file again, with the command that takes that one back; None: none has."""
-    path = journal.path_of(entry)
+def _written_since(journal: Journal, states: States) -> list[str]:
+    """Return the paths of files that something else has written since a run, where that stops its undo."""
+    changed = [journal.path_of(entry) for entry, state in states if state == "neither"]
+    _, markers = unrecovered_ends(journal, (entry for entry, state in states if state not in {"before", "neither"}))
+    return [*changed, *markers]
+
+
+def _changed_later(scope: Scope, journal: Journal, path: str) -> str | None:
+    """Return a sentence on a later run that changed the same file, with the command to undo it; None: there is none."""
     for other in reversed(scope.found.journals):
         if other.order > journal.order and other.state not in {"undone", "pruning"}:
             for later in other.entries:
                 if real_path(other.path_of(later)) == real_path(path):
                     return (
-                        f"{path}: a later run of kafkalog {other.command} changed it again; take that one back first: "
+                        f"{path}: a later run of kafkalog {other.command} changed it again; undo that run first: "
                         f"{undo_command(scope.root, other)}"
                     )
     return None
 
 
 def _problems(journal: Journal, states: States) -> dict[int, str]:
-    """Return why files of a run cannot be put back, by the numbers of their entries."""
-    found = {}
+    """Return why files of a run cannot be restored, by the numbers of their entries."""
+    found = old_problems(journal, [each for each in states if each[1] != "neither"])
     for entry, state in states:
         path = journal.path_of(entry)
         if state != "neither":
-            problem = saved_problem(journal, entry, state)
-        elif not os.path.isdir(os.path.dirname(path)):
-            problem = f"{path}: its directory is gone: a broker deleted or moved the partition"
+            continue
+        if not os.path.isdir(os.path.dirname(path)):
+            found[entry.number] = f"{path}: its directory no longer exists: a broker deleted or moved the partition"
         else:
-            problem = f"{path}: has changed since this run, most likely by a broker that was started"
-        if problem is not None:
-            found[entry.number] = problem
+            found[entry.number] = f"{path}: has changed since this run, most likely by a broker that was started"
     return found
 
 
 def _ways_out(journal: Journal, problems: Mapping[int, str]) -> Iterator[str]:
-    """Yield what can be done with a run that cannot be taken back as a whole."""
+    """Yield a sentence on what can be done with a run that cannot be undone as a whole."""
     root = leading_directory(journal)
     ways = []
     if len(left_out(journal, problems)) < len(journal.entries):
-        ways.append(f"put back the other files: {undo_command(root, journal, '--partial')}")
+        ways.append(f"restore the other files: {undo_command(root, journal, '--partial')}")
     if journal.state == "prepared":
         ways.append(f"finish the run: {resume_command(root, journal)}")
-    ways.append(f"keep the files as they are and free the journal: {prune_command(root, journal)}")
-    yield f"it cannot be taken back as a whole. To {', or to '.join(ways)}"
+    ways.append(f"keep the files as they are and delete the journal: {prune_command(root, journal)}")
+    yield f"it cannot be undone as a whole. To {', or to '.join(ways)}"
 
 
 def _left_files(journal: Journal, left: Mapping[int, str]) -> Iterator[tuple[str, int | None, str]]:
@@ -428,7 +429,7 @@ def _left_files(journal: Journal, left: Mapping[int, str]) -> Iterator[tuple[str
 
 
 def _reverse(journal: Journal, entry: JournalEntry, now: Fingerprint | None) -> Change:
-    """Return the change that takes an entry back: its old file replaces what is there `now`."""
+    """Return the change that restores the old file of an entry in place of the present one, `now`."""
     before = entry.before
     kind: ChangeKind = "remove" if before is None else "create" if now is None else "replace"
     return Change(
@@ -437,16 +438,16 @@ def _reverse(journal: Journal, entry: JournalEntry, now: Fingerprint | None) -> 
         before=now,
         size_bytes=None if before is None else before.size_bytes,
         sha256=None if before is None else before.sha256,
-        why=f"taken back: {entry.why}",
+        why=f"undo of: {entry.why}",
         swap=entry.swap,
     )
 
 
 def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
-    """Return what comes back as a copy takes room, a tail as much as was cut off; a second name of the old file none.
+    """Return the space that an undo needs: for copies and tails of old content, and none for hard links to old files.
 
-    The pointer to a journal elsewhere frees space if nothing else does, and so do unfinished files of the run; files
-    that it has staged of a replacement of segments are used, or written again.
+    The pointer to a journal elsewhere frees space if nothing else does, and so do unfinished files of the run. Staged
+    files of a segment replacement are used, or written again.
     """
     if not changes:
         return ()
@@ -461,14 +462,14 @@ def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
             freed = 0 if entry.saved == "tail" else freed_bytes(change)
             moves.append(Move(os.path.dirname(change.path), _written(journal, entry), freed, number, frees_first))
     spaces = spaces_of(moves)
-    laid_down = (swap_name(journal.path_of(entry)) for entry in journal.entries if entry.swap is not None)
-    unfinished = (journal.trusted.status(path) for path in (*unfinished_files(journal), *laid_down))
-    room = freed_by_pointer(journal) + sum(status.st_blocks * 512 for status in unfinished if status is not None)
-    if not room:
-        return spaces
+    swaps = (swap_name(journal.path_of(entry)) for entry in journal.entries if entry.swap is not None)
+    unfinished = (journal.trusted.status(path) for path in (*unfinished_files(journal), *swaps))
+    freed = freed_by_pointer(journal) + sum(
+        each.st_blocks * STAT_BLOCK_BYTES for each in unfinished if each is not None
+    )
     device = os.stat(journal.layout.root).st_dev
     return tuple(
-        replace(space, needed_bytes=max(0, space.needed_bytes - room))
+        replace(space, needed_bytes=max(0, space.needed_bytes - freed))
         if os.stat(space.path).st_dev == device
         else space
         for space in spaces
@@ -476,7 +477,7 @@ def _spaces(journal: Journal, changes: list[Change]) -> tuple[Space, ...]:
 
 
 def _written(journal: Journal, entry: JournalEntry) -> int:
-    """Return the bytes written when a file is put back; only the rest of a tail that an undo has begun to put back."""
+    """Return the bytes that restoring a file writes; for a tail that is restored in part, the missing bytes."""
     path = journal.path_of(entry)
     if entry.saved == "tail" and not journal.trusted.has_other_names(path):
         now = journal.trusted.status(path)

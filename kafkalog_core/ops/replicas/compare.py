@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.leader_epochs import history
-from kafkalog_core.ops.reading.compaction import is_compacted
+from kafkalog_core.ops.reading.logfiles import is_compacted
 from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.ops.replicas.comparison import BatchCursor, lockstep
-from kafkalog_core.ops.replicas.differences import Differences, Range
-from kafkalog_core.ops.replicas.verdict import Read, ReplicaDir, advice, judge, places_of, read_copy, reason
+from kafkalog_core.ops.replicas.verdict import (
+    Differences,
+    Range,
+    Read,
+    ReplicaDir,
+    advice,
+    judge,
+    places_of,
+    read_copy,
+    reason,
+)
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -40,7 +51,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTask:
-    """The copies of one partition. It travels to other processes."""
+    """The copies of one partition to compare: plain values, which can be sent to other processes."""
 
     topic: str
     partition: int
@@ -50,17 +61,17 @@ class ReplicaTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The result of one partition, as rows of `replica_tables`.
+    """The result of one partition, as rows.
 
     Args:
         replica: the `replica` row.
-        copies: a `replica_copy` row each.
-        ranges: `replica_range` rows by their offsets.
-        findings: what is wrong.
-        files: log files read.
-        size_bytes: bytes of log read.
-        batches: whole batches in them.
-        records: records in those, by their headers.
+        copies: a `replica_copy` row for each copy.
+        ranges: `replica_range` rows, in the order of their offsets.
+        findings: findings about the copies.
+        files: number of log files read.
+        size_bytes: size of the logs read, in bytes.
+        batches: number of whole batches in them.
+        records: number of records in these batches, by their headers.
     """
 
     replica: Row
@@ -73,7 +84,7 @@ class Comparison:
     records: int = 0
 
     def chunks(self) -> Iterator[RowChunk]:
-        """Yield all rows, that of the partition first."""
+        """Yield all rows, the `replica` row first."""
         yield RowChunk(tables.REPLICA, [self.replica])
         for table, rows in (
             (tables.REPLICA_COPY, self.copies),
@@ -85,7 +96,7 @@ class Comparison:
 
 
 def rows_of(item: Comparison | Finding) -> Iterator[RowChunk]:
-    """Yield all rows of a comparison; or of a finding that is of none."""
+    """Yield the rows of a comparison, or of a finding outside the comparisons."""
     if isinstance(item, Finding):
         yield RowChunk(tables.FINDING, [item.row()])
     else:
@@ -93,19 +104,18 @@ def rows_of(item: Comparison | Finding) -> Iterator[RowChunk]:
 
 
 def compare(task: ReplicaTask, advance: Callable[[int], None]) -> Comparison:
-    """Read the copies side by side. Directories that cannot be read are findings; one copy alone is not read."""
+    """Compare the copies of a partition. A directory that cannot be read is a finding; a single copy is not read."""
     copies: list[Copy] = []
     unread: list[Finding] = []
-    where = {"topic": task.topic, "partition": task.partition}
+    found_here = partial(found, topic=task.topic, partition=task.partition)
     for place in task.places:
         try:
             copy = read_copy(place)
         except StorageError as error:
-            path = error.path or place.path
-            unread.append(found(code_of_error(error), path, reason=error.message, **where))  # type: ignore[arg-type]
+            unread.append(found_here(code_of_error(error), error.path or place.path, reason=error.message))
             continue
         if copy.partition.format == "v07":
-            unread.append(found("replicas.not-compared", place.path, **where))  # type: ignore[arg-type]
+            unread.append(found_here("replicas.not-compared", place.path))
             continue
         copies.append(copy)
     ids = {copy.topic_id for copy in copies if copy.topic_id is not None}
@@ -152,11 +162,11 @@ def _read(
 def _decide_gaps(
     task: ReplicaTask, copies: Sequence[Copy], cursors: Sequence[BatchCursor], differences: Differences
 ) -> list[tuple[int, int]]:
-    """Return whether records that a copy lacks were lost or compacted away: the numbers of both, for each copy.
+    """Decide which missing records were lost and which were compacted away; return both numbers for each copy.
 
-    Where no cleaner has been they are lost. A copy may have been fetched from one that was clean already, so that the
-    farthest cleaner counts for all. Where no checkpoint of a cleaner can be had, batches that hold fewer records than
-    they did tell of one.
+    Records above the offset that every cleaner has reached are lost. A copy may have been fetched from one that was
+    clean already, so the farthest cleaner counts for all copies. If no cleaner checkpoint can be read, batches with
+    fewer records than offsets show that a cleaner was there.
     """
     cleaned_to = max((copy.place.cleaned_to or 0 for copy in copies), default=0)
     is_known = any(copy.place.knows_cleaner for copy in copies)
@@ -176,7 +186,7 @@ def _decide_gaps(
 
 
 def _name_tails(differences: Differences, verdict: ReplicaVerdict) -> None:
-    """Remove from the lag of true copies what only copies of another history have."""
+    """Call ranges divergent that only divergent copies have: the other copies do not lack them."""
     for each in differences.ranges:
         starts = [verdict.divergent_at[number] for number in each.owners]
         if each.kind in {"behind", "missing"} and all(start is not None and start <= each.first for start in starts):
@@ -246,39 +256,55 @@ def _range_row(task: ReplicaTask, copies: Sequence[Copy], each: Range) -> Row:
 
 
 def _findings(task: ReplicaTask, reads: Sequence[Read], verdict: ReplicaVerdict) -> Iterator[Finding]:
-    """Yield one of each copy that is not as it should be."""
-    where = {"topic": task.topic, "partition": task.partition}
+    """Yield findings about copies that diverge, are damaged or lack records."""
+    found_here = partial(found, topic=task.topic, partition=task.partition)
     for number, (read, state) in enumerate(zip(reads, verdict.states, strict=True)):
         path, lacks = read.copy.place.path, verdict.lacks[number]
         if state == "divergent":
-            at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
+            at, truncated_to = verdict.divergent_at[number], verdict.truncates_to[number]
             code = "replicas.divergent-silently" if verdict.silent[number] else "replicas.divergent"
             code = "replicas.undecided" if verdict.keep is None else code
-            yield found(code, path, offset=at, cut=cut, records=read.counts.only_here, **where)  # type: ignore[arg-type]
+            yield found_here(code, path, offset=at, cut=truncated_to, records=read.counts.only_here)
         flaw = read.cursor.first_flaw
-        if state == "keep" and lacks.damaged + lacks.missing:  # never to be deleted
-            records = lacks.damaged + lacks.missing
-            yield found("replicas.keep-lacks", path, records=records, **where)  # type: ignore[arg-type]
+        if state == "keep" and lacks.damaged + lacks.missing:  # never advise to delete this copy
+            yield found_here("replicas.keep-lacks", path, records=lacks.damaged + lacks.missing)
         elif lacks.damaged and flaw is not None:
-            yield found(
+            yield found_here(
                 "replicas.damaged",
                 flaw.path,
                 position=flaw.position,
                 size_bytes=flaw.size_bytes,
                 records=lacks.damaged,
                 damage=flaw.reason,
-                **where,  # type: ignore[arg-type]
             )
         for code, records in (("replicas.missing", lacks.missing), ("replicas.behind", lacks.behind)):
             if records and not (state == "keep" and code == "replicas.missing"):
-                end = read.cursor.end_offset
-                yield found(code, path, offset=end, records=records, **where)  # type: ignore[arg-type]
+                yield found_here(code, path, offset=read.cursor.end_offset, records=records)
 
 
 def _alone(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
-    """Nothing to compare."""
-    where: Row = {"topic": task.topic, "partition": task.partition, "state": "alone"}
-    reason_text = "There is no other copy to compare it with." if copies else "No copy can be read."
+    """Return the result of a partition with fewer than two copies that can be read."""
+    text = "There is no other copy to compare it with." if copies else "No copy can be read."
+    return _not_compared(task, copies, unread, "alone", text, f"{text} To check it: kafkalog verify.")
+
+
+def _other_topics(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
+    """Return the result of directories that have one name, but belong to different topics."""
+    ids = ", ".join(f"{copy.topic_id} in {copy.place.path}" for copy in copies)
+    text = (
+        f"These are not copies of one partition, because their topic ids differ: {ids}. The topic was deleted and "
+        "created again, or the disks are of different clusters. Compare only directories with the same topic id."
+    )
+    where: Row = {"topic": task.topic, "partition": task.partition}
+    other_topic = found("replicas.another-topic", copies[0].place.path, ids=ids, **where)  # type: ignore[arg-type]
+    return _not_compared(task, copies, [*unread, other_topic], "another-topic", text, "Not compared.")
+
+
+def _not_compared(
+    task: ReplicaTask, copies: Sequence[Copy], findings: list[Finding], state: str, reason_text: str, advice_text: str
+) -> Comparison:
+    """Return the result of copies that were not read."""
+    where: Row = {"topic": task.topic, "partition": task.partition, "state": state}
     rows = [
         where
         | {
@@ -288,39 +314,12 @@ def _alone(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> 
             "high_watermark": copy.place.high_watermark,
             "segments": len(copy.partition.segments),
             "bytes": copy.bytes,
-            "advice": "There is no other copy to compare it with. To check it: kafkalog verify.",
+            "advice": advice_text,
         }
         for copy in copies
     ]
     row = where | {"copies": len(copies), "reason": reason_text}
-    return Comparison(replica=row, copies=tuple(rows), findings=tuple(unread))
-
-
-def _other_topics(task: ReplicaTask, copies: Sequence[Copy], unread: list[Finding]) -> Comparison:
-    """Return directories of one name and of topics that are not the same one."""
-    where: Row = {"topic": task.topic, "partition": task.partition}
-    ids = ", ".join(f"{copy.topic_id} in {copy.place.path}" for copy in copies)
-    row = where | {
-        "state": "another-topic",
-        "copies": len(copies),
-        "reason": f"These are not copies of one partition, as their topic ids differ: {ids}. The topic was deleted and "
-        "made again, or the disks are of different clusters. Compare those of one id.",
-    }
-    rows = [
-        where
-        | {
-            "path": copy.place.path,
-            "node_id": copy.place.node_id,
-            "state": "another-topic",
-            "topic_id": copy.topic_id,
-            "segments": len(copy.partition.segments),
-            "bytes": copy.bytes,
-            "advice": "Not compared.",
-        }
-        for copy in copies
-    ]
-    told = found("replicas.another-topic", copies[0].place.path, ids=ids, **where)  # type: ignore[arg-type]
-    return Comparison(replica=row, copies=tuple(rows), findings=(*unread, told))
+    return Comparison(replica=row, copies=tuple(rows), findings=tuple(findings))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,16 +332,16 @@ class ReplicasRequest:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaWork:
-    """The comparisons to be made, one a partition, and what is not compared."""
+    """The comparisons to do, one for each partition, and findings about directories that are not compared."""
 
     tasks: tuple[ReplicaTask, ...]
     findings: tuple[Finding, ...]
 
 
 def work_of(request: ReplicasRequest) -> ReplicaWork:
-    """Find the copies; nothing of them is read.
+    """Find the copies, without reading them.
 
-    Raises SelectionError for files by themselves, or where no partition has two copies; StorageError.
+    Raises SelectionError for single files, or if no partition has two copies; StorageError.
     """
     files = [target.path for target in request.targets if isinstance(target, FileTarget)]
     if files:
@@ -350,8 +349,8 @@ def work_of(request: ReplicasRequest) -> ReplicaWork:
     places, aside = places_of(request.targets)
     if not any(len(each) > 1 for each in places.values()):
         raise SelectionError(
-            f"nothing to compare: of {len(places)} partitions none is there twice; name the log directories of several "
-            "brokers"
+            f"nothing to compare: none of {count_of(len(places), 'partition')} has two copies; name the log "
+            "directories of several brokers"
         )
     tasks = tuple(
         ReplicaTask(topic=topic, partition=number, places=tuple(each), max_batch_bytes=request.max_batch_bytes)
@@ -366,13 +365,13 @@ def work_of(request: ReplicasRequest) -> ReplicaWork:
 def replicas(
     work: ReplicaWork, report: Report, progress: Progress = NO_PROGRESS, workers: Workers | None = None
 ) -> Generator[Comparison | Finding, None, None]:
-    """Compare the copies of every partition, by topic and number; findings that are of no comparison come first.
+    """Compare the copies of every partition, by topic and number; findings about other directories come first.
 
     Args:
-        work: of `work_of`.
-        report: counts every row.
-        progress: gets how much there is to be read.
-        workers: who does it, one piece of work a partition; None: this process.
+        work: the result of `work_of`.
+        report: counts what was read and every row.
+        progress: shows the bytes to read, and those that this process reads.
+        workers: they compare, one partition at a time; None: this process does.
     """
     report.expect(partitions=len(work.tasks))
     progress.expect(sum(_size_of(place) for task in work.tasks if len(task.places) > 1 for place in task.places))

@@ -41,8 +41,8 @@ _DIGEST_BYTES: Final = 16
 class Contents:
     """Offsets of the records of one batch, ascending, and a digest of each.
 
-    Of a record count its timestamp, key, value and headers: not the batch around it, which compaction writes again.
-    `is_whole`: all of it could be decoded.
+    The digest is of a record's timestamp, key, value and headers, without its batch, which compaction writes again.
+    `is_whole`: the whole batch could be decoded.
     """
 
     def __init__(self) -> None:
@@ -51,13 +51,13 @@ class Contents:
         self.is_whole = True
 
     def between(self, first: int, last: int) -> dict[int, bytes]:
-        """Return the digests by offset, first and last included."""
+        """Return the digests of the offsets from `first` to `last`, both included."""
         begin, end = bisect_left(self.offsets, first), bisect_right(self.offsets, last)
         return dict(zip(self.offsets[begin:end], self.digests[begin:end], strict=True))
 
 
 def contents_of(memory: memoryview, batch: BatchColumns, max_bytes: int) -> Contents:
-    """Decode a batch of one row. What of it cannot be decoded is not there."""
+    """Decode a batch of one row; records that cannot be decoded are left out."""
     result = Contents()
     for item in decode_run(memory, batch, max_bytes=max_bytes):
         if isinstance(item, RecordRun):
@@ -87,15 +87,15 @@ def _take(run: RecordRun, result: Contents) -> None:
 
 
 COMPARED: Final = ("base_offset", "last_offset", "size_bytes", "record_count", "leader_epoch", "crc_stored")
-"""Batches that agree in all of these are the same: the checksum covers the rest."""
+"""Batches that are equal in these columns are the same: the checksum covers the rest."""
 _LAST: Final = COMPARED.index("last_offset")
 _COUNT: Final = COMPARED.index("record_count")
 _MAX_EPOCHS: Final = 100_000
-"""Changes of the leader epoch that are kept of one copy; garbage that looks like batches has any number of them."""
+"""Most leader epochs that are kept of one copy; garbage that looks like batches may have any number of them."""
 
 
 class Flaw(NamedTuple):
-    """Bytes of a file that form no batch, or no batch that can follow the one before."""
+    """Bytes of a file that do not form a batch, or form one that cannot follow the batch before it."""
 
     path: str
     position: int
@@ -105,7 +105,7 @@ class Flaw(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The batch that comes next; `first` is its first offset, or the first one that it can have."""
+    """The next batch; `first` is its first offset, or, if that is unknown, the lowest possible one."""
 
     first: int
     last: int
@@ -121,11 +121,11 @@ class _Piece(NamedTuple):
 
 
 class BatchCursor:
-    """The batches of some segments.
+    """The batches of some segments, one after another.
 
     Args:
-        segments: in the order of their offsets.
-        log_start: first offset that a broker serves of them.
+        segments: the segments, in the order of their offsets.
+        log_start: the log start offset.
         options: how they are scanned.
         advance: called with the bytes that are read.
     """
@@ -137,13 +137,13 @@ class BatchCursor:
         self.head: Head | None = None
         self.expected = log_start
         self.flaws: list[Flaw] = []
-        """What is between the last batch that was passed and the head."""
+        """Damage between the last passed batch and the head."""
         self.first_flaw: Flaw | None = None
         self.epochs: list[EpochStart] = []
         self.batches = self.records = self.damage_count = self.damage_bytes = 0
         self.end_offset = log_start
         self.is_thinned = False
-        """Whether batches hold fewer records than they did: somebody has compacted the log."""
+        """Whether a batch has fewer records than offsets, which shows that the log was compacted."""
         self._options = options
         self._advance = advance
         self._pieces = self._read(segments)
@@ -160,11 +160,11 @@ class BatchCursor:
     # --- position -----------------------------------------------------------------------------------------------------
     @property
     def rows_left(self) -> int:
-        """Batches from the head on that are in memory."""
+        """Number of batches in memory, from the head on."""
         return 0 if self._run is None else self._run.batches.count - self._row
 
     def ahead(self, count: int) -> tuple[bytes, ...]:
-        """Return all that is compared of `count` batches from the head on."""
+        """Return the compared columns of `count` batches from the head on."""
         return tuple(column[self._row : self._row + count].tobytes() for column in self._views)
 
     def last_offset_at(self, ahead: int) -> int:
@@ -173,18 +173,18 @@ class BatchCursor:
         return last
 
     def records_in(self, count: int) -> int:
-        """Return records of `count` batches from the head on, by their headers."""
+        """Return the number of records in `count` batches from the head on, by their headers."""
         counts = self._views[_COUNT][self._row : self._row + count].tolist()
         return sum(counts) if min(counts) >= 0 else sum(max(each, 1) for each in counts)
 
     def batch(self) -> tuple[memoryview, BatchColumns]:
         """Return the head as columns of one row, and the memory that they refer to; valid until it is passed."""
         if self._run is None:
-            raise LookupError("after the last batch")
+            raise LookupError("there is no batch after the last one")
         return self._run.memory, self._run.batches.part(self._row, self._row + 1)
 
     def skip(self, count: int) -> None:
-        """Pass `count` batches, which are in memory."""
+        """Pass `count` batches, which are all in memory."""
         last = self._row + count - 1
         self.expected = self._views[_LAST][last] + 1
         self.flaws = []
@@ -193,7 +193,7 @@ class BatchCursor:
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def _fill(self) -> None:
-        """Have a head, unless the end is reached."""
+        """Read until there is a head, or until the end."""
         while self._run is None or self._row >= self._run.batches.count:
             piece = next(self._pieces, None)
             if piece is None:
@@ -245,7 +245,7 @@ class BatchCursor:
                     for item in scan(source, base_offset=segment.base_offset, options=self._options):
                         if isinstance(item, Damage):
                             reached = self._advance_to(item.position + item.size_bytes, reached)
-                            if item.size_bytes:  # offsets that go back are reported with the batch itself
+                            if item.size_bytes:  # `_sound` reports batches whose offsets go back
                                 yield Flaw(path, item.position, item.size_bytes, item.reason, item.detail)
                             continue
                         end = item.batches.column("position")[-1] + item.batches.column("size_bytes")[-1]
@@ -266,7 +266,7 @@ class BatchCursor:
 
 
 def _sound(run: Run, path: str, previous: int) -> Iterable[Run | Flaw]:
-    """Yield a run in parts whose offsets ascend, and the batches between them whose offsets cannot be."""
+    """Yield the parts of a run with ascending offsets, and a flaw for each batch between them."""
     bases, lasts = run.batches.column("base_offset"), run.batches.column("last_offset")
     count = run.batches.count
     starts = lasts[0] > previous and (bases[0] < 0 or bases[0] > previous)
@@ -292,12 +292,12 @@ def _sound(run: Run, path: str, previous: int) -> Iterable[Run | Flaw]:
 
 
 Absence = Literal["damaged", "gap", "behind", "trimmed"]
-"""Why a copy has nothing there: damage; offsets that no batch has; after its end; before its start."""
+"""Why a copy has no records there: damage; offsets in no batch; after its log end; before its log start."""
 _HARMLESS_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 
 
 class Share(NamedTuple):
-    """What a copy has: `group` is the same for copies that agree; `lacks`: records that others of its group have."""
+    """The records of a copy; `group` is the same for copies that agree, which have `lacks` more records together."""
 
     leader_epoch: int
     records: int
@@ -306,10 +306,10 @@ class Share(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Offsets `first` to `last`, and what each copy has of them.
+    """Offsets `first` to `last`, and the part of each copy.
 
-    `against`: pairs of copies, by number, that have other records at one offset. `is_batch`: what they have is the same
-    batch, but perhaps for its leader epoch.
+    `against`: pairs of copies, by number, with different records at one offset. `is_batch`: all have the same batch,
+    except perhaps for its leader epoch.
     """
 
     first: int
@@ -321,7 +321,7 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True)
 class _Lane:
-    """A copy on its way: `at` is the first offset of the head that was not compared yet."""
+    """One copy while it is compared: `at` is the first offset of the head that is not compared yet."""
 
     cursor: BatchCursor
     at: int = -1
@@ -334,12 +334,12 @@ class _Lane:
 
     @property
     def start(self) -> int:
-        """Where what is left of the head starts; it has one."""
+        """The first offset of the rest of the head, which must exist."""
         head = self.cursor.head
         return self.at if head is None else max(head.first, self.at)
 
     def absence(self, first: int) -> Absence:
-        """Return why there is nothing from `first` on, up to the head."""
+        """Return why the copy has no records from `first` on, up to the head."""
         cursor = self.cursor
         if first < cursor.log_start:
             return "trimmed"
@@ -349,7 +349,7 @@ class _Lane:
         return "damaged" if cursor.flaws else "gap"
 
     def look(self, max_bytes: int) -> Contents:
-        """Return the records of the head."""
+        """Return the records of the head, decoded once."""
         if self.contents is None:
             self.contents = contents_of(*self.cursor.batch(), max_bytes)
         return self.contents
@@ -360,7 +360,7 @@ class _Lane:
 
 
 def lockstep(cursors: Sequence[BatchCursor], max_bytes: int) -> Iterator[Stretch]:
-    """Stretches in the order of their offsets; offsets that no copy has are in one only where damage is the reason."""
+    """Yield stretches in the order of their offsets; offsets that no copy has are only in one of damage."""
     lanes = [_Lane(cursor) for cursor in cursors]
     frontier = min(cursor.log_start for cursor in cursors)
     while any(lane.head is not None for lane in lanes):
@@ -377,7 +377,7 @@ def lockstep(cursors: Sequence[BatchCursor], max_bytes: int) -> Iterator[Stretch
 
 
 def _limit(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> int:
-    """Return last offset up to which those that have nothing at `low` have nothing, for one and the same reason."""
+    """Return the last offset up to which the copies without records at `low` have none, for the same reason."""
     limit = 1 << 63
     for lane in lanes:
         if lane in here:
@@ -390,7 +390,7 @@ def _limit(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> int:
 
 
 def _same(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> Stretch | None:
-    """As many batches at once as are the same in all copies that have them; None: the first ones differ."""
+    """Pass as many batches at once as are the same in all copies that have them; None: the first ones differ."""
     first = here[0]
     if any(lane.head is None or lane.head.first != low for lane in here):
         return None
@@ -416,12 +416,12 @@ def _same(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int) -> Stretch | 
 
 
 def _rows_up_to(cursor: BatchCursor, count: int, limit: int) -> int:
-    """Return batches from the head on that end by `limit`."""
+    """Return the number of batches from the head on that end at offset `limit` or before it."""
     return bisect_left(range(count), True, key=lambda row: cursor.last_offset_at(row) > limit)
 
 
 def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes: int) -> Stretch:
-    """Return a stretch of batches that are cut otherwise, or are not the same: by their records."""
+    """Compare batches record by record: they have other boundaries, or are not the same."""
     high = _limit(lanes, here, low)
     for lane in here:
         high = min(high, lane.head.last if lane.head is not None else high)
@@ -444,7 +444,7 @@ def _compared(lanes: Sequence[_Lane], here: Sequence[_Lane], low: int, max_bytes
 
 
 def _is_one_batch(here: Sequence[_Lane], low: int, high: int) -> bool:
-    """Return whether all have the same batch there; the leader epoch is outside of its checksum."""
+    """Return whether all copies have the same batch there; its checksum does not cover the leader epoch."""
     heads = {(head.first, head.last, head[2:4], head.crc) for lane in here if (head := lane.head) is not None}
     return len(heads) == 1 and next(iter(heads))[:2] == (low, high)
 
@@ -454,9 +454,9 @@ def _of_batch(here: Sequence[_Lane]) -> list[Share]:
 
 
 def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]]) -> list[Share]:
-    """Groups of copies of which no record contradicts another one.
+    """Return the shares of copies, grouped so that no record of a group contradicts another one.
 
-    Where there is one group, leader epochs say nothing: compaction may join batches of several.
+    With a single group, leader epochs are left out: compaction may merge batches of several epochs.
     """
     unions: list[dict[int, bytes]] = []
     groups: list[int] = []
@@ -474,5 +474,5 @@ def _shares(here: Sequence[_Lane], digests: Sequence[dict[int, bytes]]) -> list[
 
 
 def _agree(one: dict[int, bytes], other: dict[int, bytes]) -> bool:
-    """Return whether no offset of both has two records."""
+    """Return whether two copies have the same record at each offset that both have."""
     return all(one[offset] == other[offset] for offset in one.keys() & other.keys())

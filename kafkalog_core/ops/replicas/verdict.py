@@ -1,35 +1,42 @@
-"""The copies of a partition: where they are, which one to keep, and why."""
+"""The differences between the copies of a partition, and the verdict: which copy to keep, and why."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.format.names import DirectoryState, FileKind
+from kafkalog_core.kafka.cluster import read_topic_ids
 from kafkalog_core.kafka.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
 from kafkalog_core.kafka.logdir.bounds import log_bounds
-from kafkalog_core.kafka.logdir.text_files import read_topic_ids
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.ops.replicas.comparison import Share
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.replicas.comparison import BatchCursor
-    from kafkalog_core.ops.replicas.differences import CopyCounts, Differences
+    from kafkalog_core.ops.replicas.comparison import Absence, BatchCursor, Stretch
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
+    "MANY",
     "STATES",
     "Basis",
     "Copy",
+    "CopyCounts",
+    "Differences",
     "Lacks",
+    "Range",
+    "RangeKind",
     "Read",
     "ReplicaDir",
     "ReplicaVerdict",
@@ -42,20 +49,189 @@ __all__ = [
 ]
 
 
+RangeKind = Literal["divergent", "damaged", "gap", "behind", "epoch", "trimmed", "compacted", "missing"]
+"""What differs in a range; a `gap` becomes `compacted` or `missing` after all copies are read."""
+
+
+MANY: Final = 100
+"""Number of ranges of one kind that are kept apart; later ones are added to the last of their kind."""
+
+
+_LOSSES: Final = frozenset({"damaged", "behind"})
+
+
+_WORDS: Final[dict[str, str]] = {
+    "damaged": "damaged",
+    "gap": "no records",
+    "behind": "no records (the log ends before)",
+    "trimmed": "no records (the log starts after)",
+}
+
+
+@dataclass(slots=True)
+class CopyCounts:
+    """Counts of records of one copy.
+
+    Args:
+        only_here: records that no other copy has.
+        at_risk: records of other copies that are lost if only this copy is kept; gaps do not count.
+        in_gaps: records of other copies where this one has a gap, or fewer records.
+        lacks: records of each other copy that this one lacks, by the number of that copy and the reason.
+    """
+
+    only_here: int = 0
+    at_risk: int = 0
+    in_gaps: int = 0
+    lacks: dict[tuple[int, Absence], int] = field(default_factory=dict)
+
+    def lacks_of(self, others: Iterable[int], why: Absence) -> int:
+        """Return the number of records that one of these copies has and this one lacks for this reason."""
+        return max((self.lacks.get((other, why), 0) for other in others), default=0)
+
+
+@dataclass(slots=True)
+class Range:
+    """Offsets at which copies differ in the same way; `has` is a text for each copy."""
+
+    kind: RangeKind
+    first: int
+    last: int
+    records: int
+    has: tuple[str, ...]
+    owners: frozenset[int]
+    """Numbers of the copies with records there."""
+    gaps: tuple[int, ...]
+    """Number of records that each copy lacks there because of a gap."""
+
+
+class Differences:
+    """Adds up the stretches of some copies. No range crosses `cleaned_to`, the offset that a cleaner has reached."""
+
+    def __init__(self, copies: int, cleaned_to: int = 0) -> None:
+        self._cleaned_to = cleaned_to
+        self.tallies = [CopyCounts() for _ in range(copies)]
+        self.ranges: list[Range] = []
+        self.diverged: dict[tuple[int, int], int] = {}
+        """First offset at which two copies hold different records."""
+        self.epochs_differ: dict[tuple[int, int], int] = {}
+        """First offset at which two copies hold the same records of different leader epochs."""
+        self._counts: dict[RangeKind, int] = {}
+        self._last_of: dict[tuple[RangeKind, tuple[str, ...], bool], Range] = {}
+        self._is_adjacent = False
+
+    def add(self, stretch: Stretch) -> None:
+        """Add the next stretch."""
+        parts = stretch.parts
+        first = parts[0]
+        if isinstance(first, Share) and not first.lacks and all(part == first for part in parts[1:]):
+            self._is_adjacent = False
+            return
+        self._count(parts)
+        self._note_pairs(stretch)
+        kind, has = _kind(parts), _texts(parts)
+        records = max((part.records for part in parts if isinstance(part, Share)), default=0)
+        if kind is None or (
+            records == 0 and kind in {"gap", "behind", "trimmed"}
+        ):  # compaction has left an empty batch
+            return
+        owners = frozenset(number for number, part in enumerate(parts) if isinstance(part, Share))
+        gaps = tuple(part.lacks if isinstance(part, Share) else records * (part == "gap") for part in parts)
+        self._add_range(Range(kind, stretch.first, stretch.last, records, has, owners, gaps))
+
+    def _add_range(self, new: Range) -> None:
+        last = self.ranges[-1] if self.ranges and self._is_adjacent else None
+        self._is_adjacent = True
+        key = self._key(new)
+        if last is None or self._key(last) != key:
+            last = self._last_of.get(key) if self._counts.get(new.kind, 0) >= MANY else None
+            if last is None:
+                self._counts[new.kind] = self._counts.get(new.kind, 0) + 1
+                self._last_of[key] = new
+                self.ranges.append(new)
+                return
+        last.last = new.last
+        last.records += new.records
+        last.gaps = tuple(one + other for one, other in zip(last.gaps, new.gaps, strict=True))
+
+    def _key(self, each: Range) -> tuple[RangeKind, tuple[str, ...], bool]:
+        """Return the key of a range; adjacent ranges with one key are merged."""
+        return each.kind, each.has, each.last < self._cleaned_to
+
+    def _count(self, parts: Sequence[Share | Absence]) -> None:
+        most: dict[int, int] = {}
+        members: dict[int, int] = {}
+        for part in parts:
+            if isinstance(part, Share):
+                most[part.group] = max(most.get(part.group, 0), part.records + part.lacks)
+                members[part.group] = members.get(part.group, 0) + 1
+        total = sum(most.values())
+        for counts, part in zip(self.tallies, parts, strict=True):
+            if isinstance(part, Share):
+                counts.only_here += part.records if members[part.group] == 1 else 0
+                counts.at_risk += total - most[part.group]
+                counts.in_gaps += part.lacks
+                continue
+            counts.at_risk += total if part in _LOSSES else 0
+            counts.in_gaps += total if part == "gap" else 0
+            for number, other in enumerate(parts):
+                if isinstance(other, Share):
+                    counts.lacks[number, part] = counts.lacks.get((number, part), 0) + other.records
+
+    def _note_pairs(self, stretch: Stretch) -> None:
+        for pair in stretch.against:
+            self.diverged.setdefault(pair, stretch.first)
+        if stretch.is_batch:
+            shares = [(number, part) for number, part in enumerate(stretch.parts) if isinstance(part, Share)]
+            for (one, first), (other, second) in combinations(shares, 2):
+                if first.leader_epoch != second.leader_epoch:
+                    self.epochs_differ.setdefault((one, other), stretch.first)
+
+
+def _kind(parts: Sequence[Share | Absence]) -> RangeKind | None:
+    """Return the worst difference of a stretch; None: the copies agree."""
+    shares = [part for part in parts if isinstance(part, Share)]
+    if len({share.group for share in shares}) > 1:
+        return "divergent"
+    if "damaged" in parts:
+        return "damaged"
+    if "gap" in parts or any(share.lacks for share in shares):
+        return "gap"
+    if "behind" in parts:
+        return "behind"
+    if len({share.leader_epoch for share in shares}) > 1:
+        return "epoch"
+    return "trimmed" if "trimmed" in parts else None
+
+
+def _texts(parts: Sequence[Share | Absence]) -> tuple[str, ...]:
+    shares = [part for part in parts if isinstance(part, Share)]
+    is_divergent = len({share.group for share in shares}) > 1
+    says_epoch = len({share.leader_epoch for share in shares}) > 1 or is_divergent
+    texts = []
+    for part in parts:
+        if not isinstance(part, Share):
+            texts.append(_WORDS[part])
+            continue
+        text = f"version {part.group + 1} of the records" if is_divergent else "the records"
+        text = "fewer records" if part.lacks else text
+        texts.append(f"{text}, leader epoch {part.leader_epoch}" if says_epoch and part.leader_epoch >= 0 else text)
+    return tuple(texts)
+
+
 TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaDir:
-    """A directory of the partition, and what its broker's checkpoints hold of it.
+    """A directory of the partition, and the values of its broker's checkpoints.
 
     Args:
-        path: of the directory.
-        node_id: of the broker; None: not known.
-        log_start: checkpointed; None: nothing is.
-        high_watermark: checkpointed; None: nothing is.
-        cleaned_to: how far the broker's cleaner came; None: it has not cleaned this log.
-        knows_cleaner: whether there is a cleaner's checkpoint that can be read.
+        path: path of the directory.
+        node_id: node id of the broker; None: unknown.
+        log_start: checkpointed log start offset; None: there is none.
+        high_watermark: checkpointed high watermark; None: there is none.
+        cleaned_to: offset that the broker's cleaner has reached; None: it has not cleaned this log.
+        knows_cleaner: whether the cleaner's checkpoint can be read.
     """
 
     path: str
@@ -68,7 +244,7 @@ class ReplicaDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """A place, and what is in its directory."""
+    """A copy: its directory, and the files in it."""
 
     place: ReplicaDir
     partition: Partition
@@ -77,26 +253,26 @@ class Copy:
 
     @property
     def log_start(self) -> int:
-        """First offset that a broker serves."""
+        """The log start offset."""
         base = self.partition.segments[0].base_offset if self.partition.segments else 0
         return log_bounds(base, PartitionContext(log_start_offset=self.place.log_start), rules_of(LATEST)).local_start
 
     @property
     def bytes(self) -> int:
-        """Bytes of log."""
+        """Size of the log, in bytes."""
         return sum(segment.size_bytes for segment in self.partition.segments)
 
 
 def places_of(targets: Iterable[Target]) -> tuple[dict[TopicPartition, list[ReplicaDir]], list[PartitionPath]]:
-    """Return directories of each partition by topic and number, and those that are set aside, which are not compared.
+    """Return the directories of each partition by topic and number, and those moved aside, which are not compared.
 
     Raises StorageError.
     """
     places: dict[TopicPartition, list[ReplicaDir]] = {}
     aside: list[PartitionPath] = []
-    for site in target_dirs(targets):
-        broker_dir = None if site.log_dir is None else read_broker_dir(site.log_dir)
-        for path in site.partitions:
+    for target in target_dirs(targets):
+        broker_dir = None if target.log_dir is None else read_broker_dir(target.log_dir)
+        for path in target.partitions:
             name = path.name
             if name.topic is None or name.partition is None:
                 continue
@@ -122,7 +298,7 @@ def _place(path: PartitionPath, broker_dir: BrokerDir | None) -> ReplicaDir:
 
 
 def read_copy(place: ReplicaDir) -> Copy:
-    """Look into the directory. Raises StorageError."""
+    """List the directory, and read its small files. Raises StorageError."""
     partition = read_partition(place.path)
     epochs = read_epoch_file(place.path)
     return Copy(
@@ -135,8 +311,8 @@ def read_copy(place: ReplicaDir) -> Copy:
 
 def _topic_id(partition: Partition) -> str | None:
     place = PartitionPath(path=partition.path, name=partition.name, device=0, inode=0)
-    said = read_topic_ids([place], {}, "").of_topic.get(partition.topic or "", {})
-    return next(iter(said), None)
+    ids = read_topic_ids([place], {}, "").get(partition.topic or "", {})
+    return next(iter(ids), None)
 
 
 State = Literal["divergent", "damaged", "missing", "behind", "compacted", "trimmed", "identical", "keep"]
@@ -150,21 +326,21 @@ STATES: Final[tuple[State, ...]] = (
     "trimmed",
     "identical",
 )
-"""The worst first."""
+"""All states except `keep`, the worst first."""
 
 
 class Read(NamedTuple):
-    """One copy after it was read."""
+    """One copy that was read to its end."""
 
     copy: Copy
     cursor: BatchCursor
     history: History
     counts: CopyCounts
     in_gaps: tuple[int, int]
-    """Records that are missing in it, and those that compaction took."""
+    """Number of records in its gaps that are missing, and that were compacted away."""
 
     def lacks(self, others: Iterable[int]) -> Lacks:
-        """Return what it lacks of what these copies have."""
+        """Return the records of these copies that it lacks."""
         missing, compacted = self.in_gaps
         return Lacks(
             damaged=self.counts.lacks_of(others, "damaged"),
@@ -176,7 +352,7 @@ class Read(NamedTuple):
 
 
 class Lacks(NamedTuple):
-    """Numbers of records by why a copy lacks them."""
+    """Number of records that a copy lacks, by reason."""
 
     damaged: int
     missing: int
@@ -186,13 +362,13 @@ class Lacks(NamedTuple):
 
     @property
     def lost(self) -> int:
-        """Those that it should have."""
+        """Number of lacking records that the copy should have."""
         return self.damaged + self.missing + self.behind
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaVerdict:
-    """`keep` is the number of the copy to keep, None: unknown; the other lists are by number of copy."""
+    """The verdict: `keep` is the number of the copy to keep, None: unknown; the tuples are by number of copy."""
 
     keep: int | None
     basis: Basis | None
@@ -200,13 +376,13 @@ class ReplicaVerdict:
     divergent_at: tuple[int | None, ...]
     truncates_to: tuple[int | None, ...]
     silent: tuple[bool, ...]
-    """Divergent below where its broker cuts it, so that a broker never notices."""
+    """Whether the copy diverges below the offset at which its broker truncates it, so that no broker notices."""
     lacks: tuple[Lacks, ...]
-    """What each copy lacks of what those of the true history have."""
+    """Records that each copy lacks and the copies of the true history have."""
 
     @property
     def state(self) -> State:
-        """The worst of all copies; the one to keep may lack something too."""
+        """The worst state of all copies; the copy to keep may lack records too."""
         states: list[State] = [state for state in self.states if state != "keep"]
         lacks = None if self.keep is None else self.lacks[self.keep]
         if lacks is not None and lacks.damaged:
@@ -217,12 +393,12 @@ class ReplicaVerdict:
 
     @property
     def divergent_offset(self) -> int | None:
-        """Where the first of them diverges."""
+        """The first offset at which a copy diverges; None: none does."""
         return min((offset for offset in self.divergent_at if offset is not None), default=None)
 
 
 def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
-    """Return the verdict over copies that were read to their ends."""
+    """Return the verdict on copies that were read to their ends."""
     truth, basis = _true_one(reads, differences)
     numbers = range(len(reads))
     if truth is None:
@@ -237,14 +413,15 @@ def judge(reads: Sequence[Read], differences: Differences) -> ReplicaVerdict:
     lacks = tuple(read.lacks(same) for read in reads)
     keep = min(same, key=lambda number: _rank(reads[number], lacks[number]))
     divergent = tuple(_departs(reads, differences, number, keep) for number in numbers)
-    cuts = tuple(_cut(reads, number, keep) for number in numbers)
+    truncations = tuple(_truncation_of(reads, number, keep) for number in numbers)
     silent = tuple(
-        offset is not None and (cut is None or cut > offset) for offset, cut in zip(divergent, cuts, strict=True)
+        offset is not None and (truncated_to is None or truncated_to > offset)
+        for offset, truncated_to in zip(divergent, truncations, strict=True)
     )
     states = tuple(
         "keep" if number == keep else _state(reads[number], lacks[number], divergent[number]) for number in numbers
     )
-    return ReplicaVerdict(keep, basis, states, divergent, cuts, silent, lacks)
+    return ReplicaVerdict(keep, basis, states, divergent, truncations, silent, lacks)
 
 
 def _rank(read: Read, lacks: Lacks) -> tuple[int, ...]:
@@ -254,7 +431,7 @@ def _rank(read: Read, lacks: Lacks) -> tuple[int, ...]:
 
 
 def _true_one(reads: Sequence[Read], differences: Differences) -> tuple[int | None, Basis | None]:
-    """Return a copy of the true history, and the evidence; None: copies contradict each other without evidence."""
+    """Return a copy of the true history, and the evidence; None: the copies differ and there is no evidence."""
     numbers = range(len(reads))
     epochs = [-1 if read.history.latest is None else read.history.latest for read in reads]
     best = max(numbers, key=lambda number: (epochs[number], reads[number].cursor.end_offset))
@@ -280,25 +457,25 @@ def _diverged(differences: Differences, one: int, other: int) -> int | None:
 
 
 def _departs(reads: Sequence[Read], differences: Differences, number: int, truth: int) -> int | None:
-    """Return first offset at which a copy is of another history than the true one; None: nowhere.
+    """Return the first offset at which the history of a copy differs from the true one; None: it does not.
 
-    Records may differ, or the leader epoch of the same records, or the true one may have begun an epoch before the
-    copy's end.
+    The records may differ, or the leader epochs of the same records, or the true history may have begun an epoch
+    before the copy's end.
     """
     if number == truth:
         return None
     offsets = [_diverged(differences, number, truth)]
-    cut = _cut(reads, number, truth)
+    truncated_to = _truncation_of(reads, number, truth)
     later = (reads[truth].history.latest or -1) > (reads[number].history.latest or -1)
-    if later and cut is not None and cut < reads[number].cursor.end_offset:
-        offsets.append(max(cut, reads[number].copy.log_start))
+    if later and truncated_to is not None and truncated_to < reads[number].cursor.end_offset:
+        offsets.append(max(truncated_to, reads[number].copy.log_start))
     pair = (min(number, truth), max(number, truth))
     offsets.append(differences.epochs_differ.get(pair))
     return min((offset for offset in offsets if offset is not None), default=None)
 
 
-def _cut(reads: Sequence[Read], number: int, leader: int) -> int | None:
-    """Return where a broker cuts the copy; None: it does not."""
+def _truncation_of(reads: Sequence[Read], number: int, leader: int) -> int | None:
+    """Return the offset at which a broker truncates the copy (KIP-101); None: it does not truncate it."""
     if number == leader:
         return None
     offset = truncation_offset(reads[number].history, reads[leader].history)
@@ -320,35 +497,37 @@ def _state(read: Read, lacks: Lacks, divergent_at: int | None) -> State:
 
 
 def _harmless(cursor: BatchCursor) -> int:
-    """Count torn tails and preallocated space: they are not damage; no batch follows them."""
+    """Return the number of torn tails and preallocated ranges at the end, which are not damage."""
     return len(cursor.flaws) if all(flaw.reason in {"torn-tail", "zero-filled"} for flaw in cursor.flaws) else 0
 
 
 _SIMPLE: Final[dict[State, str]] = {
     "keep": "Keep it.",
     "behind": "Leave it: its broker fetches the {behind} that it lacks.",
-    "compacted": "Leave it: compaction has only come farther in it than elsewhere.",
-    "trimmed": "Leave it: it starts later, as its oldest segments are deleted.",
+    "compacted": "Leave it: its broker has only compacted it further than the others.",
+    "trimmed": "Leave it: it only starts later, because its oldest segments are deleted.",
     "identical": "Leave it as it is.",
 }
 
 
 def reason(reads: Sequence[Read], verdict: ReplicaVerdict) -> str:
-    """Return why the copy that is to be kept, and what to do first."""
+    """Return why the copy is kept, and what to do first."""
     if verdict.keep is None:
         return (
             f"The copies hold different records from offset {verdict.divergent_offset} on, and neither leader epochs "
-            "nor high watermarks nor their lengths show which are right: compare the records (kafkalog dump), and ask "
-            "those who wrote them."
+            "nor high watermarks nor their lengths show which are correct: compare the records (kafkalog dump), and "
+            "ask the owners of the producers."
         )
     keep = reads[verdict.keep]
     parts = [_why(keep, verdict)]
     lacks = verdict.lacks[verdict.keep]
     if lacks.lost:
-        parts.append(f"It lacks {_records(lacks.lost)} that another copy has ({_of_kinds(lacks)}).")
+        parts.append(f"It lacks {count_of(lacks.lost, 'record')} that another copy has ({_of_kinds(lacks)}).")
     risk = keep.counts.at_risk
     if risk:
-        parts.append(f"First save the {_records(risk)} that it does not have: kafkalog dump of the other copies.")
+        parts.append(
+            f"First save the {count_of(risk, 'record')} that it does not have: kafkalog dump of the other copies."
+        )
     return " ".join(parts)
 
 
@@ -356,22 +535,22 @@ def _why(keep: Read, verdict: ReplicaVerdict) -> str:
     path = keep.copy.place.path
     if verdict.basis == "leader-epoch":
         return (
-            f"Keep {path}: its leader epoch {keep.history.latest} is the latest, so its history is the one that the "
-            f"cluster went on with from offset {verdict.divergent_offset} on."
+            f"Keep {path}: its leader epoch {keep.history.latest} is the latest, so the cluster continued with its "
+            f"history from offset {verdict.divergent_offset} on."
         )
     if verdict.basis == "high-watermark":
         mark = keep.copy.place.high_watermark
         return f"Keep {path}: leader epochs do not decide, but its high watermark {mark} is above the first difference."
     if verdict.basis == "length":
         return (
-            f"Keep {path}, it is the longest: neither leader epochs nor high watermarks show which history is right, "
-            "so check the records first."
+            f"Keep {path}, because it is the longest: neither leader epochs nor high watermarks show which history is "
+            "correct, so check the records first."
         )
     if all(state in {"keep", "identical"} for state in verdict.states):
-        return "All copies are the same: any of them will do."
+        return "All copies are the same: keep any of them."
     if verdict.state in {"compacted", "trimmed"}:
-        return f"No copy has lost anything: they are cleaned to different points. {path} holds most."
-    return f"Keep {path}: of the one history that all copies have it lacks least."
+        return f"No copy has lost records: they are only cleaned to different offsets. {path} has the most records."
+    return f"Keep {path}: all copies have the same history, and this one lacks the fewest records."
 
 
 def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
@@ -380,34 +559,30 @@ def advice(reads: Sequence[Read], verdict: ReplicaVerdict, number: int) -> str:
     if state == "divergent":
         return _of_divergent(read, verdict, number)
     if state not in {"damaged", "missing"}:
-        return _SIMPLE[state].format(behind=_records(lacks.behind))
-    only = f" First save the {_records(read.counts.only_here)} that it alone has." if read.counts.only_here else ""
-    if state == "missing":
-        return (
-            f"It has lost {_records(lacks.missing)}, which no broker notices: delete the directory, and its broker "
-            f"fetches it again.{only}"
-        )
+        return _SIMPLE[state].format(behind=count_of(lacks.behind, "record"))
     flaw = read.cursor.first_flaw
-    where = f" at byte {flaw.position} of {flaw.path} ({flaw.reason})" if flaw is not None else ""
-    return f"Damaged{where}: delete the directory, and its broker fetches it again.{only}"
+    what = "Damaged" if flaw is None else f"Damaged at byte {flaw.position} of {flaw.path} ({flaw.reason})"
+    if state == "missing":
+        what = f"It has lost {count_of(lacks.missing, 'record')}, and no broker notices that"
+    return f"{what}: {_save_first(read)}delete the directory, and its broker fetches it again."
+
+
+def _save_first(read: Read) -> str:
+    only_here = read.counts.only_here
+    return f"save the {count_of(only_here, 'record')} that only this copy has, then " if only_here else ""
 
 
 def _of_divergent(read: Read, verdict: ReplicaVerdict, number: int) -> str:
-    at, cut = verdict.divergent_at[number], verdict.truncates_to[number]
-    only = f"save the {_records(read.counts.only_here)} that it alone has, then " if read.counts.only_here else ""
+    at, truncated_to, first = verdict.divergent_at[number], verdict.truncates_to[number], _save_first(read)
     if verdict.keep is None:
-        return f"It differs from offset {at} on: keep it until it is known which records are true."
+        return f"It differs from offset {at} on: keep it until you know which records are correct."
     if verdict.silent[number]:
-        where = "nowhere" if cut is None else f"only at offset {cut}"
+        what = "would not truncate it" if truncated_to is None else f"would truncate it only at offset {truncated_to}"
         return (
-            f"It differs from offset {at} on, and its broker would cut it {where}, so the difference remains: {only}"
-            "delete the directory, and its broker fetches it again."
+            f"It differs from offset {at} on, but its broker {what}, so the difference would remain: {first}delete "
+            "the directory, and its broker fetches it again."
         )
-    return f"Its broker cuts it at offset {cut} and fetches the rest: {only}let it start."
-
-
-def _records(count: int) -> str:
-    return "1 record" if count == 1 else f"{count} records"
+    return f"Its broker truncates it at offset {truncated_to} and fetches the rest again: {first}start the broker."
 
 
 def _of_kinds(lacks: Lacks) -> str:

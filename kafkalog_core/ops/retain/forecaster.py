@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
@@ -26,7 +27,6 @@ from kafkalog_core.storage.source import code_of_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.kafka.assumptions import Assumption
     from kafkalog_core.kafka.logdir.segment_views import SegmentView
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.retention.rules import Policy
     from kafkalog_core.kafka.setting_table import Setting, TopicSettings
     from kafkalog_core.kafka.settings import Settings, SettingsRequest
+    from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
-    "Retained",
+    "RetainForecast",
     "RetentionForecaster",
     "RetentionOptions",
     "Scenario",
@@ -60,7 +61,7 @@ Result = TypeVar("Result")
 def load_policies(names: Iterable[str]) -> dict[str, Policy]:
     """Return the policy functions of these names, which run after Kafka's rules. Raises SettingError if one is missing.
 
-    An exception or too few answers in a call are a SettingError too: a deletion may depend on them.
+    A function raises SettingError too if it fails or gives too few answers, because a deletion may depend on them.
     """
     return {name: _guarded(name, _load(name)) for name in names}
 
@@ -97,7 +98,7 @@ def _guarded(name: str, function: Policy) -> Policy:
 
 
 def _called(name: str, what: str, call: Callable[[], Result]) -> Result:
-    """Return what somebody else's code gives; what it prints goes to stderr, as stdout is the result."""
+    """Return the result of a policy's code; its output is redirected to stderr, because stdout is the result."""
     try:
         with redirect_stdout(sys.stderr):
             return call()
@@ -114,13 +115,13 @@ _TIERED: Final = ("remote.storage.enable", "remote.log.copy.disable", "local.ret
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionOptions:
-    """What is asked of retention.
+    """The options of a retention forecast.
 
     Args:
         kafka: release and settings.
-        now_ms: the moment.
-        policies: further ones, as `MODULE:FUNCTION`.
-        log_start_offset: of the one partition that is meant, in place of what the disk says; None: that.
+        now_ms: the time that counts as now, in milliseconds since 1970.
+        policies: further policies, as `MODULE:FUNCTION`.
+        log_start_offset: log start offset of the only selected partition; None: that of the disk.
     """
 
     kafka: SettingsRequest
@@ -130,13 +131,13 @@ class RetentionOptions:
 
 
 class RetentionForecaster:
-    """One site.
+    """Forecasts of the partitions of one directory.
 
     Args:
-        target: the directory, and what is named in it.
-        wanted: what is asked.
+        target: the directory, and its selected partitions.
+        wanted: the options.
 
-    Raises SettingError, SelectionError for files by themselves, StorageError.
+    Raises SettingError, SelectionError for single files, StorageError.
     """
 
     def __init__(self, target: TargetDir, wanted: RetentionOptions) -> None:
@@ -146,19 +147,19 @@ class RetentionForecaster:
                 "--log-start-offset applies to one log: name one partition directory", path=target.root
             )
         self.context = read_context(target, wanted.kafka, wanted.now_ms)
-        _ = self.context.settings  # settings that cannot be read are an error before anything is read
+        _ = self.context.settings  # raises for settings that cannot be read, before any log is read
         self._wanted = wanted
         self._policies = load_policies(wanted.policies)
 
     def forecasts(self, progress: Progress, jobs: int = 1) -> Iterator[Forecast | Finding]:
-        """Yield a forecast of each partition that a broker serves or fills, and findings about others.
+        """Yield a forecast of each current or future partition, or a finding if nothing of it can be predicted.
 
         Args:
-            progress: asked for leave to go on after each partition.
-            jobs: partitions that are read at the same time: a disk that has to seek serves several in one sweep. Where
-                all is in memory already the threads wait for each other, and more than one takes longer.
+            progress: called after each partition; it may raise an error to stop.
+            jobs: partitions that are read at the same time: a disk that seeks serves several in one sweep. If all files
+                are cached, the threads wait for each other, and more than one takes longer.
 
-        Raises RefusedError where now is before all data, or the wanted log start after the high watermark.
+        Raises RefusedError if now is before all data, or the given log start offset is above the high watermark.
         """
         threads = ThreadPoolExecutor(jobs)
         try:
@@ -171,7 +172,7 @@ class RetentionForecaster:
         yield from self.forecasts_of(seen)
 
     def view_tasks(self) -> Iterator[ViewTask]:
-        """Yield what there is to be looked at. Raises SettingError for settings that no broker takes."""
+        """Yield the partitions to read. Raises SettingError for settings that every broker refuses."""
         context = self.context
         for place in context.target.partitions:
             name = place.name
@@ -184,7 +185,7 @@ class RetentionForecaster:
             yield ViewTask(place=place, topic=topic, broker_dir=context.broker_dir, release=context.release)
 
     def forecasts_of(self, seen: Iterable[PartitionView | Finding]) -> Iterator[Forecast | Finding]:
-        """Yield the forecasts of views that were read elsewhere, in order. Raises RefusedError as `forecasts` does."""
+        """Yield the forecasts of partitions that were read elsewhere. Raises RefusedError as `forecasts` does."""
         known = [each if isinstance(each, Finding) else self._question(each) for each in seen]
         check_now((each.view for each in known if isinstance(each, RetentionQuestion)), self._wanted.now_ms)
         for each in known:
@@ -204,18 +205,18 @@ class RetentionForecaster:
         )
 
     def _origin(self, setting: Setting, topic: TopicSettings) -> str:
-        """Return where a value comes from, by which key, and which others it overrules."""
-        said = self.context.settings.said(setting.name, topic.topic)
-        if not said:
+        """Return where a value comes from, under which key, and which other values it overrides."""
+        given = self.context.settings.said(setting.name, topic.topic)
+        if not given:
             return setting.source
-        key = said[0][0]
+        key = given[0][0]
         text = setting.origin if key == setting.name else f"{setting.origin}: {key}"
-        overruled = [f"{other}={value} of {where}" for other, value, where in said[1:]]
-        text = f"{text}, before {' and '.join(overruled)}" if overruled else text
+        overridden = [f"{other}={value} of {where}" for other, value, where in given[1:]]
+        text = f"{text}, before {' and '.join(overridden)}" if overridden else text
         return text if setting.gap is None else f"{text}, assumed: {setting.gap.why}"
 
     def _start_of(self, view: PartitionView) -> int | None:
-        """Return the log start that is wanted; a broker only ever raises it."""
+        """Return the given log start offset, at least the current one, which no broker lowers; None: none is given."""
         wanted = self._wanted.log_start_offset
         return None if wanted is None else max(wanted, view.log_start_offset)
 
@@ -232,7 +233,7 @@ class RetentionForecaster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewTask:
-    """A partition that is to be looked at, in this process or another one."""
+    """A partition to read, in this process or another one."""
 
     place: PartitionPath
     topic: TopicSettings
@@ -240,7 +241,7 @@ class ViewTask:
     release: Release
 
     def light(self) -> ViewTask:
-        """Return the same without what the log directory says of other partitions."""
+        """Return the task without what its log directory contains about other partitions, for another process."""
         around = None if self.broker_dir is None else self.broker_dir.only(self.place.name)
         return replace(self, broker_dir=around)
 
@@ -248,26 +249,26 @@ class ViewTask:
 def read_view(asked: ViewTask) -> PartitionView | Finding:
     """Return the segments of a partition; a finding if nothing of it can be predicted."""
     place, name = asked.place, asked.place.name
-    where = {"topic": name.topic, "partition": name.partition}
+    found_here = partial(found, topic=name.topic, partition=name.partition)
     if name.topic == METADATA_TOPIC:
-        return found("retain.metadata-log", place.path, **where)  # type: ignore[arg-type]
+        return found_here("retain.metadata-log", place.path)
     try:
         partition = read_partition(place.path)
         view = read_partition_view(partition, asked.broker_dir, asked.topic, asked.release)
     except StorageError as error:
-        return found(code_of_error(error), error.path or place.path, reason=error.message, **where)  # type: ignore[arg-type]
+        return found_here(code_of_error(error), error.path or place.path, reason=error.message)
     if view is None:
         problem = "it is of Kafka 0.7" if partition.format == "v07" else "its last segment cannot be read"
         problem = problem if partition.segments else "it has no segment"
-        return found("retain.not-foreseen", place.path, problem=problem, **where)  # type: ignore[arg-type]
+        return found_here("retain.not-foreseen", place.path, problem=problem)
     first = _comes_first(view)
-    return view if first is None else found("retain.not-foreseen", place.path, problem=first, **where)  # type: ignore[arg-type]
+    return view if first is None else found_here("retain.not-foreseen", place.path, problem=first)
 
 
 def _comes_first(view: PartitionView) -> str | None:
-    """Return why the next start of a broker makes another log of it first; None: it does not, as far as can be seen."""
+    """Return why the next start of a broker changes the log first; None: no reason is known."""
     if waiting_replacement(view.partition) is not None:
-        return "a finished replacement of segments is waiting, and a broker that starts puts it in place first"
+        return "a finished replacement of segments is waiting, and a broker completes it first when it starts"
     if view.log_start_offset > view.end_offset:
         start, end = view.log_start_offset, view.end_offset
         return (
@@ -278,26 +279,26 @@ def _comes_first(view: PartitionView) -> str | None:
 
 
 def settings_of(topic: TopicSettings) -> list[Setting]:
-    """Return what counts of the settings of a topic."""
+    """Return the settings of a topic on which retention depends."""
     names = {*_USED, *(_TIERED if topic.remote_storage_enable else ())}
     return [setting for setting in topic.settings if setting.name in names]
 
 
 def used_settings(topics: Iterable[TopicSettings]) -> tuple[Setting, ...]:
-    """Return what counted, each value and origin once."""
+    """Return the settings on which the retention of topics depends, each value and origin once."""
     return distinct_settings(setting for topic in topics for setting in settings_of(topic))
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Settings that are other than they are, as they were written, and by their names."""
+    """Assumed settings, as the user wrote them, and by their names."""
 
     text: str
     assignments: tuple[tuple[str, str], ...]
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`key=value`, several with commas between them; a value may have commas too. Raises SettingError."""
+        """Parse `key=value`, several separated by commas; a value may contain commas too. Raises SettingError."""
         parts: list[str] = []
         for piece in text.split(","):
             if "=" in piece or not parts:
@@ -316,7 +317,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """What is kept of one partition, or of all of them (`topic` None), in one scenario; None: as things are."""
+    """What is kept of a partition, or of all (`topic` None), in a scenario; `scenario` None: with the real settings."""
 
     scenario: str | None
     topic: str | None = None
@@ -330,7 +331,7 @@ class ScenarioResult:
 
     @classmethod
     def of(cls, scenario: str | None, forecast: Forecast) -> Self:
-        """Of one partition."""
+        """Return the result of a forecast."""
         view = forecast.question.view
         return cls(
             scenario=scenario,
@@ -370,7 +371,7 @@ def under(question: RetentionQuestion, settings: Settings, scenario: Scenario) -
 
 
 def totals(outcomes: Iterable[ScenarioResult]) -> list[ScenarioResult]:
-    """Return what the scenarios come to, over all partitions, in their order."""
+    """Return the sum of each scenario over all partitions, in the order of the scenarios."""
     sums: dict[str | None, ScenarioResult] = {}
     for outcome in outcomes:
         sums[outcome.scenario] = sums.get(outcome.scenario, ScenarioResult(scenario=outcome.scenario)).plus(outcome)
@@ -378,41 +379,42 @@ def totals(outcomes: Iterable[ScenarioResult]) -> list[ScenarioResult]:
 
 
 def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
-    """Return the settings with some that override all others, for each topic too."""
+    """Return the settings with some values that override all others, for each topic too."""
     assigned = dict(values)
     silenced: set[str] = set()
     for definition in SETTINGS:
         names = {key.name: key.factor for key in reversed(definition.keys)}
         if definition.of_topics:
             names |= {definition.name: 1} | ({} if definition.override is None else {definition.override: 1})
-        said = [name for name in names if name in values]
-        if not said:
+        given = [name for name in names if name in values]
+        if not given:
             continue
         silenced |= names.keys()
-        if definition.of_topics and said[-1] != definition.override:
-            number = parse_int64(values[said[-1]])
-            assigned[definition.name] = values[said[-1]] if number is None else str(number * names[said[-1]])
+        if definition.of_topics and given[-1] != definition.override:
+            value = values[given[-1]]
+            number = parse_int64(value)
+            assigned[definition.name] = value if number is None else str(number * names[given[-1]])
     return replace(
         settings,
         assigned={name: text for name, text in settings.assigned.items() if name not in silenced} | assigned,
         of_topics={
-            topic: {name: text for name, text in given.items() if name not in silenced}
-            for topic, given in settings.of_topics.items()
+            topic: {name: text for name, text in texts.items() if name not in silenced}
+            for topic, texts in settings.of_topics.items()
         },
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retained:
-    """The result of one partition.
+class RetainForecast:
+    """The forecast of one partition.
 
     Args:
-        forecast: of the next check.
-        findings: about it.
-        outcomes: of each scenario, first of none.
-        events: up to the moment that was asked for, of one partition.
-        schedule: by which they were played.
-        assumptions: assumed values because of which records would be deleted; none if they are accepted.
+        forecast: what the next check deletes.
+        findings: findings about it.
+        outcomes: the result of each scenario, after that of the real settings.
+        events: deletions up to the requested time.
+        schedule: when the broker checks.
+        assumptions: assumed values because of which records would be deleted; empty if they are accepted.
     """
 
     forecast: Forecast

@@ -1,26 +1,50 @@
-"""`kafkalog retain`: what the next retention check of a broker deletes, as a forecast and as a plan."""
+"""`kafkalog retain`: what the next retention check of a broker deletes, as a forecast and as a plan.
+
+The plan deletes first, so that a full disk gets room. A broker may be started, by mistake or by a watchdog, between any
+two changes. It then loses at most what the whole plan deletes, because these rules hold after each change:
+
+- Segments are deleted from the first to the last, the log before its indexes. What is left is a whole log that begins
+  later. A start deletes an index without a log (`LogLoader.loadSegmentFiles`); the broker would recover, and perhaps
+  truncate, a log without its offset index.
+- Logs that lose several segments come first: if a run without a journal dies after the first deletions, the same
+  command finds that more segments of the same log are due, and also updates the small files of that log.
+- The checkpointed log start offset is raised after the deletions. Between the two, a start takes the larger of the
+  checkpoint and the first base offset (`LogLoader.load`), which is the state that every broker leaves when it dies
+  after retention and before its next checkpoint (`log.flush.start.offset.checkpoint.interval.ms`). The other order is
+  as safe, but it writes before any space is free.
+- If all segments are deleted, the producer state at the log end and an empty segment there are written before the
+  first log is deleted: a log without any segment would begin at offset 0 again, and the state could not be rebuilt.
+  The time indexes of these segments are deleted before that and make room for the snapshot. A start replaces a missing
+  time index with an empty one and reads no record of the segment (`LogSegment.sanityCheck`), and these segments are
+  due anyway. The other files of an empty segment need no block.
+- Producer snapshots of deleted segments and leader epochs follow: a start itself corrects them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings import Finding
+from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.checkpoint import (
     CheckpointMend,
     CheckpointOffset,
+    encode_epoch_checkpoint,
     encode_offset_checkpoint,
     parse_offset_entry,
 )
-from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.kafka.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
+from kafkalog_core.format.names import SEGMENT_KINDS, FileKind, fixed_file_name, segment_file_name
+from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.retention.forecast import Schedule, play
 from kafkalog_core.kafka.retention.rules import release_rules
-from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.kafka.rules import recovery_rules, rules_of
+from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.kafka.start.replay import ReplaySegment
+from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.ops.repair.context import stray_first
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.retain.forecaster import (
-    Retained,
+    RetainForecast,
     RetentionForecaster,
     RetentionOptions,
     Scenario,
@@ -29,32 +53,34 @@ from kafkalog_core.ops.retain.forecaster import (
     used_settings,
 )
 from kafkalog_core.ops.retain.rows import findings_of
-from kafkalog_core.ops.retain.staging import stage_retention
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.source import Source
 from kafkalog_core.text import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.kafka.assumptions import Assumption
     from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.retention.forecast import Forecast
+    from kafkalog_core.kafka.retention.rules import Deleted
     from kafkalog_core.kafka.settings import Settings
+    from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.storage.changing.changes import Stage
+    from kafkalog_core.storage.partition import Partition
 
-__all__ = ["RetainRequest", "plan_retain", "raise_log_starts", "retain", "retained_of"]
+__all__ = ["RetainRequest", "plan_retain", "raise_log_starts", "retain", "retained_of", "stage_retention"]
 
 
 def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: Stage) -> None:
-    """Stage the checkpoint with these log starts where they are higher than what it has; other lines stay.
+    """Stage the log start offset checkpoint with these offsets where they are higher; other lines are kept.
 
     Args:
-        broker_dir: the log directory; a file that a broker refuses is left alone.
-        starts: where logs begin, by topic and partition.
-        stage: takes the change.
+        broker_dir: the log directory; a checkpoint that a broker refuses is not changed.
+        starts: log start offsets by topic and partition.
+        stage: receives the change.
     """
     kind = FileKind.LOG_START_OFFSET
     path = f"{broker_dir.path}/{fixed_file_name(kind)}"
@@ -62,7 +88,7 @@ def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: St
     if text is None:
         entries = [(topic, number, offset) for (topic, number), offset in sorted(starts.items())]
         changed_entries = [f"{topic}-{number} is {offset}" for topic, number, offset in entries]
-        stage.write(path, [encode_offset_checkpoint(entries)], why=_why(changed_entries), like=broker_dir.path)
+        stage.write(path, [encode_offset_checkpoint(entries)], why=_why_raised(changed_entries), like=broker_dir.path)
         return
     if text.is_refused:
         return
@@ -82,10 +108,10 @@ def raise_log_starts(broker_dir: BrokerDir, starts: Mapping[Key, int], stage: St
         changed_entries.append(f"{topic}-{number} to {offset}")
     if changed_entries:
         content, _ = mend.content()
-        stage.write(path, [content], why=_why(changed_entries), like=path)
+        stage.write(path, [content], why=_why_raised(changed_entries), like=path)
 
 
-def _why(changed_entries: list[str]) -> str:
+def _why_raised(changed_entries: list[str]) -> str:
     return f"log start offset of {first_of(changed_entries)}"
 
 
@@ -94,13 +120,13 @@ _START: Final = "start-offset"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainRequest:
-    """What is asked.
+    """What to forecast.
 
     Args:
-        target: the directory, and what is named in it.
-        wanted: release, settings, moment and policies.
+        target: the directory, and its selected partitions.
+        wanted: release, settings, time and policies.
         scenarios: other settings to try.
-        until_ms: how far checks are played forward; None: not at all.
+        until_ms: time up to which checks are simulated, in milliseconds since 1970; None: they are not.
         jobs: partitions that are read at the same time.
     """
 
@@ -113,8 +139,8 @@ class RetainRequest:
 
 def retain(
     request: RetainRequest, forecaster: RetentionForecaster, progress: Progress = NO_PROGRESS
-) -> Iterator[Retained | Finding]:
-    """Partition by partition; a finding is for one of which nothing can be foreseen.
+) -> Iterator[RetainForecast | Finding]:
+    """Yield the forecast of each partition, or a finding if nothing of it can be predicted.
 
     Raises SettingError, SelectionError, RefusedError (now before the data), LimitError (too many checks).
     """
@@ -123,8 +149,8 @@ def retain(
 
 def retained_of(
     request: RetainRequest, forecaster: RetentionForecaster, forecasts: Iterable[Forecast | Finding]
-) -> Iterator[Retained | Finding]:
-    """Yield what there is to say of forecasts, by whomever the logs were read. Raises SettingError and LimitError."""
+) -> Iterator[RetainForecast | Finding]:
+    """Yield the results of forecasts whose logs were read elsewhere. Raises SettingError and LimitError."""
     for each in forecasts:
         if isinstance(each, Finding):
             yield each
@@ -132,7 +158,7 @@ def retained_of(
         settings = forecaster.context.settings
         schedule = schedule_of(each, settings)
         events = () if request.until_ms is None else tuple(play(each.question, schedule, request.until_ms))
-        retained = Retained(
+        retained = RetainForecast(
             forecast=each,
             findings=tuple(findings_of(each)),
             outcomes=tuple(_outcomes(each, settings, request.scenarios)),
@@ -144,7 +170,7 @@ def retained_of(
 
 
 def schedule_of(forecast: Forecast, settings: Settings) -> Schedule:
-    """When a broker that is started now checks a log: the retention thread, or the cleaner's between two cleanings."""
+    """Return when a broker that starts now checks a log: by its retention thread, or by the cleaner between cleans."""
     question = forecast.question
     by_cleaner = question.rules.runner == "cleaner"
     interval = settings.broker("log.cleaner.backoff.ms" if by_cleaner else "log.retention.check.interval.ms").value
@@ -165,13 +191,13 @@ def _outcomes(forecast: Forecast, settings: Settings, scenarios: Sequence[Scenar
 
 
 def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """Return the planner of `kafkalog retain`: what the next check of a broker would delete.
+    """Plan `kafkalog retain --apply`: the deletions of a broker's next check.
 
     Options: `kafka` (of a SettingsRequest), `policies` (texts `MODULE:FUNCTION`) and `log_start_offset`. What a policy
     deletes is not a loss.
 
     Raises:
-        SelectionError: files by themselves were named, or several partitions for one log start.
+        SelectionError: single files were named, or several partitions for one log start offset.
         SettingError: settings that contradict each other.
     """
     forecaster = RetentionForecaster(request.target, wanted_of(request.options, request))
@@ -223,7 +249,7 @@ def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumpti
 
 
 def wanted_of(options: Mapping[str, object], request: PlanRequest) -> RetentionOptions:
-    """Return what the options of a plan ask for."""
+    """Return the retention options of a plan's options."""
     policies, start = options.get("policies"), options.get("log_start_offset")
     return RetentionOptions(
         kafka=request.settings,
@@ -245,3 +271,127 @@ def _raise_starts(context: DirContext, forecasts: Sequence[Forecast], stage: Sta
         starts[view.topic or "", view.number or 0] = each.checked.log.start_offset
     if broker_dir is not None and starts and rules_of(context.release).has_producers:
         raise_log_starts(broker_dir, starts, stage)
+
+
+_FILES: Final = SEGMENT_KINDS - {FileKind.SNAPSHOT}
+_TIMES: Final = frozenset({FileKind.TIME_INDEX})
+_NEW_SEGMENT: Final = "a new active segment at offset {}, because all others are deleted"
+
+
+def stage_retention(
+    forecasts: Sequence[Forecast],
+    context: DirContext,
+    stage: Stage,
+    raise_starts: Callable[[], None],
+) -> tuple[list[Finding], bool]:
+    """Stage all changes of some partitions.
+
+    Args:
+        forecasts: what is deleted.
+        context: what is known of the log directory.
+        stage: receives the changes.
+        raise_starts: stages the checkpointed log start offsets.
+
+    Returns:
+        Findings about producer states that cannot be rebuilt, and whether new snapshots depend on the time after which
+        the release expires an inactive producer.
+    """
+    whole = [each for each in forecasts if each.checked.new_segment is not None]
+    parts = [each for each in forecasts if each.checked.new_segment is None]
+    for each in sorted(parts, key=lambda each: len(each.deleted) == 1):
+        _remove_segments(each, stage, _FILES)
+    for each in whole:
+        _remove_segments(each, stage, _TIMES)
+    findings, is_expiration_decisive = [], False
+    for each in whole:
+        files = SnapshotFiles.of(each.question.view.partition)
+        findings.append(_stage_new_segment(each, context, stage, files))
+        is_expiration_decisive |= files.is_expiration_decisive and bool(files.written)
+    for each in whole:
+        _remove_segments(each, stage, _FILES - _TIMES)
+    raise_starts()
+    for each in forecasts:
+        _stage_small_files(each, context.release, stage)
+    return [finding for finding in findings if finding is not None], is_expiration_decisive
+
+
+def _remove_segments(forecast: Forecast, stage: Stage, kinds: frozenset[FileKind]) -> None:
+    """Stage the deletion of the files of these kinds, segment by segment, the log before its indexes."""
+    reasons = {each.segment.base_offset: _why_deleted(each) for each in forecast.deleted}
+    for segment in forecast.question.view.partition.segments:
+        if segment.base_offset in reasons:
+            for file in segment.files:
+                if file.name.kind in kinds:
+                    stage.remove(file.path, why=reasons[segment.base_offset])
+
+
+def _stage_small_files(forecast: Forecast, release: Release, stage: Stage) -> None:
+    partition, log = forecast.question.view.partition, forecast.checked.log
+    deleted = {each.segment.base_offset for each in forecast.deleted}
+    removes = rules_of(release).removes_stray_snapshots  # the next start of older releases deletes them
+    for file in partition.snapshots:
+        if removes and file.name.canonical and file.name.base_offset in deleted:
+            stage.remove(file.path, why=f"the segments below offset {log.segments[0].base_offset} are deleted")
+    if log.start_offset > forecast.question.view.log_start_offset:
+        _stage_epochs(partition, log.start_offset, release, stage)
+
+
+def _why_deleted(deleted: Deleted) -> str:
+    return f"{deleted.rule}: {deleted.reason}" if deleted.reason else deleted.rule
+
+
+def _stage_new_segment(forecast: Forecast, context: DirContext, stage: Stage, files: SnapshotFiles) -> Finding | None:
+    """Stage an empty segment at the log end, with the producer state there; return a finding if it is unknown."""
+    view = forecast.question.view
+    partition, end_offset = view.partition, view.end_offset
+    like = partition.segments[-1].files[0].path
+    release, finding = context.release, None
+    if rules_of(release).has_producers:
+        finding = _stage_snapshot(forecast, context, stage, files, like=like)
+    kinds = [FileKind.LOG, FileKind.OFFSET_INDEX]
+    kinds += [FileKind.TIME_INDEX] if recovery_rules(release).has_time_index else []
+    for kind in kinds:
+        path = f"{partition.path}/{segment_file_name(end_offset, kind)}"
+        stage.write(path, [], why=_NEW_SEGMENT.format(end_offset), like=like)
+    return finding
+
+
+def _stage_snapshot(
+    forecast: Forecast, context: DirContext, stage: Stage, files: SnapshotFiles, *, like: str
+) -> Finding | None:
+    view = forecast.question.view
+    if view.end_offset in set(files):
+        return None
+    readings = [
+        ReplaySegment(segment.base_offset, segment.files[0].path, segment.size_bytes)
+        for segment in view.partition.segments
+    ]
+    search = rules_of(context.release).search
+    load = ProducerLoad(files, context.snapshot_options, marks_last_segments=False, search=search)
+    obstacle = load.at_end(readings, view.log_start_offset, view.end_offset, is_clean=False)
+    if obstacle is not None:
+        path, place = obstacle
+        return found(
+            "retain.producers-unknown",
+            path,
+            topic=view.topic,
+            partition=view.number,
+            position=place.position,
+            damage=place.reason,
+        )
+    content = files.written.get(view.end_offset)
+    if content is not None:
+        path = f"{view.path}/{segment_file_name(view.end_offset, FileKind.SNAPSHOT)}"
+        stage.write(path, [content], why=f"producers at offset {view.end_offset}", like=like)
+    return None
+
+
+def _stage_epochs(partition: Partition, start_offset: int, release: Release, stage: Stage) -> None:
+    file = read_epoch_file(partition.path)
+    if file is None or file.refusal is not None:
+        return
+    cache = EpochCache(file.entries, release)
+    cache.truncate_start(start_offset)
+    if cache.entries != file.entries:
+        content = encode_epoch_checkpoint(cache.entries)
+        stage.write(file.path, [content], why=f"the log begins at offset {start_offset}", like=file.path)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.kafka.retention.forecast import Event, Fate, Forecast
-    from kafkalog_core.ops.retain.forecaster import Retained, ScenarioResult
+    from kafkalog_core.ops.retain.forecaster import RetainForecast, ScenarioResult
 
 __all__ = [
     "State",
@@ -37,7 +37,7 @@ State = Literal["deletes", "waits", "held", "never", "empty"]
 
 
 def state_of(forecast: Forecast) -> State:
-    """In one word."""
+    """Return the state of a log in one word."""
     if forecast.deleted:
         return "deletes"
     if forecast.next_due is not None:
@@ -54,27 +54,32 @@ def sentence_of(forecast: Forecast) -> str:
     if state == "deletes":
         rules = list(dict.fromkeys(each.rule for each in forecast.deleted))
         count = segments_of(len(forecast.deleted))
-        rest = "" if due is None else f"; the next one falls due at {_when(forecast, due)}"
-        new = ", all there are: a new empty one is made first" if forecast.checked.new_segment is not None else ""
+        rest = "" if due is None else f"; the next one becomes due at {_when(forecast, due)}"
+        new = (
+            "; none would be left, so the broker first rolls an empty one"
+            if forecast.checked.new_segment is not None
+            else ""
+        )
+        start, new_start = forecast.question.log.start_offset, forecast.checked.log.start_offset
         return (
-            f"{count} with {size(forecast.deleted_bytes)} would be deleted by {' and '.join(rules)}{new}, and the log "
-            f"start goes from {forecast.question.log.start_offset} to {forecast.checked.log.start_offset}{rest}"
+            f"{count} with {size(forecast.deleted_bytes)} would be deleted by {' and '.join(rules)}{new}; the log "
+            f"start offset would rise from {start} to {new_start}{rest}"
         )
     first = forecast.fates[0]
     if due is not None:
-        return f"nothing would be deleted now; the first segment falls due at {_when(forecast, due)}"
+        return f"nothing would be deleted now; the first segment becomes due at {_when(forecast, due)}"
     if state == "empty":
         return "there is nothing in it to delete"
     return f"nothing would be deleted, and no time will change that: {first.reason}"
 
 
 def segments_of(count: int) -> str:
-    """`1 segment`, `12 segments`."""
+    """Return a number of segments as text: `1 segment`, `12 segments`."""
     return f"{count:,} segment{'' if count == 1 else 's'}"
 
 
 def findings_of(forecast: Forecast) -> Iterator[Finding]:
-    """Yield findings on segments that are kept although they are due, and on what cannot be determined."""
+    """Yield findings about segments that are kept although they are due, and about what cannot be determined."""
     fates = forecast.fates
     yield from _future(forecast)
     held = [fate for fate in fates if fate.rule == "held" and fate.verdict == "keep"]
@@ -105,7 +110,7 @@ def findings_of(forecast: Forecast) -> Iterator[Finding]:
 
 
 def _future(forecast: Forecast) -> Iterator[Finding]:
-    """Yield findings of segments that time keeps; one that another rule deletes needs none."""
+    """Yield findings about segments with timestamps in the future, unless another rule deletes the segment."""
     question = forecast.question
     if "time" not in question.rules.passes or question.rules.retention_ms < 0:
         return
@@ -141,8 +146,8 @@ def _found(forecast: Forecast, code: str, path: str, **details: object) -> Findi
     return found(code, path, topic=view.topic, partition=view.number, **details)  # type: ignore[arg-type]
 
 
-def headline(retained: Sequence[Retained], until_ms: int | None) -> list[str]:
-    """Sentences, the most important one first and without its point."""
+def headline(retained: Sequence[RetainForecast], until_ms: int | None) -> list[str]:
+    """Return the sentences of a report, the most important first; that one has no full stop."""
     if not retained:
         return ["there is no log here whose retention can be predicted"]
     when, which = _next(retained)
@@ -150,25 +155,25 @@ def headline(retained: Sequence[Retained], until_ms: int | None) -> list[str]:
     return [*sentences, *(f"{text}." for text in (which, _checks(retained)) if text)]
 
 
-def _now(retained: Sequence[Retained]) -> str:
-    """`12 of 40 segments, 11.2 GiB of 30.0 GiB, would be deleted ...`."""
+def _now(retained: Sequence[RetainForecast]) -> str:
+    """Return what would be deleted now: `12 of 40 segments, 11.2 GiB of 30.0 GiB, would be deleted ...`."""
     deleted = [each for each in retained if each.forecast.deleted]
     now = moment(retained[0].forecast.question.now_ms)
-    where = f"in {_partitions(len(deleted))} of {len(retained):,}" if len(retained) > 1 else ""
     if not deleted:
         states = Counter(state_of(each.forecast) for each in retained)
-        held = f", and {states['held']:,} hold what is due or never will be" if states["held"] else ""
+        held = f", and in {_partitions(states['held'])} another rule keeps the oldest segment" if states["held"] else ""
         return f"Nothing would be deleted now ({now}){held if len(retained) > 1 else ''}"
     count = sum(len(each.forecast.deleted) for each in deleted)
     total = sum(len(each.forecast.question.view.segments) for each in retained)
-    gone = sum(each.forecast.deleted_bytes for each in deleted)
+    deleted_bytes = sum(each.forecast.deleted_bytes for each in deleted)
     whole = sum(each.forecast.question.view.size_bytes for each in retained)
-    place = f" {where}" if where else ""
-    return f"{count:,} of {segments_of(total)}, {size(gone)} of {size(whole)},{place} would be deleted now ({now})"
+    place = f" in {_partitions(len(deleted))} of {len(retained):,}" if len(retained) > 1 else ""
+    amount = f"{count:,} of {segments_of(total)}, {size(deleted_bytes)} of {size(whole)}"
+    return f"{amount},{place} would be deleted now ({now})"
 
 
-def _next(retained: Sequence[Retained]) -> tuple[str, str | None]:
-    """When the next segment falls due, and which one it is."""
+def _next(retained: Sequence[RetainForecast]) -> tuple[str, str | None]:
+    """Return when the next segment becomes due, and which segment it is."""
     dues = [
         (due.due_ms, due, each)
         for each in retained
@@ -180,27 +185,28 @@ def _next(retained: Sequence[Retained]) -> tuple[str, str | None]:
     due_ms, fate, each = min(dues, key=lambda entry: entry[0])
     view = each.forecast.question.view
     name = f"{view.topic}-{view.number}/" if len(retained) > 1 else ""
-    when = f"the next one falls due at {moment(due_ms)} (in {duration(due_ms - each.forecast.question.now_ms)})"
+    when = f"the next one becomes due at {moment(due_ms)} (in {duration(due_ms - each.forecast.question.now_ms)})"
     return when, f"Next is {name}{fate.segment.path.rpartition('/')[2]}, {size(fate.segment.size_bytes)}"
 
 
-def _checks(retained: Sequence[Retained]) -> str:
-    """When the broker looks, and when the space is free."""
+def _checks(retained: Sequence[RetainForecast]) -> str:
+    """Return when the broker checks retention, and when the space is free."""
     schedules = {(each.forecast.question.rules.runner, each.schedule) for each in retained}
     sentences = []
     for runner, schedule in sorted(schedules, key=lambda pair: (pair[0], pair[1].interval_ms, pair[1].delay_ms)):
         if runner == "nobody":
             continue
         first_ms = schedule.first_ms - retained[0].forecast.question.now_ms
-        first = f"first {duration(first_ms)} after a start, then " if first_ms else ""
+        first = f"{duration(first_ms)} after a start, then " if first_ms else ""
         who = "the broker" if runner == "retention" else "the cleaner (of compacted topics)"
         wait = duration(schedule.delay_ms)
-        sentences.append(f"{who} looks {first}every {duration(schedule.interval_ms)}; deleted files go {wait} later")
+        every = duration(schedule.interval_ms)
+        sentences.append(f"{who} checks {first}every {every}; deleted files are removed from disk {wait} later")
     text = "; ".join(dict.fromkeys(sentences))
     return text[:1].upper() + text[1:]
 
 
-def _until(retained: Sequence[Retained], until_ms: int) -> str:
+def _until(retained: Sequence[RetainForecast], until_ms: int) -> str:
     renamed = [event for each in retained for event in each.events if event.kind == "renamed"]
     removed = [event for each in retained for event in each.events if event.kind == "removed"]
     if not renamed:
@@ -209,7 +215,7 @@ def _until(retained: Sequence[Retained], until_ms: int) -> str:
         f"Up to {moment(until_ms)}, if nothing is appended, {segments_of(len(renamed))} with "
         f"{size(sum(event.segment.size_bytes for event in renamed))} would be deleted, the first at "
         f"{moment(min(event.time_ms for event in renamed))}; "
-        f"{size(sum(event.segment.size_bytes for event in removed))} would be free by then"
+        f"{size(sum(event.segment.size_bytes for event in removed))} would be free on disk by then"
     )
 
 
@@ -220,8 +226,8 @@ def _partitions(count: int) -> str:
 Row = dict[str, object]
 
 
-def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
-    """Yield all rows of a partition, its own first; what a finding says is alone."""
+def retained_rows(each: RetainForecast | Finding) -> Iterator[RowChunk]:
+    """Yield the rows of a partition, the `retention` row first, or the row of a finding."""
     if isinstance(each, Finding):
         yield RowChunk(tables.FINDING, [each.row()])
         return
@@ -236,7 +242,7 @@ def retained_rows(each: Retained | Finding) -> Iterator[RowChunk]:
             yield chunk
 
 
-def partition_rows(each: Retained) -> RowChunk:
+def partition_rows(each: RetainForecast) -> RowChunk:
     """Return the `retention` row."""
     forecast = each.forecast
     question, log = forecast.question, forecast.question.log

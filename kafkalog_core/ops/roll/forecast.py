@@ -5,28 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import AccessError, FormatError, NotFoundError
-from kafkalog_core.findings.sink import Sink
+from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.layout import MAX_INT32
-from kafkalog_core.kafka.append import Appender, AppendLimits
+from kafkalog_core.kafka.append import Appender, AppendLimits, AppendSink, limits_of
 from kafkalog_core.kafka.rules import append_rules
-from kafkalog_core.rows import forecasts, tables
+from kafkalog_core.rows import plans, tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.text import duration
+from kafkalog_core.text import count_of, duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.append import AppendRules, AppendSink, OpenSegment, Roll
+    from kafkalog_core.kafka.append import OpenSegment, Roll
     from kafkalog_core.kafka.evidence import ReleaseGuess
+    from kafkalog_core.kafka.rules import AppendRules
     from kafkalog_core.kafka.setting_table import TopicSettings
-    from kafkalog_core.ops.roll.files import PartitionFiles
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 
@@ -37,7 +37,6 @@ __all__ = [
     "RollTask",
     "RolledSegment",
     "forecast",
-    "limits_of",
     "log_runs",
     "play",
     "seeded_jitter",
@@ -46,7 +45,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LogDamage:
-    """A place that no append can have left; `is_tail`: the cut end of the log, which a broker's start takes away."""
+    """Damage at which the appended log ends; `is_tail`: an interrupted append, which a start truncates."""
 
     path: str
     damage: Damage
@@ -56,12 +55,12 @@ class LogDamage:
 def log_runs(
     partition: Partition, *, max_batch_bytes: int, checks: bool, advance: Callable[[int], None]
 ) -> Iterator[tuple[Segment, Run] | LogDamage]:
-    """Yield runs of whole batches in the order of the log; the first damage ends it.
+    """Yield the whole batches of a log with their segments, in their order, up to the first damage.
 
     Args:
         partition: its directory.
         max_batch_bytes: the largest batch that is read.
-        checks: whether checksums are computed; else the framing alone is read.
+        checks: whether checksums are computed; else only the headers of batches are read.
         advance: called with the bytes of log that are read.
     """
     options = ScanOptions(max_batch_bytes=max_batch_bytes, check=checks)
@@ -90,19 +89,19 @@ _SEED_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolledSegment:
-    """A segment that would be there.
+    """A segment of the log as it would have rolled.
 
     Args:
         base_offset: of the segment.
-        next_offset: base offset of the next one; of the last one the end of the log.
-        size_bytes: of its log.
-        batches: in it.
+        next_offset: base offset of the next segment; of the last one the log end offset.
+        size_bytes: size of its log.
+        batches: number of its batches.
         first_timestamp_ms: largest timestamp of its first batch; -1: none.
-        max_timestamp_ms: the largest; -1: none.
-        entries: of the offset and of the time index.
-        jitter_ms: what is taken off segment.ms.
-        roll: why the next one begins; None: the log ends.
-        detail: the figures that were compared, a sentence without its point.
+        max_timestamp_ms: its largest timestamp; -1: none.
+        entries: number of entries of the offset index and of the time index.
+        jitter_ms: what is subtracted from segment.ms.
+        roll: why the next segment begins; None: the log ends.
+        detail: the figures that were compared, a sentence without its full stop.
     """
 
     base_offset: int
@@ -115,20 +114,6 @@ class RolledSegment:
     jitter_ms: int
     roll: Roll | None
     detail: str
-
-
-def limits_of(settings: TopicSettings) -> AppendLimits:
-    """Return the settings that count for appends; max.compaction.lag.ms limits segment.ms of a compacted topic."""
-    is_compacted = "compact" in settings.cleanup_policy
-    lag_ms = settings.max_compaction_lag_ms if is_compacted else settings.segment_ms
-    return AppendLimits(
-        segment_bytes=settings.segment_bytes,
-        segment_ms=min(settings.segment_ms, lag_ms),
-        segment_index_bytes=settings.segment_index_bytes,
-        index_interval_bytes=settings.index_interval_bytes,
-        flush_messages=settings.flush_messages,
-        flush_ms=settings.flush_ms,
-    )
 
 
 def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[int], int]:
@@ -144,16 +129,16 @@ def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[in
 
 @dataclass(slots=True, kw_only=True)
 class RollSimulation:
-    """Takes the batches of a log in their order, and knows in the end which segments there would be.
+    """Appends the batches of a log in their order, and keeps the segments that result; itself the sink of the appender.
 
     Args:
         limits: settings of the topic.
         rules: of the release.
-        sink: gets what is appended too; None: nobody.
-        segments: that are complete.
-        oversized: batches larger than a segment may be.
-        records: counted by the batch headers.
-        uncounted: batches that do not say how many they have.
+        sink: another sink that receives everything; None: there is none.
+        segments: the complete segments.
+        oversized: number of batches that are larger than a segment may be.
+        records: number of records, by the batch headers.
+        uncounted: number of batches whose header does not give the number of records.
     """
 
     limits: AppendLimits
@@ -165,12 +150,12 @@ class RollSimulation:
     uncounted: int = 0
     _appender: Appender | None = None
 
-    def begin(self, base_offset: int, jitter: Callable[[int], int]) -> None:
-        """Return the log starts here."""
-        self._appender = Appender(_Listener(self), base_offset, limits=self.limits, rules=self.rules, jitter=jitter)
+    def start(self, base_offset: int, jitter: Callable[[int], int]) -> None:
+        """Start the log at an offset; `jitter`: what is subtracted from segment.ms, by base offset."""
+        self._appender = Appender(self, base_offset, limits=self.limits, rules=self.rules, jitter=jitter)
 
-    def append(self, run: Run) -> None:
-        """Go on with a run. Raises LimitError or FieldError for batches that no broker appends in this order."""
+    def append_run(self, run: Run) -> None:
+        """Append a run. Raises LimitError or FieldError for batches that no broker appends in this order."""
         if self._appender is not None:
             counts = run.batches.column("record_count")
             uncounted = 0 if min(counts, default=0) >= 0 else sum(count < 0 for count in counts)
@@ -181,43 +166,35 @@ class RollSimulation:
                 self.oversized += sum(size > self.limits.segment_bytes for size in sizes)
             self._appender.append_batches(run)
 
-    def end(self) -> None:
-        """Return the log ends here. Raises FieldError."""
+    def close(self) -> None:
+        """Close the last segment. Raises FieldError."""
         if self._appender is not None:
             self._appender.close()
 
     @property
     def end_offset(self) -> int:
-        """After the last batch."""
+        """The offset after the last batch."""
         return 0 if self._appender is None else self._appender.end_offset
 
     @property
     def rolls(self) -> dict[str, int]:
-        """New segments by reason."""
+        """The number of new segments by reason."""
         return dict(Counter(segment.roll.reason for segment in self.segments if segment.roll is not None))
 
-
-class _Listener:
-    """Keeps what a segment was, and lets the sink of the simulation do its work."""
-
-    def __init__(self, simulation: RollSimulation) -> None:
-        self._simulation = simulation
-        self._sink = simulation.sink
-
+    # --- an AppendSink ------------------------------------------------------------------------------------------------
     def begin(self, segment: OpenSegment) -> None:
-        """Return a new segment."""
-        if self._sink is not None:
-            self._sink.begin(segment)
+        """Begin a new, empty segment."""
+        if self.sink is not None:
+            self.sink.begin(segment)
 
     def append(self, data: memoryview, run: Run, first: int, last: int) -> None:
-        """More of its log."""
-        if self._sink is not None:
-            self._sink.append(data, run, first, last)
+        """Append rows of a run to the log of the segment."""
+        if self.sink is not None:
+            self.sink.append(data, run, first, last)
 
     def end(self, segment: OpenSegment, roll: Roll | None) -> None:
-        """It is complete."""
-        simulation = self._simulation
-        simulation.segments.append(
+        """Keep a complete segment."""
+        self.segments.append(
             RolledSegment(
                 base_offset=segment.base_offset,
                 next_offset=segment.end_offset if roll is None else roll.next_base,
@@ -228,16 +205,16 @@ class _Listener:
                 entries=segment.indexes.entries,
                 jitter_ms=segment.jitter_ms,
                 roll=roll,
-                detail=_detail(segment, roll, simulation.limits, simulation.rules),
+                detail=_detail(segment, roll, self.limits, self.rules),
             )
         )
-        if self._sink is not None:
-            self._sink.end(segment, roll)
+        if self.sink is not None:
+            self.sink.end(segment, roll)
 
     def flush(self, end_offset: int) -> None:
-        """Flush it to disk."""
-        if self._sink is not None:
-            self._sink.flush(end_offset)
+        """Flush every record below an offset to disk."""
+        if self.sink is not None:
+            self.sink.flush(end_offset)
 
 
 def _detail(segment: OpenSegment, roll: Roll | None, limits: AppendLimits, rules: AppendRules) -> str:
@@ -272,15 +249,15 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollTask:
-    """What to find out.
+    """The request for one partition.
 
     Args:
         path: of the partition directory.
-        guess: whose rules count.
+        guess: the release whose rules are used.
         settings: of the topic.
-        seed: of the jitter; None: none is subtracted, and the largest is reported too.
+        seed: of the jitter; None: no jitter is subtracted, and the result with the largest jitter is reported too.
         max_batch_bytes: the largest batch that is read.
-        size_bytes: of its logs.
+        size_bytes: size of its logs.
         stray: why the broker does not keep the partition at its next start; None: it does.
     """
 
@@ -295,14 +272,14 @@ class RollTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollForecast:
-    """What comes out.
+    """Where a log would have rolled.
 
     Args:
         partition: the `rolling` row.
         segments: a `rolled_segment` row for each segment.
         findings: what is unknown, and why.
-        end_offset: after the last batch.
-        is_whole: whether all of the log was played.
+        end_offset: the offset after the last batch.
+        is_whole: whether the whole log was appended.
     """
 
     partition: Row
@@ -313,9 +290,9 @@ class RollForecast:
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, that of the partition first."""
-        yield RowChunk(forecasts.ROLLING, [self.partition])
+        yield RowChunk(plans.ROLLING, [self.partition])
         if self.segments:
-            yield RowChunk(forecasts.ROLLED_SEGMENT, self.segments)
+            yield RowChunk(plans.ROLLED_SEGMENT, self.segments)
         if self.findings:
             yield RowChunk(tables.FINDING, [finding.row() for finding in self.findings])
 
@@ -325,28 +302,34 @@ def forecast(task: RollTask, advance: Callable[[int], None]) -> RollForecast:
     return play(task, read_partition(task.path), advance)
 
 
+class LogFiles(AppendSink, Protocol):
+    """A sink that writes files; `mtime_ns`: modification time of the log file that is being read."""
+
+    mtime_ns: int | None
+
+
 def play(
     task: RollTask,
     partition: Partition,
     advance: Callable[[int], None],
     *,
-    files: PartitionFiles | None = None,
+    files: LogFiles | None = None,
     to: str | None = None,
 ) -> RollForecast:
-    """Append a log again.
+    """Append a log again, and return where it rolls.
 
     Args:
-        task: what is asked for.
+        task: the request.
         partition: the directory.
         advance: called with the bytes of log that are read.
-        files: takes what is appended; None: nothing is written, and checksums are not computed.
+        files: receives what is appended; None: nothing is written, and checksums are not computed.
         to: the directory that is written.
     """
     return _Play(task, partition, files, to).play(advance)
 
 
 class _Play:
-    def __init__(self, task: RollTask, partition: Partition, files: PartitionFiles | None, to: str | None) -> None:
+    def __init__(self, task: RollTask, partition: Partition, files: LogFiles | None, to: str | None) -> None:
         self._task = task
         self._partition = partition
         self._files = files
@@ -363,7 +346,7 @@ class _Play:
         self._bases = {segment.base_offset for segment in partition.segments}
 
     def play(self, advance: Callable[[int], None]) -> RollForecast:
-        """Append all of it."""
+        """Append the whole log."""
         segments = self._partition.segments
         if self._partition.format == "v07":
             self._sink.add("roll.old-format", self._partition.path)
@@ -394,9 +377,9 @@ class _Play:
     def _begin(self, base_offset: int) -> None:
         seed, name = self._task.seed, self._partition.name.raw
         jitter = seeded_jitter(self._task.settings, name, seed) if seed is not None else _no_jitter
-        self._simulation.begin(base_offset, jitter)
+        self._simulation.start(base_offset, jitter)
         if self._most is not None:
-            self._most.begin(base_offset, lambda _: self._jitter_ms)
+            self._most.start(base_offset, lambda _: self._jitter_ms)
 
     def _append(self, advance: Callable[[int], None]) -> None:
         for item in log_runs(
@@ -413,9 +396,9 @@ class _Play:
             self._at = log.path, run.batches.column("position")[0]
             if self._files is not None:
                 self._files.mtime_ns = log.mtime_ns
-            self._simulation.append(run)
+            self._simulation.append_run(run)
             if self._most is not None:
-                self._most.append(run)
+                self._most.append_run(run)
 
     def _damage(self, found: LogDamage) -> None:
         damage = found.damage
@@ -431,11 +414,11 @@ class _Play:
         )
 
     def _end(self) -> None:
-        self._simulation.end()
+        self._simulation.close()
         if self._most is not None:
-            self._most.end()
+            self._most.close()
 
-    # --- words --------------------------------------------------------------------------------------------------------
+    # --- the report ---------------------------------------------------------------------------------------------------
     def _explain(self) -> None:
         path, segments = self._partition.path, self._simulation.segments
         if self._simulation.oversized:
@@ -454,14 +437,11 @@ class _Play:
         if not self._is_whole:
             return "the forecast ends at the damage, or at the file that cannot be read"
         if not segments:
-            return "there is no segment that could roll"
+            return "the log has no segment"
         same = self._same_bases()
         if same == before == len(segments):
-            return "the same segments as there are, each batch counted as one append"
-        verb = "was" if self._to is not None else "would be"
-        noun = "segment" if len(segments) == 1 else "segments"
-        there = f"there {'is' if before == 1 else 'are'} {before}"
-        return f"{len(segments)} {noun} where {there}, each batch counted as one append that {verb} made"
+            return "the same segments as on the disk; each batch counts as one append"
+        return f"{count_of(len(segments), 'segment')} instead of {before}; each batch counts as one append"
 
     def _same_bases(self) -> int:
         return sum(segment.base_offset in self._bases for segment in self._simulation.segments)

@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.findings import found
+from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
+from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name, segment_file_name
+from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
+from kafkalog_core.kafka.leader_epochs import EpochStart, read_epoch_file
+from kafkalog_core.kafka.producer_anomalies import markers_of
+from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.rules import append_rules, recovery_rules
 from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.snapshots import SnapshotFiles
 from kafkalog_core.ops.pool import run_all
 from kafkalog_core.ops.reading.targets import check_topics
+from kafkalog_core.ops.reindex.producers import load_states
 from kafkalog_core.ops.repair.context import (
     only_target_dir,
     read_context,
@@ -24,8 +32,13 @@ from kafkalog_core.ops.repair.context import (
     target_dirs,
     waiting_replacement,
 )
-from kafkalog_core.ops.repair.copied_files import check_not_running, check_untouched, copy_directory, write_broker_files
-from kafkalog_core.ops.roll.files import PartitionFiles
+from kafkalog_core.ops.repair.copied_files import (
+    check_not_running,
+    check_untouched,
+    copy_beside,
+    copy_directory,
+    write_broker_files,
+)
 from kafkalog_core.ops.roll.forecast import RollForecast, RollTask, forecast, play
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.new_dir import NewDir
@@ -36,15 +49,138 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.append import OpenSegment, Roll
     from kafkalog_core.kafka.logdir.top_files import Key
+    from kafkalog_core.kafka.producers import Marker
+    from kafkalog_core.kafka.rules import RecoveryRules
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
+    from kafkalog_core.storage.changing.new_dir import NewTree
+    from kafkalog_core.storage.changing.writer import NewFile
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.scan import Run
 
-__all__ = ["RollRequest", "roll"]
+__all__ = ["PartitionFiles", "RollRequest", "roll"]
+
+
+_NO_MARKERS: Final[dict[int, Marker]] = {}
+
+
+class PartitionFiles:
+    """An `AppendSink` that writes the files of one partition as a clean shutdown leaves them.
+
+    Args:
+        new: the new log directory.
+        partition: the partition whose log is appended.
+        rules: which files the release has next to the logs.
+        max_batch_bytes: the largest batch that is decompressed.
+    """
+
+    def __init__(self, new: NewTree, partition: Partition, rules: RecoveryRules, *, max_batch_bytes: int) -> None:
+        self._new = new
+        self._partition = partition
+        self._name = partition.name.raw
+        self._rules = rules
+        self._max_batch_bytes = max_batch_bytes
+        self._snapshots = SnapshotFiles.of(partition)
+        self._states = self._first_states()
+        self._log: NewFile | None = None
+        self._aborted = bytearray()
+        self._epochs: list[tuple[int, int]] = []
+        self._markers: tuple[Run | None, dict[int, Marker]] = (None, _NO_MARKERS)
+        self.mtime_ns: int | None = None
+        """Modification time of the log that is being read; retention uses it for records without timestamps."""
+        new.directory(self._name)
+
+    # --- an AppendSink ------------------------------------------------------------------------------------------------
+    def begin(self, segment: OpenSegment) -> None:
+        """Begin a log."""
+        self._log = self._new.begin(self._path(segment.base_offset, FileKind.LOG))
+
+    def append(self, data: memoryview, run: Run, first: int, last: int) -> None:
+        """Append bytes to the log, and replay their producers."""
+        if self._log is not None:
+            self._log.write(data)
+        if not self._rules.has_producers or run.batches.holds_only("producer_id", -1):
+            return
+        if self._markers[0] is not run:
+            self._markers = run, markers_of(run.memory, run.batches, max_bytes=self._max_batch_bytes)
+        for event in self._states.replay(run.batches, self._markers[1], first=first, last=last):
+            if isinstance(event, CompletedTxn) and event.is_aborted:
+                self._aborted += encode_txn_entry(*event[:3], event.last_stable_offset)
+
+    def end(self, segment: OpenSegment, roll: Roll | None) -> None:
+        """Complete the log, and write the other files of its segment."""
+        base_offset, indexes = segment.base_offset, segment.indexes
+        if self._log is not None:
+            self._new.end(self._log, mtime_ns=self.mtime_ns)
+        self._new.add(self._path(base_offset, FileKind.OFFSET_INDEX), bytes(indexes.offset_index))
+        if self._rules.has_time_index:
+            self._new.add(self._path(base_offset, FileKind.TIME_INDEX), bytes(indexes.time_index))
+        if self._aborted:
+            self._new.add(self._path(base_offset, FileKind.TXN_INDEX), bytes(self._aborted))
+            self._aborted.clear()
+        self._epochs += [each for each in indexes.epochs if not self._epochs or each[0] > self._epochs[-1][0]]
+        self._snapshot(segment.end_offset if roll is None else roll.next_base)
+
+    def flush(self, end_offset: int) -> None:
+        """Do nothing: complete files are flushed."""
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+    def finish(self, end_offset: int) -> None:
+        """Write the leader epochs and partition.metadata.
+
+        Raises RefusedError if the leader epochs contradict the log.
+        """
+        if self._rules.has_producers:
+            self._write_epochs(end_offset)
+        copy_beside(self._new, self._partition.path, self._name, FileKind.PARTITION_METADATA)
+
+    def _write_epochs(self, end_offset: int) -> None:
+        file = read_epoch_file(self._partition.path)
+        entries: list[tuple[int, int]] = self._epochs
+        if file is not None and file.refusal is None:
+            entries = [(each.epoch, each.start_offset) for each in file.entries]
+            beyond = next((EpochStart(*each) for each in entries if each[1] > end_offset), None)
+            if beyond is not None:
+                raise RefusedError(
+                    f"leader epoch {beyond.epoch} starts at offset {beyond.start_offset}, after the log end offset "
+                    f"{end_offset}; repair the file first: kafkalog checkpoint --apply",
+                    path=file.path,
+                )
+        name = fixed_file_name(FileKind.LEADER_EPOCH)
+        self._new.add(f"{self._name}/{name}", encode_epoch_checkpoint(entries))
+
+    # --- producers ----------------------------------------------------------------------------------------------------
+    def _first_states(self) -> ProducerStates:
+        """Return the producers at the start of the log: those of the first segment's snapshot, or none."""
+        first = self._partition.segments[0].snapshot
+        known = None if first is None else load_states(first.path)
+        states = ProducerStates(sequences="unchecked") if known is None else known
+        states.ends_empty = self._rules.lists_empty_transactions
+        return states
+
+    def _snapshot(self, offset: int) -> None:
+        """Write the snapshot of an offset: the broker's own if it is readable, because it has silent producers too."""
+        if not self._rules.has_producers or offset <= self._partition.segments[0].base_offset:
+            return
+        content = None
+        if offset in [*self._snapshots] and load_states(self._snapshot_path(offset)) is not None:
+            content = self._snapshots.read(offset)
+        if content is None:
+            rules = self._rules
+            entries = self._states.snapshot_entries(rules.snapshot_style)
+            content = encode_snapshot(entries, order=rules.snapshot_order)
+        self._new.add(self._path(offset, FileKind.SNAPSHOT), content)
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self._partition.path}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
+
+    def _path(self, offset: int, kind: FileKind) -> str:
+        return f"{self._name}/{segment_file_name(offset, kind)}"
+
 
 _NEW_FILES_BYTES: Final = 64 * 1024
 """Room for the small files of a partition, whole blocks of them."""
@@ -53,14 +189,14 @@ _SERVED: Final = frozenset({DirectoryState.CURRENT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollRequest:
-    """What is asked for.
+    """The request of `kafkalog roll`.
 
     Args:
         targets: partitions and log directories, from `targets.resolve`.
-        kafka: releases and settings.
-        seed: of the jitter; None: none is taken off.
-        to: the new log directory to write; None: none.
-        jobs: processes.
+        kafka: release and settings.
+        seed: of the jitter; None: no jitter is subtracted.
+        to: the new log directory; None: nothing is written.
+        jobs: the largest number of processes.
         max_batch_bytes: the largest batch that is read.
     """
 
@@ -75,14 +211,14 @@ class RollRequest:
 def roll(
     request: RollRequest, report: Report, progress: Progress = NO_PROGRESS, *, disk: Disk | None = None
 ) -> Generator[RollForecast, None, None]:
-    """Yield the forecast of each partition, in the order of the targets; with `to` each when its files are written.
+    """Yield the forecast of each partition, in the order of the targets.
 
-    The new directory is there when the last one has been given out. `disk` is the door through which it is made.
+    With `to`, `disk` writes the new log directory, which is complete before the first forecast is yielded.
 
     Raises:
-        SelectionError: A file by itself was named; with `to`, parts of several log directories.
-        SettingError: No broker takes these settings.
-        RefusedError: The new directory cannot be made, or not of this log; nothing of it is left.
+        SelectionError: The request names a single file or, with `to`, parts of several log directories.
+        SettingError: No broker accepts these settings.
+        RefusedError: The new directory cannot be written, or not from this log; nothing of it is left.
         LockedError: A broker runs on the log directory that is to be copied.
     """
     check_topics(request.kafka.topics, request.targets)
@@ -102,12 +238,12 @@ def roll(
 
 
 def _context(target: TargetDir, request: RollRequest) -> DirContext:
-    """Return what is known of a directory; nothing that a roll depends on has a time, so its time is 0."""
+    """Return what is known of a directory; no rule of a roll depends on the current time, so it is 0."""
     return read_context(target, request.kafka, 0, needs_log_files=True)
 
 
 def _tasks(context: DirContext, request: RollRequest) -> Iterator[tuple[RollTask, Partition]]:
-    """Yield the partitions, except the cluster metadata log, which rolls by settings and rules of its own."""
+    """Yield the partitions, except the cluster metadata log, which has its own settings and rules."""
     for place in context.target.partitions:
         if place.name.state is DirectoryState.DELETE or place.name.topic == METADATA_TOPIC:
             continue
@@ -125,7 +261,7 @@ def _tasks(context: DirContext, request: RollRequest) -> Iterator[tuple[RollTask
 
 
 def _counted(forecasts: Iterator[RollForecast], report: Report) -> Iterator[RollForecast]:
-    """Count what has been read, and every row."""
+    """Yield the forecasts, and count what was read and every row."""
     for each in forecasts:
         row = each.partition
         report.partitions += 1
@@ -146,7 +282,7 @@ def _number(row: Mapping[str, object], name: str) -> int:
 
 
 class _Writing:
-    """Makes a new log directory of a site."""
+    """Writes the logs of a log directory, rolled again, into a new one."""
 
     def __init__(self, request: RollRequest, target: TargetDir, to: str, disk: Disk) -> None:
         self._request = request
@@ -159,7 +295,7 @@ class _Writing:
         self._seen: list[FileInfo] = []
 
     def forecasts(self, progress: Progress) -> Iterator[RollForecast]:
-        """Yield the forecasts; when the last one is yielded, the new directory exists."""
+        """Write the new directory, then yield the forecasts."""
         log_dir = self._target.log_dir
         check_not_running(log_dir)
         tasks = _tasks(self._context, self._request)
@@ -173,8 +309,9 @@ class _Writing:
         with NewDir(self._to, disk=self._disk, like=work[0][1].path, needs_bytes=needs_bytes) as new:
             for task, partition in work:
                 done.append(stray_first(self._write(new, task, partition, progress), task.stray))
-            for place in self._metadata_log():
-                copy_directory(new, place.path, place.name.raw)
+            for place in self._target.partitions:
+                if place.name.topic == METADATA_TOPIC:
+                    copy_directory(new, place.path, place.name.raw)
             write_broker_files(new, self._context.broker_dir, self._ends, cleaned=self._cleaned)
             check_untouched(self._seen)
             check_not_running(log_dir)
@@ -219,7 +356,7 @@ class _Writing:
         return result
 
     def _note_cleaned(self, key: Key, task: RollTask, partition: Partition, result: RollForecast) -> None:
-        """Return how far a log was cleaned; before 0.10.1 a cleaner stops at a checkpoint that is in a segment."""
+        """Note how far a log was cleaned; before 0.10.1 a cleaner fails at a checkpoint that is within a segment."""
         cleaned = self._context.offset(FileKind.CLEANER_OFFSET, partition.name)
         if cleaned is None:
             return
@@ -227,10 +364,6 @@ class _Writing:
             bases = [base for row in result.segments if isinstance(base := row["base_offset"], int) and base <= cleaned]
             cleaned = max(bases, default=cleaned)
         self._cleaned[key] = cleaned
-
-    # --- what is meant ------------------------------------------------------------------------------------------------
-    def _metadata_log(self) -> list[PartitionPath]:
-        return [place for place in self._target.partitions if place.name.topic == METADATA_TOPIC]
 
     def _left_out(self) -> Iterator[Finding]:
         for place in self._target.partitions:

@@ -1,18 +1,22 @@
-"""The cuts that a broker makes when it starts, taken from a simulation of the start."""
+"""What the next start of a broker truncates, and the replacements that it puts in place, by a simulated start."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logs import LATER_RELEASE
-from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
+from kafkalog_core.format.names import FileKind, FileState, segment_file_name
+from kafkalog_core.kafka.start.candidates import recovers_v07
 from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.truncate.cut import Cut, SegmentCut, cut_at_damage
-from kafkalog_core.ops.truncate.staging import CompanionFiles, epochs_after
+from kafkalog_core.ops.truncate.truncation import (
+    CompanionFiles,
+    SegmentTruncation,
+    Truncation,
+    epochs_after,
+    truncate_at_damage,
+)
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
 
@@ -22,15 +26,16 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.snapshots import SnapshotFiles
     from kafkalog_core.kafka.start.recovery import SegmentRecovery
-    from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult
+    from kafkalog_core.kafka.start.results import LoadedSegment, LoadResult
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.storage.changing.changes import Stage
-    from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["BrokerCut", "SwapCompletion", "completion_of", "cut_as_broker", "stage_completion"]
+__all__ = ["SwapCompletion", "stage_completion", "truncate_as_broker"]
 
 
+_PIECE_BYTES: Final = 1024 * 1024
 _CODES: Final = {
     "fatal": "truncate.broker-stops",
     "old-release": LATER_RELEASE,
@@ -40,70 +45,72 @@ _CODES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerCut:
-    """What a broker cuts: `cut` None: nothing, or it is not known, for the reason `refusal`.
+class BrokerTruncation:
+    """What the next start of a broker does to one log.
 
-    With a `completion` it first puts replacements in place; `cuts_more`: it goes on and cuts what comes of that.
+    Args:
+        truncation: what it truncates; None: nothing, or it is unknown.
+        companions: the small files after the truncation.
+        completion: the replacements that it puts in place first; None: there are none.
+        truncates_more: whether it truncates the log again after the completion; the plan does not include that.
+        refusal: why nothing is planned; None: there is nothing to do, or it is planned.
     """
 
-    cut: Cut | None = None
-    completion: SwapCompletion | None = None
-    cuts_more: bool = False
+    truncation: Truncation | None = None
     companions: CompanionFiles | None = None
+    completion: SwapCompletion | None = None
+    truncates_more: bool = False
     refusal: Finding | None = None
 
 
-def cut_as_broker(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerCut:
-    """Return where the next start of a broker cuts this log."""
+def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerTruncation:
+    """Return what the next start of a broker does to a log."""
     if partition.format == "v07":
         return _as_v07(partition, facts, advance)
     if facts.context.is_clean is None:
-        return BrokerCut(refusal=_found(partition, "truncate.no-log-dir", partition.path))
-    options = LoadOptions(release=facts.release, settings=facts.settings, snapshots=facts.snapshot_options)
+        return BrokerTruncation(refusal=_found(partition, "truncate.no-log-dir", partition.path))
+    options = facts.load_options
     load = PartitionLoad(partition, facts.context, options, advance=advance)
     for _ in load.run():
         pass
     result = load.result
     if result.problem is not None:
-        return BrokerCut(refusal=_of_problem(partition, result.problem))
-    cuts = bool(result.lost_bytes or result.removed)
-    completion = completion_of(partition, result, load.snapshots)
-    if completion is not None:
-        return BrokerCut(completion=completion, cuts_more=cuts)
-    if not cuts:
-        return BrokerCut(refusal=_end_lost(partition, result) if result.is_end_lost else None)
-    cut = _cut(partition, result)
-    open_transactions = () if load.producers is None else tuple(load.producers.open_transactions())
-    companions = CompanionFiles(
-        snapshots=load.snapshots if options.loader.has_producers else None,
-        epochs=None if result.epochs is None else epochs_after(cut, facts, result.epochs),
-        open_transactions=open_transactions,
-    )
-    return BrokerCut(cut=cut, companions=companions)
-
-
-def _cut(partition: Partition, result: LoadResult) -> Cut:
-    cuts = tuple(_segment_cut(each) for each in result.segments if each.lost_bytes)
-    new = next((each.base_offset for each in result.segments if each.segment is None), None)
-    return Cut(
+        problem = result.problem
+        sentence = problem.sentence.removesuffix(".")
+        code = _CODES[problem.kind]
+        return BrokerTruncation(
+            refusal=_found(partition, code, problem.path, position=problem.position, problem=sentence)
+        )
+    truncates = bool(result.lost_bytes or result.removed)
+    if result.moved:
+        completion = _completion_of(partition, result, load.snapshots)
+        return BrokerTruncation(completion=completion, truncates_more=truncates)
+    if not truncates:
+        return BrokerTruncation(refusal=_end_lost(partition, result) if result.is_end_lost else None)
+    truncation = Truncation(
         partition=partition,
         end_offset=result.end_offset,
-        segments=tuple(each for each in cuts if each is not None),
+        segments=tuple(
+            _shorter(each, each.segment) for each in result.segments if each.segment is not None and each.lost_bytes
+        ),
         removed=tuple(each.segment for each in result.removed),
         why_removed=result.removed[0].why if result.removed else "",
-        new_base=new,
+        new_base=next((each.base_offset for each in result.segments if each.segment is None), None),
     )
+    companions = CompanionFiles(
+        snapshots=load.snapshots if options.loader.has_producers else None,
+        epochs=None if result.epochs is None else epochs_after(truncation, facts, result.epochs),
+        open_transactions=() if load.producers is None else tuple(load.producers.open_transactions()),
+    )
+    return BrokerTruncation(truncation=truncation, companions=companions)
 
 
-def _segment_cut(loaded: LoadedSegment) -> SegmentCut | None:
-    segment = loaded.segment
-    if segment is None:
-        return None
+def _shorter(loaded: LoadedSegment, segment: Segment) -> SegmentTruncation:
     recovery = loaded.recovery
     end_offset, why = loaded.base_offset, "its offsets go back where an index entry is due"
     if recovery is not None and not loaded.is_emptied:
         end_offset, why = recovery.end_offset, recovery.stop_detail or "no whole batch follows"
-    return SegmentCut(
+    return SegmentTruncation(
         segment=segment,
         size_bytes=loaded.size_bytes,
         end_offset=end_offset,
@@ -112,20 +119,19 @@ def _segment_cut(loaded: LoadedSegment) -> SegmentCut | None:
     )
 
 
-def _as_v07(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerCut:
-    """Kafka 0.7 recovers the last file after an unclean stop: it ends before the first message that is bad.
-
-    Its log directories hold nothing but partitions and the mark, so that they are not known for what they are.
-    """
-    mark = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
-    if facts.context.is_clean or os.path.lexists(f"{os.path.dirname(partition.path)}/{mark}"):
-        return BrokerCut()
-    cut = cut_at_damage(partition, advance, first=len(partition.segments) - 1)
-    return BrokerCut(cut=cut)
+def _as_v07(partition: Partition, facts: PartitionFacts, advance: Callable[[int], None]) -> BrokerTruncation:
+    """Return what Kafka 0.7 truncates: the last file before its first bad message, after an unclean shutdown."""
+    if not recovers_v07(partition.path, is_clean=facts.context.is_clean):
+        return BrokerTruncation()
+    return BrokerTruncation(truncation=truncate_at_damage(partition, advance, first=len(partition.segments) - 1))
 
 
 def _end_lost(partition: Partition, result: LoadResult) -> Finding:
-    """After a clean stop nothing is cut; yet the offsets from the base of the last segment on are given out again."""
+    """Return the finding that a broker assigns the offsets of the last segment again, though it truncates nothing.
+
+    After a clean shutdown LogSegment.readNextOffset looks for the log end offset from the last index entry on; where it
+    finds no whole batch there, the base offset of the segment is the end.
+    """
     segment = partition.segments[-1]
     last, code = segment.base_offset, "truncate.end-misled"
     with Source.open(segment.files[0].path) as source:
@@ -138,31 +144,23 @@ def _end_lost(partition: Partition, result: LoadResult) -> Finding:
     return _found(partition, code, segment.files[0].path, offset=result.end_offset, last=last)
 
 
-def _of_problem(partition: Partition, problem: LoadProblem) -> Finding:
-    sentence = problem.sentence.removesuffix(".")
-    return _found(partition, _CODES[problem.kind], problem.path, position=problem.position, problem=sentence)
-
-
 def _found(partition: Partition, code: str, path: str, **details: object) -> Finding:
     return found(code, path, topic=partition.topic, partition=partition.partition, **details)  # type: ignore[arg-type]
 
 
-_PIECE: Final = 1024 * 1024
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwapCompletion:
-    """What a start does with the replacements of one partition.
+    """What a start does with the replacements of one partition (LogLoader.completeSwapOperations).
 
     Args:
         directory: of the partition.
-        moved: the replacements, under the names that they get, with the paths at which they are.
-        given_up: leftovers of other replacements that a start deletes before.
-        replaced: files that it deletes for these.
-        without_index: base offsets of replacements that come without an offset index.
-        rebuilt: what recovery makes of the one replacement; None: the release does not recover it.
-        snapshots: as the start leaves them, where it recovers the replacement. Without them another start would read
-            the log from an older one on, and perhaps die of a batch that this one does not read.
+        moved: the replacements, under their new names, with their present paths.
+        given_up: leftovers of other replacements that the start deletes first, each with the reason.
+        replaced: files that it deletes because these replace them, each with the reason.
+        without_index: base offsets of replacements that have no offset index.
+        rebuilt: result of the recovery of the one replacement; None: the release does not recover it.
+        snapshots: the snapshots after the start, if it recovers the replacement. Without them another start would read
+            the log from an older snapshot on, and might fail at a batch that this one does not read.
         lost: logs that it deletes, each with the byte from which on no replacement holds its records.
     """
 
@@ -177,14 +175,12 @@ class SwapCompletion:
 
     @property
     def base_offset(self) -> int:
-        """The lowest of the replacements."""
+        """The lowest base offset of the replacements."""
         return min((file.name.base_offset or 0 for file in self.moved), default=0)
 
 
-def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> SwapCompletion | None:
-    """Return what a start does with replacements; None: none waits. `snapshots`: as the start leaves them."""
-    if not result.moved:
-        return None
+def _completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotFiles) -> SwapCompletion:
+    """Return what a start does with replacements; `snapshots`: the snapshots after it."""
     leftovers = {FileState.CLEANED, FileState.SWAP}
     moved = tuple(sorted(result.moved, key=lambda file: (file.name.kind is not FileKind.LOG, file.name.raw)))
     logs = [file for file in moved if file.name.kind is FileKind.LOG]
@@ -212,19 +208,19 @@ def completion_of(partition: Partition, result: LoadResult, snapshots: SnapshotF
 
 
 def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
-    """Stage the changes: the replacements are set aside, so that the old log is whole, and then take its place at once.
+    """Stage the changes: first the replacements are moved aside, then all of them replace the old log in one step.
 
-    A broker that starts between the two finds the old log, and loses nothing.
+    A broker that starts between the two finds the whole old log, and loses nothing.
     """
     like = completion.moved[0].path
     for file, why in completion.given_up:
         stage.remove(file.path, why=why)
     for file in completion.moved:
-        stage.remove(file.path, why="it takes its place under its own name")
+        stage.remove(file.path, why="it gets the name of the segment that it replaces")
     base = completion.base_offset
     for file in completion.moved:
         target = f"{completion.directory}/{file.name.raw}"
-        why = "a finished replacement takes its place, as at a start"
+        why = "a broker puts the finished replacement in place when it starts"
         stage.write(target, _pieces(file), why=why, like=like, mtime_ns=file.mtime_ns, swap=base)
     indexes = _indexes(completion)
     for name, content, why in indexes:
@@ -234,18 +230,18 @@ def stage_completion(completion: SwapCompletion, stage: Stage) -> None:
         if file.name.raw not in targets:
             stage.remove(file.path, why=why, swap=base)
     if completion.snapshots is not None:
-        for offset, content in completion.snapshots.made.items():
+        for offset, content in completion.snapshots.written.items():
             target = f"{completion.directory}/{segment_file_name(offset, FileKind.SNAPSHOT)}"
             stage.write(target, [content], why=f"producers at offset {offset}", like=like, swap=base)
-        for path in completion.snapshots.gone.values():
+        for path in completion.snapshots.deleted.values():
             stage.remove(path, why="the broker does not keep it when it starts", swap=base)
 
 
 def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
-    """Return name, content and reason of the indexes that do not come with a replacement."""
+    """Return name, content and reason of the indexes that a replacement does not have yet."""
     rebuilt = completion.rebuilt
     if rebuilt is None:
-        why = "its replacement comes without an offset index"
+        why = "the replacement has no offset index"
         return [(segment_file_name(each, FileKind.OFFSET_INDEX), b"", why) for each in completion.without_index]
     why = "the broker builds it from the log of the replacement"
     contents = (
@@ -262,8 +258,8 @@ def _indexes(completion: SwapCompletion) -> list[tuple[str, bytes, str]]:
 
 def _pieces(file: FileInfo) -> Iterator[bytes]:
     with Source.open(file.path) as source:
-        for position in range(0, file.size_bytes, _PIECE):
-            yield source.read(position, min(_PIECE, file.size_bytes - position))
+        for position in range(0, file.size_bytes, _PIECE_BYTES):
+            yield source.read(position, min(_PIECE_BYTES, file.size_bytes - position))
 
 
 def _extent(file: FileInfo) -> tuple[int, int]:
@@ -279,7 +275,7 @@ def _extent(file: FileInfo) -> tuple[int, int]:
 
 
 def _first_uncovered(file: FileInfo, covered: Sequence[tuple[int, int]]) -> int:
-    """Return the byte of a log from which on no replacement has its records; its size: they have all."""
+    """Return the byte of a log from which on no replacement has its records; its size if they have all of them."""
     base = file.name.base_offset or 0
     end = max((end for first, end in covered if first <= base), default=base)
     for first, after in covered:

@@ -1,36 +1,29 @@
-"""What only several log directories together can tell: ids, marks, and partitions that are in two of them.
+"""The findings that only several log directories show together: ids, clean shutdown files, partitions in two of them.
 
-Directories of several brokers may have been given at once; only those of one broker are held against each other.
+The directories may be those of several brokers; only those of one broker are compared.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import (
-    LOG_KINDS,
     METADATA_TOPIC,
     DirectoryState,
     FileKind,
     fixed_file_name,
-    parse_file_name,
 )
-from kafkalog_core.storage.listing import stat_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.cluster_assignments import DirectoryOwners
+    from kafkalog_core.kafka.cluster import DirectoryOwners
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
-    from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["TopicId", "brokers_of", "check_across", "check_topic_ids", "settled"]
+__all__ = ["TopicId", "brokers_of", "check_across", "check_topic_ids"]
 
 
 _Said = tuple[str, "Finding"]
@@ -38,7 +31,7 @@ _Said = tuple[str, "Finding"]
 
 
 class TopicId(NamedTuple):
-    """The topic id in the partition.metadata at `path`; `broker_dir`: None: the partition is in none."""
+    """The topic id in the partition.metadata at `path`; `broker_dir`: None: the partition is outside of any."""
 
     broker_dir: BrokerDir | None
     place: PartitionPath
@@ -47,7 +40,7 @@ class TopicId(NamedTuple):
 
     @property
     def cluster_id(self) -> str | None:
-        """Of the log directory."""
+        """Cluster id of the log directory; None: unknown."""
         return None if self.broker_dir is None else self.broker_dir.cluster_id
 
 
@@ -61,7 +54,7 @@ def check_across(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> I
 
 
 def check_topic_ids(topic_ids: Iterable[TopicId]) -> Iterator[_Said]:
-    """Findings about topic ids: a topic has one, and no other topic has it."""
+    """Yield findings about topic ids: a topic has one id, and no other topic has the same."""
     of_topic: dict[tuple[str | None, str | None], TopicId] = {}
     of_id: dict[tuple[str | None, str], TopicId] = {}
     for topic_id in topic_ids:
@@ -92,9 +85,9 @@ def _topic_id_finding(code: str, topic_id: TopicId, other: TopicId) -> _Said:
 def _check_ids(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[_Said]:
     """Check directory ids, and by the other ids which broker owns each directory.
 
-    Another node id is another broker: that is reported once for a broker, and its directories are not held against the
-    first one's. The same node id with another cluster id is a broker's directory with a wrong id: the directory with
-    the metadata log is right, as the cluster's own records are in it; without one the first is.
+    Another node id is another broker: that is reported once for a broker, and its directories are not compared with
+    the first one's. The same node id with another cluster id is a wrong id in a directory of the same broker: the
+    directory with the metadata log is right, because it holds the cluster's own records; without one, the first is.
     """
     known = [broker_dir for broker_dir in broker_dirs if broker_dir.meta is not None and not broker_dir.meta.is_refused]
     known.sort(key=lambda broker_dir: not _has_metadata_log(broker_dir))
@@ -137,9 +130,9 @@ def _meta_finding(
 
 
 def brokers_of(broker_dirs: Sequence[BrokerDir], owners: DirectoryOwners) -> list[list[BrokerDir]]:
-    """Directories by broker; where there is one broker alone, those that do not say whose they are belong to it.
+    """Return directories by broker; if there is one broker alone, those without a node id belong to it.
 
-    One broker is one node id: where only the cluster id differs, the id is wrong.
+    A broker is a node id: where only the cluster id differs, the cluster id is wrong.
     """
     groups: dict[str | None, list[BrokerDir]] = {}
     for broker_dir in broker_dirs:
@@ -201,74 +194,3 @@ def _check_partitions(group: Sequence[BrokerDir]) -> Iterator[_Said]:
 
 def _partition_finding(code: str, place: PartitionPath, other: PartitionPath) -> Finding:
     return found(code, place.path, topic=place.name.topic, partition=place.name.partition, other=other.path)
-
-
-_OF_ONE_SEGMENT: Final = frozenset({"log", "batch", "record", "index", "timeindex"})
-"""Subjects of findings that depend on nothing but a log and its indexes."""
-_OF_ALL: Final = frozenset(
-    {
-        "txn",
-        "txnindex",
-        "producer",
-        "snapshot",
-        "epochs",
-        "recovery-point",
-        "high-watermark",
-        "log-start",
-        "cleaner-offset",
-    }
-)
-"""Subjects of findings that compare files with each other."""
-_OF_NEIGHBOURS: Final = frozenset(
-    {"segment.gap", "segment.overlap", "segment.index-missing", "segment.timeindex-missing", "segment.index-orphan"}
-)
-
-
-def settled(verdict: PartitionVerdict) -> PartitionVerdict:
-    """A verdict whose errors are such even where the directory has changed since it was listed."""
-    if all(finding.severity != "error" for finding in verdict.findings):
-        return verdict
-    still = {segment.path for segment in verdict.segments if _is_still(segment)}
-    if len(still) == len(verdict.segments) and not _has_new_logs(verdict):
-        return verdict
-    findings = [
-        replace(finding, severity="warning") if _is_doubtful(finding, still) else finding
-        for finding in verdict.findings
-    ]
-    doubtful = sum(finding is not other for finding, other in zip(findings, verdict.findings, strict=True))
-    if not doubtful:
-        return verdict
-    findings.append(
-        found("partition.changing", verdict.path, topic=verdict.topic, partition=verdict.partition, count=doubtful)
-    )
-    return replace(verdict, findings=tuple(findings))
-
-
-def _is_doubtful(finding: Finding, still: set[str]) -> bool:
-    """Whether what has changed may be the reason of an error."""
-    if finding.severity != "error":
-        return False
-    subject = finding.code.partition(".")[0]
-    if subject in _OF_ONE_SEGMENT:
-        return f"{finding.path.rpartition('.')[0]}.log" not in still and finding.path not in still
-    return subject in _OF_ALL or finding.code in _OF_NEIGHBOURS
-
-
-def _is_still(segment: SegmentVerdict) -> bool:
-    try:
-        status = stat_path(segment.path)
-    except StorageError:
-        return False
-    return (status.st_size, status.st_mtime_ns // 1_000_000) == (segment.size_bytes, segment.mtime_ms)
-
-
-def _has_new_logs(verdict: PartitionVerdict) -> bool:
-    """Return whether a segment was begun after the last one."""
-    last = verdict.segments[-1].base_offset if verdict.segments else -1
-    try:
-        names = [parse_file_name(name) for name in os.listdir(verdict.path)]
-    except NotADirectoryError:  # a file was named itself
-        return False
-    except OSError:
-        return True
-    return any(name.kind in LOG_KINDS and name.canonical and (name.base_offset or 0) > last for name in names)

@@ -1,4 +1,4 @@
-"""The headers of batches, at every level: what contradicts itself or the batch before, and the segment's figures."""
+"""The checks of batches: their headers at every level, their records at level records, and the segment's figures."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError
+from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.findings.logs import DAMAGE_CODES
-from kafkalog_core.findings.sink import SHOWN
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_NAMES, RECORD_ROWS, RecordColumns
 from kafkalog_core.format.control import UnknownControl, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import PayloadDamage, decode_run, header_contradictions, records_outside
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
-from kafkalog_core.ops.verify.verdict import EpochStart, OffsetGap
+from kafkalog_core.ops.verify.verdict import OffsetGap, SegmentEpochStart
 
 if TYPE_CHECKING:
-    from kafkalog_core.findings.sink import Sink
+    from kafkalog_core.findings.catalog import Sink
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.decode import RecordRun
-    from kafkalog_core.ops.verify.check import SegmentTask
+    from kafkalog_core.ops.verify.request import SegmentTask
     from kafkalog_core.storage.scan import Damage, Run
 
 __all__ = ["BatchCheck", "RecordCheck", "SegmentFigures"]
@@ -30,11 +30,11 @@ __all__ = ["BatchCheck", "RecordCheck", "SegmentFigures"]
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 FUTURE_MS: Final = DAY_MS
-"""How far ahead of the check a timestamp may be: brokers allow an hour (4.x) or anything, clocks and zones differ."""
+"""How far in the future a timestamp may be: brokers allow an hour (4.x) or anything, and clocks and zones differ."""
 MOST_EPOCHS: Final = 16 * 1024
-"""Number of leader epochs that are kept of one segment: no cluster elects that many leaders while it writes one."""
+"""Number of leader epochs that are kept of one segment: no cluster elects as many leaders while it writes one."""
 NOT_KNOWN: Final = -2
-"""The last offset before a place that is damaged: what is missing there is no sign of compaction."""
+"""The last offset before a damaged place: offsets that are missing there are no sign of compaction."""
 
 _CODES: Final = {
     k.ODD_EPOCH: "batch.bad-epoch",
@@ -47,22 +47,22 @@ _CODES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFigures:
-    """Figures of a segment, from its headers. Offsets and timestamps are `None` if there are none.
+    """Figures of a segment, from its headers. Offsets and timestamps are None if no batch has one.
 
     Args:
-        batches: whole ones.
-        records: those that headers count.
-        first_offset: `None` too if only the content has it: of a compressed message of v07, v0 and v1.
+        batches: number of whole batches.
+        records: number of records that headers count.
+        first_offset: also None if only the content has it: in a compressed message of v07, v0 and v1.
         last_offset: of the last batch; of v07 the address after it.
-        first_timestamp_ms: the largest timestamp of the first batch that has one, as rolling takes it.
-        max_timestamp_ms: the largest of all.
+        first_timestamp_ms: the largest timestamp of the first batch that has one, as `LogSegment` takes it to roll.
+        max_timestamp_ms: the largest of all batches.
         formats: names of those that occur, `v0`, `v1`, `v2` or `v07`.
-        epochs: where leader epochs start; where they go back there is a finding and no start. Of very many the first.
-        epoch_behind: the last leader epoch, where `epochs` are not all.
-        is_thinned: whether a batch holds fewer records than its offsets span, as compaction leaves them.
-        gaps: the first places where offsets are in no batch, and nothing is damaged.
-        gap_count: all such places.
-        uncounted: batches whose headers do not count their records; 0 where they are opened.
+        epochs: starts of leader epochs, of very many the first; a decreasing epoch is a finding instead.
+        epoch_behind: the last leader epoch, if `epochs` are not all.
+        is_thinned: whether a batch holds fewer records than its offsets span, as after compaction.
+        gaps: the first places where offsets are missing and nothing is damaged.
+        gap_count: number of all such places.
+        uncounted: number of batches whose headers do not count their records; 0 if they are opened.
     """
 
     batches: int
@@ -72,7 +72,7 @@ class SegmentFigures:
     first_timestamp_ms: int | None
     max_timestamp_ms: int | None
     formats: tuple[str, ...]
-    epochs: tuple[EpochStart, ...]
+    epochs: tuple[SegmentEpochStart, ...]
     epoch_behind: int | None
     is_thinned: bool
     gaps: tuple[OffsetGap, ...]
@@ -81,13 +81,13 @@ class SegmentFigures:
 
 
 class BatchCheck:
-    """Checks headers run by run and gathers `figures`; `has_producers`: whether the last run has batches of any."""
+    """The check of headers, run by run; `has_producers`: whether the last run has batches with a producer."""
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
         self._sink = sink
         self._path = "" if task.segment.log is None else task.segment.log.path
         self._now_ms = task.now_ms
-        self._epochs: list[EpochStart] = []
+        self._epochs: list[SegmentEpochStart] = []
         self._gaps: list[OffsetGap] = []
         self._shown: Counter[int] = Counter()
         base_offset = min(task.segment.base_offset, MAX_INT64)
@@ -134,12 +134,12 @@ class BatchCheck:
             )
 
     def damage(self, damage: Damage) -> None:
-        """Ignore it: what is missing here is not a hole that compaction left."""
+        """Ignore damage, but do not take the offsets that are missing here as a sign of compaction."""
         del damage
         self._state[k.BC_PREVIOUS] = NOT_KNOWN
 
     def finish(self, size_bytes: int) -> None:
-        """Report what is reported once for a file, and the number of places that are not reported one by one."""
+        """Report what is reported once for a file, and the number of places that were not reported one by one."""
         del size_bytes
         state = self._state
         for bit, code in (*_CODES.items(), (k.ODD_EPOCH_BACK, "batch.epoch-back")):
@@ -155,7 +155,7 @@ class BatchCheck:
 
     @property
     def figures(self) -> SegmentFigures:
-        """What is known so far."""
+        """The figures of all runs so far."""
         state = self._state
         first, last = state[k.BC_FIRST], state[k.BC_LAST]
         return SegmentFigures(
@@ -180,14 +180,14 @@ class BatchCheck:
         )
 
     def _begin_epoch(self, batches: BatchColumns, row: int) -> None:
-        """One more leader epoch; from the last one that is kept on they are counted alone."""
+        """Add a leader epoch; after the last one that is kept, they are only counted."""
         self._epochs.append(self._epoch_start(batches, row))
         if len(self._epochs) >= MOST_EPOCHS:
             self._state[k.BC_MUTED] |= k.ODD_EPOCH_START
 
-    def _epoch_start(self, batches: BatchColumns, row: int) -> EpochStart:
+    def _epoch_start(self, batches: BatchColumns, row: int) -> SegmentEpochStart:
         base, last = batches.column("base_offset")[row], batches.column("last_offset")
-        return EpochStart(
+        return SegmentEpochStart(
             epoch=batches.column("leader_epoch")[row],
             offset=last[row] if base < 0 else base,
             position=batches.column("position")[row],
@@ -195,7 +195,7 @@ class BatchCheck:
         )
 
     def _epoch_back(self, batches: BatchColumns, row: int) -> None:
-        """Report decreasing leader epochs: this row is wrong or those before it are; the next batches show which."""
+        """Report decreasing leader epochs: this row is wrong or those before it; the next batch shows which."""
         state = self._state
         self._show(k.ODD_EPOCH_BACK)
         epochs, positions = batches.column("leader_epoch"), batches.column("position")
@@ -206,10 +206,10 @@ class BatchCheck:
         else:
             is_here = higher is None or row == 0 or positions[row - 1] != higher.position
         if higher is None or higher.epoch != state[k.BC_BEFORE] or is_here:
-            wrong, where, beside = here, "before", state[k.BC_BEFORE]
+            wrong, where, other = here, "before", state[k.BC_BEFORE]
             state[k.BC_EPOCH] = state[k.BC_BEFORE]
         else:
-            wrong, where, beside = self._epochs.pop(), "behind", here.epoch
+            wrong, where, other = self._epochs.pop(), "after", here.epoch
         self._sink.add(
             "batch.epoch-back",
             self._path,
@@ -217,17 +217,17 @@ class BatchCheck:
             offset=wrong.offset,
             epoch=wrong.epoch,
             where=where,
-            beside=beside,
+            beside=other,
         )
 
     def _show(self, bit: int) -> None:
-        """One more finding for a bit: the last one that is shown mutes it."""
+        """Count a finding of a bit; the last one that is shown mutes it."""
         self._shown[bit] += 1
         if self._shown[bit] == SHOWN:
             self._state[k.BC_MUTED] |= bit
 
     def _odd(self, odd: int, batch: dict[str, int]) -> None:
-        """One batch with what is odd of it, and an epoch that starts with it."""
+        """Report a batch with a contradiction in its header, and note a gap before it."""
         offset = batch["last_offset"] if batch["base_offset"] < 0 else batch["base_offset"]
         if odd & k.ODD_GAP:
             self._gaps.append(OffsetGap(batch["position"], self._state[k.BC_EXPECTED], batch["base_offset"] - 1))
@@ -268,17 +268,17 @@ _RECORDS_CODES: Final = {
 _CONTROL: Final = k.ODD_CONTROL_KEY | k.ODD_CONTROL_VALUE | k.ODD_CONTROL
 _LEAST_ROWS: Final = 256
 _RECORD_BYTES: Final = 7
-"""The least that a record takes in a batch that is not compressed."""
+"""The minimum size of a record in a batch that is not compressed, in bytes."""
 _NOT_OPENED: Final = frozenset({"payload", "record-count"})
-"""What the decoder says of batches whose header is already known to lie about codec or count."""
+"""Reasons of the decoder for batches whose header is already known to be wrong about codec or count."""
 
 
 class RecordCheck:
-    """Decodes all records, into columns that are used again, and lets a kernel look at them.
+    """The check of all records, which are decoded into reused columns and looked at by a kernel.
 
     After `finish`, `wrapped_records` is the number of records in compressed messages of v07, v0 and v1, which headers
-    do not count, `first_offset` that of the first record; `is_thinned`, `gap_count` and `first_gap` are about offsets
-    that are missing within such messages and before them.
+    do not count, and `first_offset` that of the first record. `is_thinned`, `gap_count` and `first_gap` are about
+    offsets that are missing within such messages and before them.
     """
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
@@ -295,27 +295,27 @@ class RecordCheck:
 
     @property
     def wrapped_records(self) -> int:
-        """Records in compressed messages of v07, v0 and v1."""
+        """Number of records in compressed messages of v07, v0 and v1."""
         return self._state[k.RC_WRAPPED]
 
     @property
     def first_offset(self) -> int | None:
-        """Offset of the first record; `None` if none was read."""
+        """Offset of the first record; None: none was read."""
         return self._state[k.RC_FIRST] if self._state[k.RC_RECORDS] else None
 
     @property
     def is_thinned(self) -> bool:
-        """Whether offsets are missing within compressed messages, as compaction leaves them."""
+        """Whether offsets are missing within compressed messages, as after compaction."""
         return self._state[k.RC_HOLES] > 0
 
     @property
     def gap_count(self) -> int:
-        """Compressed messages with offsets missing before them, for another reason than damage."""
+        """Number of compressed messages before which offsets are missing for another reason than damage."""
         return self._state[k.RC_GAPS]
 
     @property
     def first_gap(self) -> OffsetGap | None:
-        """The first of those places; `None`: there is none."""
+        """The first of those places; None: there is none."""
         state = self._state
         if not state[k.RC_GAPS]:
             return None
@@ -336,12 +336,12 @@ class RecordCheck:
         state[k.RC_JOINED] = 1
 
     def damage(self, damage: Damage) -> None:
-        """Ignore it: offsets that are missing here are not a hole."""
+        """Ignore damage: offsets that are missing here are not a gap."""
         del damage
         self._state[k.RC_JOINED] = 0
 
     def finish(self, size_bytes: int) -> None:
-        """Report the number of places that are not reported one by one."""
+        """Report the number of places that were not reported one by one."""
         del size_bytes
         for bit, code in _RECORDS_CODES.items():
             more = self._state[k.RC_MORE + bit.bit_length() - 1]
@@ -359,7 +359,7 @@ class RecordCheck:
             row = kernels.check_records(memory, batches, records, row, state)
 
     def _odd(self, odd: int, batch: dict[str, int], record: dict[str, int] | None) -> None:
-        """One batch or record with what is odd of it."""
+        """Report a batch or record with a contradiction."""
         for bit, code in _RECORDS_CODES.items():
             if not odd & bit:
                 continue
@@ -379,7 +379,7 @@ class RecordCheck:
             )
 
     def _control(self, memory: memoryview, position: int, record: dict[str, int]) -> None:
-        """A control record that the kernel leaves to be looked at: bad, or of another type than ends a transaction."""
+        """Report a control record that the kernel leaves to this check: a bad one, or one that ends no transaction."""
         code, kind, detail = "record.control-key", None, ""
         try:
             key, _ = decode_control_key(_span(memory, record, "key"))
@@ -404,11 +404,11 @@ class RecordCheck:
             )
 
     def _unread(self, damage: PayloadDamage, batches: BatchColumns) -> None:
-        """Records that could not be read; what all records of the batch together show is not known then."""
+        """Report records that could not be read; what the whole batch shows is unknown then."""
         if self._state[k.RC_BATCH] == damage.batch:
             self._state[k.RC_BATCH] = -1
         batch = batches.row(damage.batch)
-        if damage.reason in _NOT_OPENED and _is_known_to_lie(batch):
+        if damage.reason in _NOT_OPENED and _is_header_fault_reported(batch):
             return
         self._sink.add(
             DAMAGE_CODES[damage.reason],
@@ -421,8 +421,8 @@ class RecordCheck:
         )
 
 
-def _is_known_to_lie(batch: dict[str, int]) -> bool:
-    """Whether `BatchCheck` has named what is wrong: a codec without a meaning, a negative count."""
+def _is_header_fault_reported(batch: dict[str, int]) -> bool:
+    """Return whether `BatchCheck` has reported what is wrong: an unknown codec, a negative count."""
     if batch["format"] == k.MAGIC_V2:
         return batch["codec"] > k.CODEC_ZSTD or batch["record_count"] < 0
     return batch["codec"] > k.CODEC_LZ4

@@ -1,7 +1,7 @@
 """What a broker does at its next start with damage in a log: the simulated start of the partition, in words.
 
-Without a log directory it is unknown whether the last shutdown was clean: both starts are simulated then. `Unmarking`
-finds what a start without the clean shutdown file would truncate in the other partitions of a log directory.
+Outside of a log directory it is unknown whether the last shutdown was clean: both starts are simulated then.
+`Unmarking` finds what a start without the clean shutdown file would truncate in the other partitions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
+from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.findings.logs import DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
+from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
-from kafkalog_core.kafka.start.results import RECOVERY_REASONS, LoadOptions
-from kafkalog_core.ops.verify.metadata_log import snapshot_damage
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.text import count_of
@@ -31,15 +31,23 @@ if TYPE_CHECKING:
     from kafkalog_core.findings.broker_actions import StartAction
     from kafkalog_core.format.names import DirectoryName
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.start.outcome import Outcome
-    from kafkalog_core.kafka.start.results import LoadProblem
+    from kafkalog_core.kafka.start.results import LoadOptions, LoadProblem
     from kafkalog_core.ops.verify.verdict import PlaceVerdict
 
-__all__ = ["BrokerAction", "DamagePlace", "Starts", "Unmarking", "is_unmarking", "with_broker_actions"]
+__all__ = [
+    "BrokerAction",
+    "DamagePlace",
+    "Starts",
+    "Unmarking",
+    "is_unmarking",
+    "snapshot_damage",
+    "with_broker_actions",
+]
 
-_CUT_REASONS: Final = frozenset({"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch"})
-_FRAMING: Final = _CUT_REASONS | {"offset-order"}
+_SEEN_BY_START: Final = frozenset(
+    {"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch", "offset-order"}
+)
 """Reasons of damage that a start may notice."""
 _SAME_ALWAYS: Final = frozenset({"unreadable", "over-limit"})
 """Reasons with which every start does the same."""
@@ -55,11 +63,11 @@ class DamagePlace:
         reason: one of `LOG_DAMAGE`.
         path: of the log.
         base_offset: of its segment.
-        log_bytes: size of the log.
+        log_bytes: size of the log, in bytes.
         position: first byte of the damage.
-        size_bytes: of the damage.
+        size_bytes: size of the damage, in bytes.
         is_active: whether the segment is the last one.
-        is_zeros: whether nothing but zeros follow in the file.
+        is_zeros: whether only zeros follow in the file.
     """
 
     reason: str
@@ -85,7 +93,7 @@ class DamagePlace:
     def is_plain_tail(self) -> bool:
         """Whether the log ends here as a crash or preallocation leaves it: in a torn append, or in zeros alone.
 
-        Other bytes after the zeros are data, of which it is unknown what they were.
+        Other bytes after the zeros are unknown data.
         """
         return self.is_tail and (self.reason == "torn-tail" or self.is_zeros)
 
@@ -96,7 +104,7 @@ class BrokerAction:
 
     Args:
         kind: template of the texts.
-        text: what it does, whole sentences.
+        text: what the broker does, in whole sentences.
         lost_bytes: bytes of logs that it deletes, at most.
     """
 
@@ -116,27 +124,25 @@ class Starts:
 
     Args:
         path: of the partition directory.
-        context: what its log directory says of it, as it is loaded.
-        release: returns the one whose rules count.
-        now_ms: the time of the start, ms since 1970.
+        context: what its log directory shows of it when it is loaded.
+        options: returns the release and the settings of the broker for a topic; called when damage is found.
     """
 
-    def __init__(self, path: str, context: PartitionContext, release: Callable[[], Release], now_ms: int) -> None:
+    def __init__(self, path: str, context: PartitionContext, options: Callable[[str | None], LoadOptions]) -> None:
         self._path = path
         self._context = context
-        self._release = release
-        self._now_ms = now_ms
+        self._options = options
 
     @cached_property
     def _start(self) -> Start | None:
-        """None: the partition cannot be read, or is of 0.7."""
+        """The start after the shutdown that the disk shows; None: the partition cannot be read, or is of 0.7."""
         try:
             partition = read_partition(self._path)
         except StorageError:  # reported with the partition
             return None
         if partition.format == "v07":
             return None
-        return Start(partition, self._context, LoadOptions.of(self._release(), partition.topic, self._now_ms))
+        return Start(partition, self._context, self._options(partition.topic))
 
     @cached_property
     def _clean(self) -> Start | None:
@@ -152,11 +158,11 @@ class Starts:
         Args:
             place: damage in one of the logs.
             topic: of the partition.
-            end_offset: where its log ends; None: that is unknown.
+            end_offset: log end offset; None: unknown.
         """
         if place.reason in _SAME_ALWAYS:
             return BrokerAction.of(place.reason)
-        if place.reason not in _FRAMING:
+        if place.reason not in _SEEN_BY_START:
             return BrokerAction.of("payload")
         if self._context.is_clean is None and topic != METADATA_TOPIC:
             return self._either(place, end_offset)
@@ -165,7 +171,7 @@ class Starts:
 
     def after_crash(self, place: DamagePlace, end_offset: int | None) -> BrokerAction | None:
         """Return what it does with a place after an unclean shutdown."""
-        if place.reason in _SAME_ALWAYS or place.reason not in _FRAMING or self._unclean is None:
+        if place.reason in _SAME_ALWAYS or place.reason not in _SEEN_BY_START or self._unclean is None:
             return None
         return _action(place, self._unclean, end_offset)
 
@@ -203,7 +209,7 @@ def _bytes(count: int) -> str:
 def _continued(text: str) -> str:
     """Return an action as the end of a sentence that has said how the broker was shut down: not as its reason again."""
     for reason in (RECOVERY_REASONS["unclean-stop"], _CLEAN):
-        text = text.replace(f", as {reason}", "")
+        text = text.replace(f", because {reason}", "")
     return f"{text[:1].lower()}{text[1:]}"
 
 
@@ -242,7 +248,7 @@ def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
         here="here" if position >= place.position else f"at byte {position:,}, before this place",
         why=outcome.why,
         rest=_bytes(place.log_bytes - position),
-        later=count_of(outcome.later, "segment"),
+        later="segment" if outcome.later == 1 else count_of(outcome.later, "segment"),
         lost=_bytes(outcome.lost_bytes),
     )
 
@@ -269,7 +275,7 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
 
 
 def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePlace | None]]:
-    """Yield all findings of a partition; with one of damage in a log of 0.8 or later, its place among the logs."""
+    """Yield each finding of a partition, with its place if it is about damage in a log of 0.8 or later."""
     segments = {each.path: each for each in verdict.segments if not each.path.endswith(V07_SUFFIX)}
     last = verdict.segments[-1].path if verdict.segments else None
     for finding in verdict.findings:
@@ -305,7 +311,11 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
                 cure=action.kind.cure or finding.cure,
                 next_step=action.kind.next_step or finding.next_step,
             )
-        elif finding.code == "log.torn-tail" and finding.path == last_v07 and context.is_clean is not True:
+        elif (
+            finding.code == "log.torn-tail"
+            and finding.path == last_v07
+            and recovers_v07(verdict.path, is_clean=context.is_clean)
+        ):
             kind = START_ACTIONS["v07-tail"]
             yield replace(finding, severity="info", broker_action=kind.text, cure=kind.cure)
         else:
@@ -317,15 +327,15 @@ _NOT_READ: Final = frozenset({DENIED, "file.not-readable", "dir.unreadable", "lo
 _FAILS: Final = frozenset(
     {"record.control-key", "record.control-value", "record.control-type", "txn.plain-inside", "txn.marker-unreadable"}
 )
-"""Findings at which the replay of a recovered segment fails, or truncates what follows."""
+"""Findings at which the replay of a recovered segment fails, or truncates the rest."""
 _CLEAN: Final = "the last shutdown was clean"
 _SAFE: Final = "Verified: without that file the next start would truncate nothing else in this log directory."
 
 _ALONE: Final = "This partition can be truncated alone: kafkalog truncate --at-damage shows the plan."
 
 
-class _Cut(NamedTuple):
-    """The first place in a partition at which recovery would truncate its log."""
+class _TruncationPlace(NamedTuple):
+    """The first place of a partition at which recovery would truncate its log."""
 
     partition: str
     place: str
@@ -335,13 +345,13 @@ class Unmarking:
     """What recovery would truncate in a log directory that has a clean shutdown file.
 
     Args:
-        has_checksums: whether batches were read, so that one whose checksum is wrong has been found.
+        has_checksums: whether batches were read, so that wrong checksums were found.
     """
 
     def __init__(self, *, has_checksums: bool) -> None:
         self._is_known = has_checksums
         self._count = 0
-        self._cuts: list[_Cut] = []
+        self._cuts: list[_TruncationPlace] = []
 
     def add(self, verdict: PartitionVerdict | PlaceVerdict, name: DirectoryName, starts: Starts) -> None:
         """Add a partition that has been checked."""
@@ -353,7 +363,7 @@ class Unmarking:
         if isinstance(verdict, PartitionVerdict):
             cut = _first_cut(verdict, starts)
             if cut is not None:
-                self._cuts.append(_Cut(os.path.basename(verdict.path), cut))
+                self._cuts.append(_TruncationPlace(os.path.basename(verdict.path), cut))
 
     def with_warnings(self, findings: Sequence[Finding], *, is_whole: bool) -> tuple[Finding, ...]:
         """Return findings; a cure that deletes the file describes what that would do.
@@ -388,12 +398,12 @@ class Unmarking:
 
 
 def is_unmarking(finding: Finding) -> bool:
-    """Whether its cure is to delete the clean shutdown file."""
+    """Return whether the cure of a finding is to delete the clean shutdown file."""
     return finding.cure is not None and CLEAN_MARK in finding.cure
 
 
 def _first_cut(verdict: PartitionVerdict, starts: Starts) -> str | None:
-    """The first place at which recovery would truncate a log with whole batches after it, or fail; None: there is none.
+    """Return the first place at which recovery would truncate a log before whole batches, or fail; None: there is none.
 
     A partition without damage is not read again: nothing is truncated there.
     """
@@ -413,3 +423,10 @@ def _first_cut(verdict: PartitionVerdict, starts: Starts) -> str | None:
         return None
     path, position = failure
     return os.path.basename(path) if position is None else f"byte {position:,} of {os.path.basename(path)}"
+
+
+def snapshot_damage(finding: Finding) -> Finding:
+    """Return a finding in a snapshot with what the node does: it neither recovers nor serves what is damaged there."""
+    if finding.code not in DAMAGE_REASONS:
+        return finding
+    return replace(finding, broker_action=SNAPSHOT_ACTION, cure=SNAPSHOT_CURE)

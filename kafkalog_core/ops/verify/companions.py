@@ -1,7 +1,7 @@
-"""The small files of a partition: those that are missing, left over, in the way, unreadable to a broker, or malformed.
+"""The small files of partitions and log directories: missing, left over, unreadable to a broker, or malformed.
 
-What a listing says by names alone is the base. Here it is known that nobody is at work and what is in the log, so that
-some of it is worse than it looks, and what is true of every segment of a bare copy is reported once.
+A listing judges by names alone. Here the content of the log is known and no broker is running, so that some of its
+findings are worse than they look, and what is true of every segment of a bare copy is reported once.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.names import FileName
     from kafkalog_core.kafka.logdir.text_files import EpochText
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "broker_uid",
     "check_directories",
     "check_files",
+    "file_findings",
     "is_read_only_mount",
     "refine",
 ]
@@ -57,19 +59,19 @@ _COMPANION_OF_CODE: Final = {
     "segment.timeindex-missing": FileKind.TIME_INDEX,
 }
 _ALWAYS_WORSE: Final = frozenset({"segment.misnamed-empty"})
-"""What no broker leaves behind, whatever happens to it."""
+"""Findings about what no broker leaves, whatever happens to it."""
 
 
 def refine(
     partition: Partition, context: PartitionContext, formats: Collection[str], epochs: EpochText | None = None
 ) -> Iterator[Finding]:
-    """All findings about the names, owners and text files of a partition; those of its listing are among them.
+    """Yield all findings about the names, owners and text files of a partition, with those of its listing.
 
     Args:
         partition: its listing.
-        context: what its log directory says of it.
+        context: what its log directory shows of it.
         formats: of the batches that were read, as in `SegmentVerdict.formats`.
-        epochs: its leader-epoch-checkpoint, where it has been read already.
+        epochs: its leader-epoch-checkpoint; None: it was not read.
     """
     for finding in _all_findings(partition, context, formats, epochs):
         yield replace(finding, topic=partition.topic, partition=partition.partition)
@@ -91,7 +93,7 @@ def _all_findings(
 
 
 def _bare_codes(partition: Partition) -> set[str]:
-    """Codes that are true of each of several segments: they were copied without those files."""
+    """Return codes that are true of each of several segments: they were copied without these files."""
     filled = [segment for segment in partition.segments if segment.size_bytes and partition.format == "log"]
     if len(filled) <= 1 or any(segment.index is not None for segment in filled):
         return set()
@@ -107,7 +109,7 @@ def _refined(finding: Finding, partition: Partition) -> Finding:
 
 
 def _is_worse(finding: Finding, partition: Partition) -> bool:
-    """Whether no broker leaves this behind, where it looked as if it might."""
+    """Return whether no broker leaves a file, although a listing cannot know that."""
     offset = finding.offset
     if finding.code in _ALWAYS_WORSE or offset is None:
         return finding.code in _ALWAYS_WORSE
@@ -118,7 +120,7 @@ def _is_worse(finding: Finding, partition: Partition) -> bool:
 
 
 def _would_replace(partition: Partition, name: FileName) -> bool:
-    """Whether an index would be put in the place of another one without its log, as no replacement leaves it."""
+    """Return whether an index would replace another one without its log, as no replacement of a broker does."""
     if name.kind not in INDEX_KINDS or name.base_offset is None:
         return False
     has_log = _has(partition, name.base_offset, FileKind.LOG, FileState.SWAP)
@@ -126,9 +128,9 @@ def _would_replace(partition: Partition, name: FileName) -> bool:
 
 
 def _is_lost(partition: Partition, offset: int, kind: FileKind) -> bool:
-    """Whether a broker has had this file: it makes those of the active segment when it first needs them.
+    """Return whether a file is lost: a broker creates those of the active segment when it first needs them.
 
-    Those of a segment that compaction has just replaced may still wait under their other names.
+    Those of a segment that compaction has just replaced may still have their other names.
     """
     siblings = [segment for segment in partition.segments if segment.size_bytes and segment.base_offset != offset]
     part = "index" if kind is FileKind.OFFSET_INDEX else "timeindex"
@@ -159,7 +161,7 @@ def _text_findings(partition: Partition, formats: Collection[str], epochs: Epoch
             elif file.name.kind is FileKind.QUORUM_STATE:
                 quorum_state = read_properties(place)
                 yield from () if quorum_state is None else quorum_state.findings
-        except NotFoundError:  # a broker at work has put another one in its place
+        except NotFoundError:  # a running broker has replaced it
             continue
         except StorageError as error:
             yield place.finding(code_of_error(error), reason=error.message)
@@ -176,7 +178,7 @@ def _missing_texts(partition: Partition, context: PartitionContext, formats: Col
 
 
 def _is_a_brokers(partition: Partition, context: PartitionContext) -> bool:
-    """Whether the directory is as a broker has it, and not a copy of some of its files."""
+    """Return whether the directory is as a broker leaves it, and not a copy of some of its files."""
     return context.log_dir is not None or any(_is_index(file) for file in partition.files)
 
 
@@ -185,7 +187,7 @@ def _is_index(file: FileInfo) -> bool:
 
 
 OWNERSHIP_CODES: Final = frozenset({"file.unreadable", "file.foreign-owner"})
-"""What a listing says of single files; `check_files` says it better, as it sees all of them."""
+"""Findings of a listing about single files; `check_files` looks at all of them together."""
 _WRITTEN_KINDS: Final = LOG_KINDS | INDEX_KINDS | {FileKind.LOCK}
 _ROOT: Final = 0
 _READ: Final = 4
@@ -200,7 +202,7 @@ class _User:
     gid: int
 
     def may(self, bit: int, owner: _User, mode: int) -> bool:
-        """Whether the permissions of a file let this user do it; groups but the main one are not known."""
+        """Return whether the permissions of a file let this user do it; of the groups only the main one is known."""
         if self.uid == _ROOT:
             return True
         if self.uid == owner.uid:
@@ -209,10 +211,10 @@ class _User:
 
 
 def check_files(path: str, files: Sequence[FileInfo]) -> Iterator[Finding]:
-    """Findings about the files of a partition or at the top of a log directory, and about the directory itself."""
+    """Yield findings about the owners of a directory and its files: a partition, or the top of a log directory."""
     try:
         status = stat_path(path)
-    except StorageError:  # it went away
+    except StorageError:  # it was deleted
         return
     directory = _User(status.st_uid, status.st_gid)
     broker = _majority((_User(file.uid, file.gid) for file in files), directory)
@@ -226,7 +228,7 @@ def check_files(path: str, files: Sequence[FileInfo]) -> Iterator[Finding]:
 
 
 def broker_uid(files: Iterable[FileInfo], directory: str) -> int:
-    """The user that a broker runs as: the owner of most of the files, else of the directory."""
+    """Return the user that a broker runs as: the owner of most of the files, else of the directory."""
     status = stat_path(directory)
     return _majority((_User(file.uid, file.gid) for file in files), _User(status.st_uid, status.st_gid)).uid
 
@@ -249,7 +251,7 @@ def check_directories(paths: Iterable[str]) -> Iterator[Finding]:
 
 
 def is_read_only_mount(path: str) -> bool:
-    """Whether nobody can write to the file system that a path is on."""
+    """Return whether the file system of a path is mounted read-only."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
@@ -310,17 +312,17 @@ def _file_findings(file: FileInfo, broker: _User, directory_uid: int) -> Iterato
 
 _WORSE: Final = "segment.swap-worse"
 _CALM: Final = frozenset({"segment.swap", "segment.swap-alone", "segment.swap-index-missing"})
-"""What a listing says of a replacement without having looked into it."""
+"""Findings of a listing about a replacement, which it has not opened."""
 _IN_A_LOG: Final = frozenset({"log", "batch"})
-"""Subjects of findings about what is in a log."""
+"""Subjects of findings about the content of a log."""
 
 
 class Replacements:
-    """Faults of the replacements of a partition, apart from those of their logs.
+    """The findings about the replacements of a partition (`.swap`), apart from those in their logs.
 
     Args:
         partition: its listing.
-        segments: what was found in its live segments.
+        segments: verdicts of its live segments.
         is_whole: whether its log was never compacted, so that a replacement holds all that its originals hold.
     """
 
@@ -335,9 +337,9 @@ class Replacements:
         self._worse: set[int] = set()
 
     def findings(self, swap: SegmentVerdict) -> tuple[Finding, ...]:
-        """All findings about the log of one replacement that was read."""
+        """Return all findings about the log of one replacement that was read."""
         if self._removed_from is not None and swap.base_offset >= self._removed_from:
-            return swap.findings  # a broker removes it: what it was made from is still there
+            return swap.findings  # a broker deletes it: its originals are still there
         reason = self._reason(swap)
         if reason is None:
             return tuple(_in_swap(finding, is_worse=False) for finding in swap.findings)
@@ -357,7 +359,7 @@ class Replacements:
         return (worse, *(_in_swap(finding, is_worse=True) for finding in swap.findings))
 
     def mended(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """Findings of the partition; none of them calls a replacement harmless that is worse than its originals."""
+        """Return the findings of the partition, more severe for replacements that lack data of their originals."""
         cure = FINDING_TYPES[_WORSE].cure
         return tuple(replace(finding, cure=cure) if self._is_of_worse(finding) else finding for finding in findings)
 
@@ -381,7 +383,7 @@ class Replacements:
         return self._less(swap, originals)
 
     def _less(self, swap: SegmentVerdict, originals: Sequence[SegmentVerdict]) -> str | None:
-        """What a replacement does not have of whole originals."""
+        """Return what a replacement lacks of whole originals."""
         records = sum(one.records for one in originals)
         if not swap.size_bytes:
             return f"it is empty, and what it replaces holds {_records_text(records)}"
@@ -395,7 +397,7 @@ class Replacements:
         return None
 
     def _is_split(self, swap: SegmentVerdict) -> bool:
-        """Whether others may hold the rest of a segment that was split."""
+        """Return whether other replacements may hold the rest of a segment that was split."""
         others = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
         return any(other.base_offset > swap.base_offset for other in others)
 
@@ -412,13 +414,16 @@ class Replacements:
         return f"it reaches to offset {swap.last_offset}, the log only to {end}; it replaces {replaced}"
 
     def _originals(self, swap: SegmentVerdict) -> list[SegmentVerdict]:
-        """The live segments that go when the replacement comes."""
+        """Return the live segments that the replacement replaces."""
         last = swap.base_offset if swap.last_offset is None else max(swap.base_offset, swap.last_offset)
         return [one for one in self._segments if swap.base_offset <= one.base_offset <= last]
 
 
 def _in_swap(finding: Finding, *, is_worse: bool) -> Finding:
-    """What is damaged in a replacement: nobody appends to it, and no recovery cuts it before it is in its place."""
+    """Return a finding about damage in a replacement.
+
+    Nothing is appended to it, and no recovery truncates it before it is in place.
+    """
     if finding.severity != "error" or finding.code.partition(".")[0] not in _IN_A_LOG:
         return finding
     cure = FINDING_TYPES[_WORSE if is_worse else "batch.crc-mismatch"].cure
@@ -427,3 +432,91 @@ def _in_swap(finding: Finding, *, is_worse: bool) -> Finding:
 
 def _records_text(count: int) -> str:
     return "1 record" if count == 1 else f"{count:,} records"
+
+
+_NO_META: Final = frozenset({"meta.missing", "meta.missing-kraft"})
+
+
+_SINCE_META: Final = (FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA)
+
+
+_EFFECTS: Final = {
+    FileKind.RECOVERY_POINT: "it recovers every segment after an unclean stop",
+    FileKind.HIGH_WATERMARK: "it shows consumers nothing until the replicas agree on high watermarks",
+    FileKind.LOG_START_OFFSET: "records that were deleted by request, and not yet from the disk, come back",
+}
+
+
+def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
+    """Yield findings about missing and emptied checkpoints, and a missing directory id."""
+    meta = broker_dir.meta
+    if meta is not None and not meta.is_refused and broker_dir.is_kraft and broker_dir.directory_id is None:
+        yield found("meta.no-directory-id", broker_dir.meta_path)
+    if meta is not None and not meta.is_refused and meta.contents.get("version") is None:
+        yield found("meta.no-version", broker_dir.meta_path)
+    elif meta is not None and not meta.is_refused and not broker_dir.is_kraft and not meta.contents.get("broker.id"):
+        yield found("meta.no-broker-id", broker_dir.meta_path)
+    partitions = [place for place in broker_dir.log_dir.partitions if _is_counted(place)]
+    yield from _missing_meta(broker_dir, partitions)
+    if not partitions:
+        return
+    for kind, effect in _EFFECTS.items():
+        path = f"{broker_dir.path}/{fixed_file_name(kind)}"
+        if _is_expected(kind, broker_dir, partitions) and not os.path.lexists(path):
+            yield found("checkpoint.missing", path, name=fixed_file_name(kind), effect=effect)
+        text = broker_dir.offsets.get(kind)
+        verdict = None if text is None else text.file.verdict
+        if text is not None and verdict is not None and not text.is_refused and verdict.declared_count is None:
+            severity = (
+                _severity_of_emptied(kind, broker_dir) if not text.file.size_bytes else _severity_of_cut(broker_dir)
+            )
+            yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
+
+    cleaner = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
+    is_cut = cleaner is not None and not cleaner.is_refused and cleaner.file.verdict.declared_count is None
+    if cleaner is not None and is_cut and cleaner.file.size_bytes:  # until the first clean it has no bytes at all
+        effect, severity = "it cleans each log from its start again", _severity_of_cut(broker_dir)
+        path = cleaner.file.path
+        yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
+
+
+def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
+    """Yield a finding about a lost meta.properties (since 0.9): partitions have files that only 0.11 and later write.
+
+    A listing of the log directory already reports it if files at its top show it.
+    """
+    is_reported = any(finding.code in _NO_META for finding in broker_dir.log_dir.findings)
+    if broker_dir.meta is None and not is_reported and any(_has_any(place, _SINCE_META) for place in partitions):
+        yield found("meta.missing", broker_dir.meta_path, severity="error")
+
+
+def _has_any(place: PartitionPath, kinds: Iterable[FileKind]) -> bool:
+    return any(os.path.lexists(f"{place.path}/{fixed_file_name(kind)}") for kind in kinds)
+
+
+def _is_counted(place: PartitionPath) -> bool:
+    return place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
+
+
+def _is_expected(kind: FileKind, broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> bool:
+    """Return whether a broker of the release that left this directory has written the file."""
+    is_later = broker_dir.meta is not None or FileKind.LOG_START_OFFSET in broker_dir.offsets
+    if kind is FileKind.RECOVERY_POINT:
+        return is_later or FileKind.CLEANER_OFFSET in broker_dir.offsets
+    if kind is FileKind.HIGH_WATERMARK:
+        return is_later or FileKind.RECOVERY_POINT in broker_dir.offsets
+    if broker_dir.is_kraft:
+        return True
+    return any(_has_any(place, (FileKind.LEADER_EPOCH,)) for place in partitions)
+
+
+def _severity_of_cut(broker_dir: BrokerDir) -> Severity:
+    """Return the severity of a checkpoint that ends after its version: no broker writes it that way."""
+    return "error" if broker_dir.log_dir.is_clean else "warning"
+
+
+def _severity_of_emptied(kind: FileKind, broker_dir: BrokerDir) -> Severity:
+    if broker_dir.log_dir.is_clean:
+        return "error"
+    others = [text for other, text in broker_dir.offsets.items() if other in _EFFECTS and other is not kind]
+    return "warning" if any(text.file.size_bytes for text in others) else "info"

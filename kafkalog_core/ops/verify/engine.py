@@ -1,32 +1,32 @@
-"""What is to be verified, and how deep."""
+"""The run over all targets: which process checks which partition, and the order of the verdicts."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter, deque
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
 
-from kafkalog_core.findings import DENIED
-from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import DENIED, found
+from kafkalog_core.format.names import LOG_KINDS, parse_file_name
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
-from kafkalog_core.ops.verify.across import settled
 from kafkalog_core.ops.verify.logdir import LogDirs, interrupted_runs
+from kafkalog_core.ops.verify.request import Depth, VerifyRequest
 from kafkalog_core.ops.verify.resume import decode
 from kafkalog_core.ops.verify.segment import SCANS, check_file
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.ops.verify.work import (
     SPLIT_BYTES,
-    Course,
-    Depth,
-    Outcome,
     PartitionWork,
+    ResumableCheck,
     SegmentResult,
     Split,
+    WorkResult,
     check_partition,
     check_pieces,
     check_segments,
@@ -36,20 +36,19 @@ from kafkalog_core.ops.verify.work import (
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.storage.listing import stat_path
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
-    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.verify.check import Level, SegmentTask
-    from kafkalog_core.ops.verify.resume import Keeper
-    from kafkalog_core.ops.verify.segment import Reader, Readers
+    from kafkalog_core.ops.verify.request import Keeper, Reader, Readers, SegmentTask
+    from kafkalog_core.ops.verify.verdict import SegmentVerdict
 
 __all__ = [
-    "VerifyRequest",
     "count",
     "log_bytes",
     "partition_row",
@@ -57,38 +56,15 @@ __all__ = [
     "state_of",
     "verify",
     "verify_across",
+    "with_doubts",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
-    """What to verify.
-
-    Args:
-        targets: files, partitions and log directories, from `targets.resolve`.
-        now_ms: time of the check, ms since 1970: later timestamps are in the future.
-        level: `headers` reads batch headers alone, `checksums` every byte, `records` also decodes every record.
-        max_batch_bytes: the largest batch that is read, inflated too.
-        jobs: number of processes; 1: only this one.
-        others: what somebody else verifies at the same time, and then `verify_across` all of it: their partitions are
-            named where some are missing here. `None`: this is all that is verified.
-        kafka: the release whose broker would start on the directories; None: the one that left each of them.
-    """
-
-    targets: tuple[Target, ...]
-    now_ms: int
-    level: Level = "records"
-    max_batch_bytes: int = MAX_BATCH_BYTES
-    jobs: int = 1
-    others: tuple[Target, ...] | None = None
-    kafka: Release | None = None
 
 
 _LOG_SUFFIXES = (".log", ".kafka")
 
 
 def log_bytes(targets: Iterable[Target]) -> int:
-    """Bytes of log in the targets; what cannot be listed counts as nothing."""
+    """Return the bytes of log in the targets; a directory that cannot be listed counts 0."""
     total = 0
     for target in targets:
         if isinstance(target, FileTarget):
@@ -111,7 +87,7 @@ def _log_bytes_in(path: str) -> int:
 Verdict = PartitionVerdict | PlaceVerdict
 _Piece = PartitionWork | FileTarget
 _ALONE_PIECES: Final = 100
-"""Pieces of work that this process does before it starts others: their start costs as much as these small ones."""
+"""Pieces of work that this process does before it starts others: a start costs as much as that many small pieces."""
 
 _RECENT_PIECES: Final = 50
 _SMALL_AT_ONCE: Final = 8
@@ -127,22 +103,26 @@ def verify(
     workers: Workers | None = None,
     readers: Readers | None = None,
 ) -> Generator[Verdict, None, None]:
-    """Verdicts: of each target's partitions, then of the target itself; what needs all log directories comes last.
+    """Yield the verdicts of each target's partitions, then of the target, last what all log directories show together.
 
-    A run of kafkalog that was interrupted in a target comes first: it explains most of what is found after it.
+    An interrupted run of kafkalog in a target comes first: it explains most of the findings after it.
 
-    `workers` do what is not little, where there are any, else as many processes as the request has jobs. `readers` read
-    the segments, where there are any.
+    Args:
+        request: what to verify.
+        progress: gets the bytes that are read.
+        keeper: keeps what is known of each segment for a later run; None: nothing is kept.
+        workers: check what is large; None: processes of this run do, as many as the request has jobs.
+        readers: read the segments; None: each segment is scanned.
 
-    Raises StorageError where a target itself cannot be opened, StateError where what `keeper` has kept is not what a
-    run of this release leaves behind, and WorkerLostError.
+    Raises StorageError for a target that cannot be opened, SettingError for a setting that no release accepts,
+    StateError for lines of `keeper` that no run of this release writes, and WorkerLostError.
     """
     with ExitStack() as stack:
-        yield from _Runner(request, progress, keeper, _Hands(workers, stack), readers).verdicts()
+        yield from _Runner(request, progress, keeper, workers, readers, stack).verdicts()
 
 
 def verify_across(targets: Sequence[Target]) -> Iterator[Verdict]:
-    """What only several log directories together can tell, where others verify them one by one."""
+    """Yield what only several log directories show together, after other calls verified them one by one."""
     log_dirs = LogDirs(targets)
     for target in targets:
         if not isinstance(target, FileTarget):
@@ -151,68 +131,57 @@ def verify_across(targets: Sequence[Target]) -> Iterator[Verdict]:
     yield from log_dirs.across()
 
 
-class _Hands:
-    """Who does the work: workers that were given, or processes that are started when they are needed, and end here."""
-
-    def __init__(self, workers: Workers | None, stack: ExitStack) -> None:
-        self.workers = workers
-        self._stack = stack
-
-    def started(self, jobs: int, progress: Progress) -> Workers:
-        """Whom to give work to."""
-        if self.workers is None:
-            self.workers = self._stack.enter_context(Pool(jobs, progress))
-        return self.workers
-
-
 class _Runner:
     def __init__(
         self,
         request: VerifyRequest,
         progress: Progress,
         keeper: Keeper | None,
-        hands: _Hands,
+        workers: Workers | None,
         readers: Readers | None,
+        stack: ExitStack,
     ) -> None:
         self._request = request
         self._progress = progress
         self._keeper = keeper
-        self._hands = hands
-        self._jobs = request.jobs if hands.workers is None else hands.workers.jobs
-        self._is_alone = hands.workers is None and request.jobs == 1
+        self._workers = workers
+        self._stack = stack
+        self._jobs = request.jobs if workers is None else workers.jobs
+        self._is_alone = workers is None and request.jobs == 1
         self._readers = readers
         self._split_bytes = self._fair_bytes()
         self._depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         self._log_dirs = LogDirs(request.targets, self._depth, others=request.others or (), kafka=request.kafka)
+        self._log_dirs.check_settings()
         self._alone_bytes = 0
         self._recent: deque[int] = deque(maxlen=_RECENT_PIECES)
 
     def verdicts(self) -> Iterator[Verdict]:
-        """See `verify`."""
+        """Yield all verdicts, as `verify` does."""
         results = self._results(self._pieces())
         for target in self._request.targets:
             yield from interrupted_runs(target)
-            yield from self._of_target(target, results)
+            yield from self._target_verdicts(target, results)
             if isinstance(target, LogDirTarget):
                 yield self._log_dirs.verdict(target)
         if self._request.others is None:
             yield from self._log_dirs.across()
 
-    def _of_target(self, target: Target, results: Iterator[Verdict]) -> Iterator[Verdict]:
-        """Yield verdicts of its partitions in their order; of those that depend on the others, after them.
+    def _target_verdicts(self, target: Target, results: Iterator[Verdict]) -> Iterator[Verdict]:
+        """Yield the verdicts of a target's partitions in order, but last those that depend on the other partitions.
 
-        Where the work is stopped, those come out as they are: what is known is not lost.
+        If the run is stopped, these are yielded without what the other partitions would show.
         """
         waiting: list[Verdict] = []
         try:
             for _ in range(len(target.partitions) if isinstance(target, LogDirTarget) else 1):
-                verdict = self._log_dirs.refined(next(results))
+                verdict = self._log_dirs.with_findings(next(results))
                 if isinstance(verdict, PartitionVerdict):
-                    verdict = settled(verdict)
-                if self._log_dirs.waits(target, verdict):
+                    verdict = with_doubts(verdict)
+                if self._log_dirs.depends_on_others(target, verdict):
                     waiting.append(verdict)
                 else:
-                    yield self._log_dirs.decided(target, verdict)
+                    yield self._log_dirs.with_warnings(target, verdict)
                 self._progress.advance(0)  # the listener may end it here
         except GeneratorExit:
             raise
@@ -220,10 +189,10 @@ class _Runner:
             yield from waiting
             raise
         for verdict in waiting:
-            yield self._log_dirs.decided(target, verdict)
+            yield self._log_dirs.with_warnings(target, verdict)
 
     def _pieces(self) -> Iterator[_Piece]:
-        """All work in the order of its verdicts, made as it is asked for."""
+        """Yield all pieces of work lazily, in the order of their verdicts."""
         for target in self._request.targets:
             if isinstance(target, FileTarget):
                 yield target
@@ -239,26 +208,27 @@ class _Runner:
                 )
 
     def _fair_bytes(self) -> int | None:
-        """What makes a partition a large one: among many others it is done whole, as spools do not come for nothing.
+        """Return from which size on a partition is split; None: the default.
 
-        For workers of somebody else's alone, as all directories are listed to know it.
+        Among many partitions, few need to be split, and a split costs spools. Only for given workers: all directories
+        are listed to find this size.
         """
-        if self._hands.workers is None:
+        if self._workers is None:
             return None
         return max(SPLIT_BYTES, log_bytes(self._request.targets) // (self._jobs * _PER_JOB))
 
     def _lines(self, path: str) -> Sequence[str]:
         return () if self._keeper is None else self._keeper.lines_of(partition_key(path))
 
-    # --- by whom ------------------------------------------------------------------------------------------------------
+    # --- scheduling --------------------------------------------------------------------------------------------------
     def _results(self, pieces: Iterator[_Piece]) -> Iterator[Verdict]:
-        """Verdicts in the order of the pieces; large partitions wait for each other, to be checked side by side."""
+        """Yield verdicts in the order of the pieces; split partitions are collected, to be checked in parallel."""
         if self._is_alone:
             for piece in pieces:
-                yield self._whole(piece, self._alone(piece))
+                yield self._unsplit_verdict(piece, self._check_here(piece))
             return
         room = self._jobs * _PER_JOB * SPLIT_BYTES
-        done: list[tuple[_Piece, Outcome]] = []
+        done: list[tuple[_Piece, WorkResult]] = []
         unread_bytes = 0
         for piece, outcome in self._outcomes(pieces):
             done.append((piece, outcome))
@@ -268,73 +238,73 @@ class _Runner:
                 done, unread_bytes = [], 0
         yield from self._verdicts(done)
 
-    def _outcomes(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, Outcome]]:
-        """What comes of each piece; what is little is done here, as other processes cost something too."""
+    def _outcomes(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, WorkResult]]:
+        """Yield each piece with its result; this process does the first small ones, as a start of others costs more."""
         for count, piece in enumerate(pieces):
             if count >= _ALONE_PIECES or self._alone_bytes > SPLIT_BYTES:
-                yield from self._side_by_side(chain([piece], pieces))
+                yield from self._in_parallel(chain([piece], pieces))
                 return
-            outcome = self._alone(piece, split=1)
+            outcome = self._check_here(piece, split=1)
             fair = self._split_bytes
             if isinstance(outcome.result, Split) and fair is not None and sum(outcome.result.sizes) <= fair:
-                yield from self._side_by_side(chain([piece], pieces))
+                yield from self._in_parallel(chain([piece], pieces))
                 return
             yield piece, outcome
 
-    def _alone(self, piece: _Piece, split: int | None = None) -> Outcome:
-        """Do a piece in this process."""
+    def _check_here(self, piece: _Piece, split: int | None = None) -> WorkResult:
+        """Check a piece in this process."""
         if isinstance(piece, FileTarget):
-            return Outcome(check_file(piece, self._depth, self._advance))
+            return WorkResult(check_file(piece, self._depth, self._advance))
         keep = partial(self._keep, partition_key(piece.path))
         return check_partition(replace(piece, split=split), self._advance, keep)
 
-    def _side_by_side(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, Outcome]]:
-        """Do all of them elsewhere."""
+    def _in_parallel(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, WorkResult]]:
+        """Yield each piece with its result from other processes."""
         waiting: deque[_Piece] = deque()
 
         def given() -> Iterator[tuple[tuple[_Piece, ...], Depth]]:
             while some := tuple(islice(pieces, self._at_once())):
                 waiting.extend(some)
-                yield tuple(map(self._given, some)), self._depth
+                yield tuple(map(self._for_worker, some)), self._depth
 
-        for outcomes in self._started().map(check_pieces, given()):
+        for outcomes in self._start_workers().map(check_pieces, given()):
             for outcome in outcomes:
                 yield waiting.popleft(), outcome
 
-    def _given(self, piece: _Piece) -> _Piece:
-        """A piece as another process gets it: a large partition of several segments comes back."""
+    def _for_worker(self, piece: _Piece) -> _Piece:
+        """Return a piece for another process, which gives a large partition of several segments back as a `Split`."""
         return piece if isinstance(piece, FileTarget) else replace(piece, split=2, split_bytes=self._split_bytes)
 
     def _at_once(self) -> int:
-        """How many pieces a process gets at once: several where the last ones were small, which saves messages."""
+        """Return how many pieces a process gets at once: several if the last ones were small, which saves messages."""
         is_small = len(self._recent) == _RECENT_PIECES and sum(self._recent) < SPLIT_BYTES
         return _SMALL_AT_ONCE if is_small else 1
 
-    def _verdicts(self, done: Sequence[tuple[_Piece, Outcome]]) -> Iterator[Verdict]:
-        """The verdicts of some pieces; partitions that are in pieces themselves are put together."""
+    def _verdicts(self, done: Sequence[tuple[_Piece, WorkResult]]) -> Iterator[Verdict]:
+        """Yield the verdicts of some pieces; the segments of split partitions are checked in parallel, and merged."""
         splits = [(piece.path, outcome.result) for piece, outcome in done if isinstance(outcome.result, Split)]
-        is_one = len(splits) == 1 and len(splits[0][1].tasks) == 1 and self._hands.workers is None
+        is_one = len(splits) == 1 and len(splits[0][1].tasks) == 1 and self._workers is None
         segments = self._segments(splits) if splits and not is_one else iter(())
         for piece, outcome in done:
             if isinstance(outcome.result, Split) and is_one:  # no process is worth its start
-                yield self._whole(piece, self._alone(piece))
+                yield self._unsplit_verdict(piece, self._check_here(piece))
             elif isinstance(outcome.result, Split):
-                self._take(piece.path, outcome)
+                self._take_rest(piece.path, outcome)
                 self._recent.clear()
                 yield self._merged(piece, outcome.result, segments)
             else:
-                yield self._whole(piece, outcome)
+                yield self._unsplit_verdict(piece, outcome)
 
-    def _whole(self, piece: _Piece, outcome: Outcome) -> Verdict:
-        """The verdict of a piece that was done at once."""
+    def _unsplit_verdict(self, piece: _Piece, outcome: WorkResult) -> Verdict:
+        """Return the verdict of a piece that was not split."""
         result = cast("Verdict", outcome.result)
-        self._take(piece.path, outcome)
+        self._take_rest(piece.path, outcome)
         self._recent.append(_log_bytes(result))
         return result
 
     def _segments(self, splits: Sequence[tuple[str, Split]]) -> Iterator[SegmentResult]:
-        """The segments of large partitions, all of them checked side by side, in order."""
-        workers = self._started()
+        """Yield the segments of all split partitions in order; they are checked in parallel."""
+        workers = self._start_workers()
         sizes = sum(sum(split.sizes) for _, split in splits)
         most_bytes = min(SPLIT_BYTES, sizes // (workers.jobs * _PER_JOB))
         paths: deque[str] = deque()
@@ -350,26 +320,29 @@ class _Runner:
             yield from segments.results
 
     def _merged(self, piece: _Piece, split: Split, segments: Iterator[SegmentResult]) -> PartitionVerdict:
-        """Put a large partition together out of its segments."""
+        """Return the verdict of a split partition, from its checked segments."""
         partition = split.partition
         lines = piece.lines if isinstance(piece, PartitionWork) else ()
         records = [decode(line, partition.path) for line in lines[: split.done]]
         keep = None if self._keeper is None else partial(self._keep, partition_key(partition.path))
-        course = Course(partition, split.context, self._depth.now_ms, records, keep)
-        self._skip(course.skipped_bytes)
+        check = ResumableCheck(partition, split.context, self._depth.now_ms, records, keep)
+        self._skip(check.skipped_bytes)
         for task in split.tasks:
             result = next(segments)
-            course.checker.begin(task.segment)
-            result.spooled.replay(course.checker)
-            course.end(result.verdict)
-        return finished(course.checker, partition, self._depth, self._progress.advance)
+            check.checker.begin(task.segment)
+            result.spooled.replay(check.checker)
+            check.end(result.verdict)
+        return finished(check.checker, partition, self._depth, self._progress.advance)
 
-    def _started(self) -> Workers:
-        return self._hands.started(self._request.jobs, self._progress)
+    def _start_workers(self) -> Workers:
+        """Return the processes, started at the first call; they end with the run."""
+        if self._workers is None:
+            self._workers = self._stack.enter_context(Pool(self._request.jobs, self._progress))
+        return self._workers
 
     # --- what is reported ---------------------------------------------------------------------------------------------
-    def _take(self, path: str, outcome: Outcome) -> None:
-        """Take what a piece has given apart from its verdict."""
+    def _take_rest(self, path: str, outcome: WorkResult) -> None:
+        """Take what a piece gives apart from its verdict: lines for a later run, skipped bytes, a reading."""
         for index, line in outcome.lines:
             self._keep(partition_key(path), index, line)
         self._skip(outcome.skipped_bytes)
@@ -398,7 +371,7 @@ def _log_bytes(verdict: Verdict) -> int:
 
 
 def rows_of_verdict(verdict: PartitionVerdict | PlaceVerdict) -> Iterator[RowChunk]:
-    """`finding` rows in the order of the files, then the `partition` row."""
+    """Yield the `finding` rows in the order of the files, then the `partition` row."""
     if verdict.findings:
         yield RowChunk(tables.FINDING, [finding.row() for finding in verdict.findings])
     if isinstance(verdict, PartitionVerdict):
@@ -428,7 +401,7 @@ def count(verdict: PartitionVerdict | PlaceVerdict, report: Report) -> None:
 
 
 def state_of(verdict: PartitionVerdict | PlaceVerdict) -> str:
-    """Return `clean`, `warnings`, `unread` or `damaged`: the worst of its findings."""
+    """Return `clean`, `warnings`, `unread` or `damaged`, after the worst of the findings."""
     severities = {finding.severity for finding in verdict.findings}
     if "error" in severities:
         return "damaged"
@@ -438,7 +411,7 @@ def state_of(verdict: PartitionVerdict | PlaceVerdict) -> str:
 
 
 def partition_row(verdict: PartitionVerdict) -> dict[str, object]:
-    """The `partition` row."""
+    """Return the `partition` row."""
     segments = verdict.segments
     severities = Counter(finding.severity for finding in verdict.findings)
     first_times = [segment.first_timestamp_ms for segment in segments if segment.first_timestamp_ms is not None]
@@ -463,3 +436,78 @@ def partition_row(verdict: PartitionVerdict) -> dict[str, object]:
         "warnings": severities["warning"],
         "infos": severities["info"],
     }
+
+
+_OF_ONE_SEGMENT: Final = frozenset({"log", "batch", "record", "index", "timeindex"})
+"""Subjects of findings that depend on one log and its indexes alone."""
+
+
+_OF_ALL: Final = frozenset(
+    {
+        "txn",
+        "txnindex",
+        "producer",
+        "snapshot",
+        "epochs",
+        "recovery-point",
+        "high-watermark",
+        "log-start",
+        "cleaner-offset",
+    }
+)
+"""Subjects of findings that compare files with each other."""
+
+
+_OF_NEIGHBOURS: Final = frozenset(
+    {"segment.gap", "segment.overlap", "segment.index-missing", "segment.timeindex-missing", "segment.index-orphan"}
+)
+
+
+def with_doubts(verdict: PartitionVerdict) -> PartitionVerdict:
+    """Return a verdict with warnings instead of errors that changes since the listing may explain."""
+    if all(finding.severity != "error" for finding in verdict.findings):
+        return verdict
+    still = {segment.path for segment in verdict.segments if _is_still(segment)}
+    if len(still) == len(verdict.segments) and not _has_new_logs(verdict):
+        return verdict
+    findings = [
+        replace(finding, severity="warning") if _is_doubtful(finding, still) else finding
+        for finding in verdict.findings
+    ]
+    doubtful = sum(finding is not other for finding, other in zip(findings, verdict.findings, strict=True))
+    if not doubtful:
+        return verdict
+    findings.append(
+        found("partition.changing", verdict.path, topic=verdict.topic, partition=verdict.partition, count=doubtful)
+    )
+    return replace(verdict, findings=tuple(findings))
+
+
+def _is_doubtful(finding: Finding, still: set[str]) -> bool:
+    """Return whether changed files may be the cause of an error."""
+    if finding.severity != "error":
+        return False
+    subject = finding.code.partition(".")[0]
+    if subject in _OF_ONE_SEGMENT:
+        return f"{finding.path.rpartition('.')[0]}.log" not in still and finding.path not in still
+    return subject in _OF_ALL or finding.code in _OF_NEIGHBOURS
+
+
+def _is_still(segment: SegmentVerdict) -> bool:
+    try:
+        status = stat_path(segment.path)
+    except StorageError:
+        return False
+    return (status.st_size, status.st_mtime_ns // 1_000_000) == (segment.size_bytes, segment.mtime_ms)
+
+
+def _has_new_logs(verdict: PartitionVerdict) -> bool:
+    """Return whether a segment was begun after the last one."""
+    last = verdict.segments[-1].base_offset if verdict.segments else -1
+    try:
+        names = [parse_file_name(name) for name in os.listdir(verdict.path)]
+    except NotADirectoryError:  # a file was named itself
+        return False
+    except OSError:
+        return True
+    return any(name.kind in LOG_KINDS and name.canonical and (name.base_offset or 0) > last for name in names)

@@ -1,4 +1,4 @@
-"""The entries of one index file, window by window, and the zeros after them."""
+"""The offset index and the time index of a segment: their entries, window by window, compared with the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings.sink import SHOWN
+from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import constants as c
@@ -27,9 +27,9 @@ from kafkalog_core.storage.source import WINDOW_BYTES, Source, UnreadableError, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.findings.sink import Sink
+    from kafkalog_core.findings.catalog import Sink
     from kafkalog_core.format.layout import Layout
-    from kafkalog_core.ops.verify.check import SegmentTask
+    from kafkalog_core.ops.verify.request import SegmentTask
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Damage, Run
 
@@ -37,15 +37,15 @@ __all__ = ["CODES", "WINDOW_ENTRIES", "EntryWindows", "OffsetIndexCheck", "TimeI
 
 
 WINDOW_ENTRIES: Final = 32768
-"""Entries that are read at a time."""
+"""Number of entries that are read at a time."""
 _CLEAN: Final = bytes(WINDOW_ENTRIES)
 
 
 class EntryWindows:
     """Windows over the entries of one index. No file is open between two of them.
 
-    `count` entries are in the file, `used` of them before the zeros at its end; `partial_bytes` are left over. Of those
-    `used`, `window` entries are in `data` with their `marks`, and `next_slot` is the number of the next one.
+    The file has `count` entries, `used` of them before the zeros at its end; `partial_bytes` are left over. `window`
+    entries are in `data` with their `marks`, and `next_slot` is the number of the next one.
     """
 
     def __init__(self, path: str, layout: Layout, *, is_time: bool) -> None:
@@ -78,7 +78,7 @@ class EntryWindows:
             self._read(source, state)
 
     def is_zero(self, slot: int) -> bool:
-        """Whether an entry is all zeros, or not there. Raises NotFoundError or AccessError."""
+        """Return whether an entry is all zeros, or beyond the file. Raises NotFoundError or AccessError."""
         with Source.open(self.path) as source:
             try:
                 return not any(source.read(slot * self.layout.size, self.layout.size))
@@ -92,14 +92,14 @@ class EntryWindows:
         try:
             data = source.read(position, min(WINDOW_ENTRIES, self.used - self.next_slot) * size)
             if len(data) < size:
-                source.window(position + len(data), 1)  # of an entry that can be read in part
+                source.window(position + len(data), 1)  # of an entry that can be read only in part
         except UnreadableError as error:
             self.unreadable.append((error.position, error.size_bytes))
             self.next_slot = min(-(-(error.position + error.size_bytes) // size), self.used)
             self.window = 0
             return
         self.window = len(data) // size
-        if self.window == 0:  # cut under our hands
+        if self.window == 0:  # the file was truncated while it was read
             self.used = self.next_slot
             return
         self.data = data
@@ -112,7 +112,7 @@ class EntryWindows:
             kernels.mark_disorder(data, self.window, self._is_time, state, self.marks, self._links)
 
     def _used_entries(self, source: Source) -> int:
-        """Entries up to the last one that is not all zeros; a single one of zeros may be true."""
+        """Return the number of entries up to the last one that is not all zeros; a single zero entry may be true."""
         size = self.layout.size
         end = self.count * size
         wanted = size
@@ -145,7 +145,7 @@ CODES: Final = {
 
 
 def describe(fault: list[int], *, is_time: bool) -> str:
-    """A phrase about a row of faults: its entries, what the first of them says, what the log holds there."""
+    """Return a phrase about adjacent faults: their entries, what the first of them has, and what the log has there."""
     slot, count = fault[c.F_SLOT], fault[c.F_COUNT]
     said = _said(fault[c.F_FIRST], fault[c.F_SECOND], is_time=is_time)
     who = f"entry {slot} says {said}"
@@ -200,17 +200,17 @@ _HELD: Final[dict[int, Callable[[list[int], bool], str]]] = {
 
 
 SPARSE_BYTES: Final = 16 * 1024 * 1024
-"""Log without an entry that no index interval and no append explains."""
+"""Bytes of log without an entry that no index interval and no append explains."""
 _SMALL_BYTES: Final = 64 * 1024
-"""A stretch of log that is searched in no time; small ones come about, too, where a broker was restarted often."""
+"""Bytes of log that are searched quickly; small gaps also result from frequent restarts of a broker."""
 _CLOSES: Final = 2
-"""Time entries more than offset entries allow that stops and starts of a broker may have made."""
+"""Number of additional time entries that restarts of a broker may have written."""
 _STALE: Final = "; an active segment's index may keep what a truncation of its log has left"
 _MARK_FIELDS: Final = ("position", "size_bytes", "format", "base_offset", "last_offset")
 
 
 class _IndexCheck(ABC):
-    """What both have in common: the entries, the merge, the faults."""
+    """The common part of both checks: the entries, the merge with the log, the faults."""
 
     is_time: bool
     subject: str
@@ -233,7 +233,7 @@ class _IndexCheck(ABC):
         self._state[c.I_LIMIT] = MAX_INT32 + 1
 
     def run(self, run: Run) -> None:
-        """Check the entries that go with these batches."""
+        """Check the entries that point into these batches."""
         batches = run.batches
         if run.damaged is not None and self._windows is not None:
             if self._woven.capacity < 2 * batches.count:
@@ -243,7 +243,7 @@ class _IndexCheck(ABC):
         self._check(batches)
 
     def damage(self, damage: Damage) -> None:
-        """Entries that go with damaged bytes are not judged."""
+        """Ignore entries that point into damaged bytes."""
         if damage.size_bytes:
             self._check_mark(c.ROW_DAMAGE, damage.position, damage.size_bytes)
 
@@ -254,17 +254,17 @@ class _IndexCheck(ABC):
         windows = self._windows
         if windows is None:
             return
-        with suppress(StorageError):  # the other index went away; its own check says so
+        with suppress(StorageError):  # the other index was deleted; its own check reports that
             self._end(windows, size_bytes)
         self._faults = _joined(self._faults)
         self._report(windows)
 
     @abstractmethod
     def _end(self, windows: EntryWindows, size_bytes: int) -> None:
-        """Judge the index as a whole: the log is read."""
+        """Judge the index as a whole, after the log was read."""
 
     def _has_grown(self, size_bytes: int) -> bool:
-        """Whether a live broker has appended to the log since it was read: the index may know of that."""
+        """Return whether a running broker has appended to the log since it was read, so that the index may be ahead."""
         log = self._task.segment.log
         if not self._task.is_last or log is None:
             return False
@@ -306,14 +306,14 @@ class _IndexCheck(ABC):
 
     @abstractmethod
     def _is_passed(self, windows: EntryWindows) -> bool:
-        """Whether no batch that comes can say anything of an entry."""
+        """Return whether no later batch can show anything about an entry."""
 
     def _call(self, windows: EntryWindows, batches: BatchColumns) -> int:
-        check = kernels.check_time_entries if self.is_time else kernels.check_offset_entries
-        return check(windows.data, windows.window, windows.has_more, windows.marks, batches, self._state, self._rows)
+        entries = (windows.data, windows.window, windows.has_more, self.is_time, windows.marks)
+        return kernels.check_entries(*entries, batches, self._state, self._rows)
 
     def _take(self) -> None:
-        """Take the faults away; one that goes on from the last one taken is counted to it."""
+        """Move the faults to the found ones; one that continues the last found one is joined with it."""
         for row in range(self._state[c.I_FAULTS]):
             fault = self._rows[row * c.FAULT_SIZE : (row + 1) * c.FAULT_SIZE].tolist()
             if len(_joined([*self._faults[-1:], fault])) == len(self._faults[-1:]):
@@ -361,12 +361,12 @@ class _IndexCheck(ABC):
             )
 
     def _may_be_old(self, fault: list[int]) -> bool:
-        """Whether an entry could have been true of a log that was longer: no batch fits in at the last position."""
+        """Return whether an entry may be left from a longer log: no batch fits in at the last position."""
         return self.is_time or fault[c.F_SECOND] <= MAX_INT32 - LOG_OVERHEAD - MIN_ENTRY_SIZE
 
 
 def _joined(faults: list[list[int]]) -> list[list[int]]:
-    """Faults of one code whose entries follow each other become one, in place."""
+    """Join, in place, faults of one code whose entries follow each other."""
     joined: list[list[int]] = []
     for fault in faults:
         last = joined[-1] if joined else None
@@ -382,7 +382,7 @@ def _joined(faults: list[list[int]]) -> list[list[int]]:
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """The `.index` of a segment."""
+    """The check of the `.index` of a segment."""
 
     is_time = False
     subject = "index"
@@ -392,12 +392,12 @@ class OffsetIndexCheck(_IndexCheck):
         super().__init__(task, sink, task.segment.index)
         self._state[c.I_LEAST] = 1
         self._state[c.I_OPEN] = -1
-        if not task.is_last:  # what the active one's log has come to is known at its end
+        if not task.is_last:  # the end of the active segment's log is known at its end
             self._state[c.I_LIMIT] = min(task.segment.size_bytes, MAX_INT32 + 1)
         self._last_start, self._last_offset = 0, task.segment.base_offset - 1
 
     def run(self, run: Run) -> None:
-        """Check the entries that go with these batches."""
+        """Check the entries that point into these batches."""
         super().run(run)
         self._last_start = run.batches.column("position")[-1]
         self._last_offset = run.batches.column("last_offset")[-1]
@@ -429,7 +429,7 @@ class OffsetIndexCheck(_IndexCheck):
             )
 
     def _lacks_entries(self, windows: EntryWindows) -> str | None:
-        """Whether the time index has more entries than this one explains: one each, and one for every close."""
+        """Return whether the time index has more entries than this one explains: one each, and one for every close."""
         file = self._task.segment.timeindex
         allowed = 2 * windows.used + _CLOSES
         if file is None or file.size_bytes <= allowed * TIME_INDEX_ENTRY.size:
@@ -440,7 +440,7 @@ class OffsetIndexCheck(_IndexCheck):
 
 
 class TimeIndexCheck(_IndexCheck):
-    """The `.timeindex` of a segment."""
+    """The check of the `.timeindex` of a segment."""
 
     is_time = True
     subject = "timeindex"
@@ -455,7 +455,7 @@ class TimeIndexCheck(_IndexCheck):
         return False
 
     def _end(self, windows: EntryWindows, size_bytes: int) -> None:
-        """A closed segment's last entry holds its largest timestamp."""
+        """Report a closed segment whose last entry does not hold its largest timestamp."""
         del size_bytes
         state = self._state
         top = state[c.I_TOP]

@@ -1,36 +1,49 @@
-"""What only a whole log directory can tell, or all those of a broker together: see `LogDirs`."""
+"""The findings that only a whole log directory shows, or all those of a broker together: see `LogDirs`."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.checkpoint import CheckpointOffset
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
-    FileKind,
-    fixed_file_name,
 )
-from kafkalog_core.kafka.cluster_assignments import DirectoryOwners, metadata_path, topic_id_of
+from kafkalog_core.kafka.cluster import DirectoryOwners, NamedDirs, metadata_file, topic_id_of
 from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
+from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.kafka.start.replay import end_of_log
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
+from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, check_topics
+from kafkalog_core.ops.repair.context import DirContext, TargetDir
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.broker_action import Starts, Unmarking, is_unmarking, with_broker_actions
-from kafkalog_core.ops.verify.companions import OWNERSHIP_CODES, check_directories, check_files, is_read_only_mount
-from kafkalog_core.ops.verify.metadata_log import bootstrap_findings, quorum_findings, snapshot_findings
+from kafkalog_core.ops.verify.companions import (
+    _NO_META,
+    OWNERSHIP_CODES,
+    check_directories,
+    check_files,
+    file_findings,
+    is_read_only_mount,
+)
+from kafkalog_core.ops.verify.metadata_log import (
+    _cluster_findings,
+    bootstrap_findings,
+    quorum_findings,
+    snapshot_findings,
+)
 from kafkalog_core.ops.verify.producers import check_partition_offsets
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
@@ -41,26 +54,18 @@ from kafkalog_core.storage.source import code_of_error
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.kafka.cluster_assignments import BrokerAssignments
-    from kafkalog_core.kafka.logdir.checkpoints import PlacedLine
-    from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.cluster import BrokerAssignments
+    from kafkalog_core.kafka.logdir.text_files import PlacedLine
     from kafkalog_core.kafka.rules import OffsetSearch
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.storage.changing.journal import Journal
 
-__all__ = ["LogDirs", "file_findings", "interrupted_runs"]
+__all__ = ["LogDirs", "interrupted_runs"]
 
-_NO_META: Final = frozenset({"meta.missing", "meta.missing-kraft"})
 _WORSE: Final = _NO_META | {"dir.future-beside-current"}
-"""What a listing warns of, and what no healthy broker leaves behind."""
-_SINCE_META: Final = (FileKind.LEADER_EPOCH, FileKind.PARTITION_METADATA)
-_EFFECTS: Final = {
-    FileKind.RECOVERY_POINT: "it recovers every segment after an unclean stop",
-    FileKind.HIGH_WATERMARK: "it shows consumers nothing until the replicas agree on high watermarks",
-    FileKind.LOG_START_OFFSET: "records that were deleted by request, and not yet from the disk, come back",
-}
+"""Warnings of a listing that are errors in a log directory: no healthy broker leaves them."""
 _NAMES_SHOWN: Final = 5
 _Verdict = PartitionVerdict | PlaceVerdict
 
@@ -88,12 +93,17 @@ def _interrupted(path: str, run: Journal) -> Finding:
 
 
 class LogDirs:
-    """The log directories around the partitions that are checked, with the findings in both.
+    """The log directories around the partitions that are checked, and the findings that they add.
 
-    For each partition `context` is asked for before it is checked and `refined` afterwards; a verdict that `waits` is
-    passed to `decided` when all partitions of its target were refined. Then comes `verdict` for each log directory, and
-    `across` last of all. `depth`: check level of the files at their top; `None`: not at all. `others` are known,
-    and not checked here. `kafka`: the release whose rules count; None: the one that left each log directory.
+    For each partition, `context` comes before its check and `with_findings` after it. A verdict that
+    `depends_on_others` goes through `with_warnings` when all partitions of its target are checked. Then come `verdict`
+    for each log directory, and `across` for all.
+
+    Args:
+        targets: files, partitions and log directories.
+        depth: of the check of the files at the top of log directories; None: they are not checked.
+        others: targets that are known, but not checked here.
+        kafka: release and settings of the broker that would start on the directories.
     """
 
     def __init__(
@@ -102,16 +112,17 @@ class LogDirs:
         depth: Depth | None = None,
         *,
         others: Iterable[Target] = (),
-        kafka: Release | None = None,
+        kafka: SettingsRequest | None = None,
     ) -> None:
         self._depth = depth
-        self._kafka = kafka
+        self._kafka = kafka or SettingsRequest()
         self._targets = [target for target in targets if isinstance(target, LogDirTarget | PartitionTarget)]
+        self._named_dirs = next((target.named_dirs for target in self._targets), NamedDirs())
         self._broker_dirs: dict[str, BrokerDir | None] = {}
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
         self._foreign: set[str] = set()
-        self._releases: dict[str, Release] = {}
+        self._contexts: dict[str, DirContext] = {}
         self._unmarkings: dict[str, Unmarking] = {}
         self._where: dict[tuple[str | None, int | None], list[str]] = {}
         for target in (*self._targets, *others):
@@ -122,33 +133,39 @@ class LogDirs:
                     self._where.setdefault((place.name.topic, place.name.partition), []).append(place.path)
 
     def context(self, target: PartitionTarget | LogDirTarget, place: PartitionPath) -> PartitionContext:
-        """What its log directory says of a partition."""
+        """Return what the log directory around a partition shows of it."""
         broker_dir = self._broker_dir(target)
         self._places[place.path] = broker_dir, place
         context = PartitionContext() if broker_dir is None else broker_dir.context(place.name)
-        if context.is_clean is False and broker_dir is not None:  # what a start recovers is a matter of its release
-            context = replace(context, release=self._release(broker_dir.path))
+        if (
+            context.is_clean is False and broker_dir is not None
+        ):  # which segments a start recovers depends on its release
+            context = replace(context, release=self._dir_context(broker_dir).release)
         return context
 
-    def refined(self, verdict: _Verdict) -> _Verdict:
-        """A verdict with what follows from its place: what a broker does about damage, checkpoints, topic id."""
+    def with_findings(self, verdict: _Verdict) -> _Verdict:
+        """Return a verdict with the findings that depend on its place: broker actions, checkpoints, topic id."""
         broker_dir, place = self._places.pop(verdict.path, (None, None))
         if place is None:
             return verdict
         starts = self._starts(broker_dir, place)
-        result = self._refined(verdict, broker_dir, place, starts) if isinstance(verdict, PartitionVerdict) else verdict
+        result = (
+            self._with_place_findings(verdict, broker_dir, place, starts)
+            if isinstance(verdict, PartitionVerdict)
+            else verdict
+        )
         if broker_dir is not None and broker_dir.log_dir.is_clean:
             unmarking = self._unmarkings.setdefault(broker_dir.path, self._new_unmarking())
             unmarking.add(result, place.name, starts)
         return result
 
-    def waits(self, target: Target, verdict: _Verdict) -> bool:
+    def depends_on_others(self, target: Target, verdict: _Verdict) -> bool:
         """Return whether the verdict of a partition depends on others of its target that are still to be checked."""
         is_clean = isinstance(target, LogDirTarget) and target.log_dir.is_broker_dir and target.log_dir.is_clean
         return is_clean and any(map(is_unmarking, verdict.findings))
 
-    def decided(self, target: Target, verdict: _Verdict) -> _Verdict:
-        """A verdict with what is known now of the other partitions of its log directory."""
+    def with_warnings(self, target: Target, verdict: _Verdict) -> _Verdict:
+        """Return a verdict whose cures warn of what the other partitions of its log directory would lose."""
         broker_dir = None if isinstance(target, FileTarget) else self._broker_dir(target)
         unmarking = None if broker_dir is None else self._unmarkings.get(broker_dir.path)
         if unmarking is None:
@@ -159,7 +176,7 @@ class LogDirs:
     def _new_unmarking(self) -> Unmarking:
         return Unmarking(has_checksums=self._depth is None or self._depth.level != "headers")
 
-    def _refined(
+    def _with_place_findings(
         self, verdict: PartitionVerdict, broker_dir: BrokerDir | None, place: PartitionPath, starts: Starts
     ) -> PartitionVerdict:
         if any(finding.code == "dir.foreign-owner" for finding in verdict.findings):
@@ -172,7 +189,9 @@ class LogDirs:
             findings += check_partition_offsets(broker_dir, place.name, place.path, start, end)
             if context.is_clean and verdict.segments and verdict.segments[-1].damage:
                 stops = any(map(_stops_at_tail, findings))
-                findings += _end_findings(verdict, rules_of(self._release(broker_dir.path)).search, is_reported=stops)
+                findings += _end_findings(
+                    verdict, rules_of(self._dir_context(broker_dir).release).search, is_reported=stops
+                )
         if broker_dir is not None and is_served and context.is_cleaned:
             findings += self._release_findings(broker_dir, place, starts)
         if broker_dir is not None:
@@ -185,29 +204,53 @@ class LogDirs:
         return replace(verdict, findings=tuple(findings))
 
     def _starts(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Starts:
-        """The next start of a broker on a partition; its release is looked for when it is asked."""
+        """Return the next start of a broker on a partition; its release and settings are read when it is asked."""
         context = PartitionContext() if broker_dir is None else broker_dir.context(place.name, as_loaded=True)
-        path = place.path if broker_dir is None else broker_dir.path
-        return Starts(
-            place.path, context, lambda: self._release(path), 0 if self._depth is None else self._depth.now_ms
-        )
+        return Starts(place.path, context, partial(self._load_options, broker_dir, place))
 
-    def _release(self, path: str) -> Release:
-        """The release whose rules count for a log directory, or for a partition outside of any."""
-        if self._kafka is not None:
-            return self._kafka
-        if path not in self._releases:
-            self._releases[path] = infer_release(path).release
-        return self._releases[path]
+    def _load_options(self, broker_dir: BrokerDir | None, place: PartitionPath, topic: str | None) -> LoadOptions:
+        """Return what a start depends on, as `truncate --as-broker` reads it; Kafka's defaults where that is denied."""
+        context = self._dir_context(broker_dir, place.path)
+        try:
+            return context.facts(replace(place.name, topic=topic)).load_options
+        except (SettingError, StorageError):  # `check_settings` raises it for what the user has given
+            return LoadOptions.of(context.release, topic, context.now_ms)
+
+    def _dir_context(self, broker_dir: BrokerDir | None, partition_path: str = "") -> DirContext:
+        """Return what planners know of a log directory, or of a partition outside of any."""
+        path = partition_path if broker_dir is None else broker_dir.path
+        if path not in self._contexts:
+            log_dir = None if broker_dir is None else broker_dir.log_dir
+            target = TargetDir(root=path, log_dir=log_dir, partitions=(), named_dirs=self._named_dirs)
+            self._contexts[path] = DirContext(
+                target=target,
+                request=self._kafka,
+                now_ms=0 if self._depth is None else self._depth.now_ms,
+                guess=infer_release(path, kafka=self._kafka.kafka),
+                broker_dir=broker_dir,
+            )
+        return self._contexts[path]
+
+    def check_settings(self) -> None:
+        """Raise SettingError, SelectionError or StorageError for given settings that a start cannot have."""
+        given = self._kafka
+        if not (given.config or given.assignments or given.topic_assignments):
+            return
+        check_topics(given.topics, self._targets)
+        for target in self._targets:
+            context = self._dir_context(self._broker_dir(target), target.path)
+            context.settings.producer_expiration()
+            for topic in given.topics or (None,):
+                context.settings.for_topic(topic)
 
     def _of_release(self, finding: Finding, broker_dir: BrokerDir) -> Finding:
         """Return a finding with what its release does with it; the release is inferred only where releases differ."""
         kind = FINDING_TYPES[finding.code]
-        return for_rules(finding, rules_of(self._release(broker_dir.path))) if kind.variants else finding
+        return for_rules(finding, rules_of(self._dir_context(broker_dir).release)) if kind.variants else finding
 
     def _release_findings(self, broker_dir: BrokerDir, place: PartitionPath, starts: Starts) -> Iterator[Finding]:
         """Yield whether the release of a compacted log fails at a control batch that its cleaner has emptied."""
-        rules = recovery_rules(self._release(broker_dir.path))
+        rules = recovery_rules(self._dir_context(broker_dir).release)
         if rules.reads_empty_markers or not rules.has_producers:  # no other release can fail there
             return
         problem = starts.problem
@@ -216,7 +259,7 @@ class LogDirs:
             yield found(LATER_RELEASE, problem.path, position=problem.position, **names)  # type: ignore[arg-type]
 
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
-        """What was found about a log directory itself."""
+        """Return the findings about a log directory itself."""
         log_dir = target.log_dir
         findings = [
             replace(finding, severity="error") if finding.code in _WORSE else finding
@@ -241,7 +284,7 @@ class LogDirs:
         return PlaceVerdict(path=target.path, findings=tuple(findings))
 
     def note(self, target: PartitionTarget | LogDirTarget, place: PartitionPath) -> None:
-        """What `across` needs to know of a partition that somebody else has checked."""
+        """Note what `across` needs of a partition that another call has checked."""
         for _ in self._topic_id_findings(self._broker_dir(target), place):
             pass
 
@@ -268,7 +311,7 @@ class LogDirs:
             yield PlaceVerdict(path=path, findings=tuple(findings))
 
     def _not_assigned(self, known: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[tuple[str, Finding]]:
-        """What the metadata log assigns otherwise, with the path of the partition or log directory that it is about."""
+        """Yield what the metadata log assigns elsewhere, each with the path of the partition or log directory."""
         for group in brokers_of(known, owners):
             assignments = owners.assignments([each.path for each in group])
             for broker_dir in group:
@@ -301,17 +344,12 @@ class LogDirs:
             try:
                 log_dir = target.log_dir if isinstance(target, LogDirTarget) else read_log_dir(path)
                 self._broker_dirs[key] = read_broker_dir(log_dir)
-            except StorageError:  # a partition was named, and what is around it is not to be seen
+            except StorageError:  # a partition was named, and the directory around it cannot be read
                 self._broker_dirs[key] = None
         return self._broker_dirs[key]
 
     def _topic_id_findings(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
-        file = EntryFile(
-            path=metadata_path(place),
-            kind=FileKind.PARTITION_METADATA,
-            topic=place.name.topic,
-            partition=place.name.partition,
-        )
+        file = metadata_file(place)
         try:
             text = read_properties(file)
         except StorageError as error:
@@ -325,15 +363,15 @@ class LogDirs:
             self._topic_ids.append(TopicId(broker_dir, place, text.path, topic_id))
 
     def _entries_without_partition(self, broker_dir: BrokerDir) -> Iterator[Finding]:
-        """One finding a checkpoint; each partition counts once, at the first one that names it."""
-        told: set[tuple[str | None, int | None]] = {
+        """Yield one finding for each checkpoint; a partition is reported for the first checkpoint that names it."""
+        counted: set[tuple[str | None, int | None]] = {
             (place.name.topic, place.name.partition) for place in broker_dir.log_dir.partitions
         }
         for text in broker_dir.offsets.values():
             if text.is_refused:
                 continue
-            missing = {key: placed for key, placed in text.file.entries.items() if key not in told}
-            told.update(missing)
+            missing = {key: placed for key, placed in text.file.entries.items() if key not in counted}
+            counted.update(missing)
             if missing:
                 yield self._no_partition(text.file.path, missing)
 
@@ -357,7 +395,7 @@ class LogDirs:
         )
 
     def _elsewhere(self, keys: Collection[tuple[str, int]]) -> str:
-        """In which of the other log directories given partitions are."""
+        """Return in which of the other log directories these partitions are, as the end of a sentence."""
         counts = Counter(os.path.dirname(self._where[key][0]) for key in keys if key in self._where)
         if not counts:
             return ""
@@ -367,19 +405,19 @@ class LogDirs:
 
 
 def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reported: bool) -> Iterator[Finding]:
-    """Where a broker takes a log to end after a clean shutdown, where damage or an index makes that another place.
+    """Yield which log end offset a broker assumes after a clean shutdown, if damage or an index makes it another one.
 
-    It reads the last segment from the last index entry on (`LogSegment.readNextOffset`), with headers alone: the
-    simulation of a start looks the same way.
+    It reads the last segment from the last index entry on (`LogSegment.readNextOffset`), and headers alone, as the
+    simulated start does.
 
     Args:
         verdict: of a partition whose last segment is damaged.
-        search: how the release looks for an offset.
-        is_reported: whether a finding of the damage reports already that the broker may not start.
+        search: how the release looks up an offset.
+        is_reported: whether a finding about the damage already reports that the broker may not start.
     """
     try:
         partition = read_partition(verdict.path)
-        if partition.format == "v07":  # its log ends where its file does: there is no offset index
+        if partition.format == "v07":  # its log ends at the end of its file: there is no offset index
             return
         segment = partition.segments[-1]
         log = segment.files[0]
@@ -397,7 +435,7 @@ def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reporte
 
 
 def _stops_at_tail(finding: Finding) -> bool:
-    """Whether a finding about the end of a log reports that the broker does not start because of it."""
+    """Return whether a finding about the end of a log reports that the broker does not start because of it."""
     return finding.code.startswith("log.") and (finding.broker_action or "").startswith("Does not start")
 
 
@@ -405,92 +443,4 @@ def _is_measured(verdict: PartitionVerdict) -> bool:
     return verdict.log_end_offset is not None or not verdict.segments
 
 
-def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
-    """Whether the metadata log is of the cluster that the log directory is of."""
-    if broker_dir is None or broker_dir.cluster_id is None:
-        return
-    file = EntryFile(path=f"{place.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
-    try:
-        text = read_properties(file)
-    except StorageError:  # reported with the partition
-        return
-    cluster_id = None if text is None else text.contents.get("clusterId")
-    if cluster_id and cluster_id != broker_dir.cluster_id:
-        finding = file.finding("quorum-state.other-cluster", cluster_id=cluster_id, other_id=broker_dir.cluster_id)
-        yield replace(finding, topic=place.name.topic, partition=place.name.partition)
-
-
 # --- the files at the top ---------------------------------------------------------------------------------------------
-def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
-    """Checkpoints that are missing or were emptied; a directory id that is missing."""
-    meta = broker_dir.meta
-    if meta is not None and not meta.is_refused and broker_dir.is_kraft and broker_dir.directory_id is None:
-        yield found("meta.no-directory-id", broker_dir.meta_path)
-    if meta is not None and not meta.is_refused and meta.contents.get("version") is None:
-        yield found("meta.no-version", broker_dir.meta_path)
-    elif meta is not None and not meta.is_refused and not broker_dir.is_kraft and not meta.contents.get("broker.id"):
-        yield found("meta.no-broker-id", broker_dir.meta_path)
-    partitions = [place for place in broker_dir.log_dir.partitions if _is_counted(place)]
-    yield from _missing_meta(broker_dir, partitions)
-    if not partitions:
-        return
-    for kind, effect in _EFFECTS.items():
-        path = f"{broker_dir.path}/{fixed_file_name(kind)}"
-        if _is_expected(kind, broker_dir, partitions) and not os.path.lexists(path):
-            yield found("checkpoint.missing", path, name=fixed_file_name(kind), effect=effect)
-        text = broker_dir.offsets.get(kind)
-        verdict = None if text is None else text.file.verdict
-        if text is not None and verdict is not None and not text.is_refused and verdict.declared_count is None:
-            severity = (
-                _severity_of_emptied(kind, broker_dir) if not text.file.size_bytes else _severity_of_cut(broker_dir)
-            )
-            yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
-
-    cleaner = broker_dir.offsets.get(FileKind.CLEANER_OFFSET)
-    is_cut = cleaner is not None and not cleaner.is_refused and cleaner.file.verdict.declared_count is None
-    if cleaner is not None and is_cut and cleaner.file.size_bytes:  # until the first clean it has no bytes at all
-        effect, severity = "it cleans each log from its start again", _severity_of_cut(broker_dir)
-        path = cleaner.file.path
-        yield found("checkpoint.emptied", path, count=len(partitions), effect=effect, severity=severity)
-
-
-def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> Iterator[Finding]:
-    """Report a lost meta.properties (since 0.9): partitions have files that only 0.11 and later write.
-
-    A listing of the log directory knows it of what is at the top.
-    """
-    is_told = any(finding.code in _NO_META for finding in broker_dir.log_dir.findings)
-    if broker_dir.meta is None and not is_told and any(_has_any(place, _SINCE_META) for place in partitions):
-        yield found("meta.missing", broker_dir.meta_path, severity="error")
-
-
-def _has_any(place: PartitionPath, kinds: Iterable[FileKind]) -> bool:
-    return any(os.path.lexists(f"{place.path}/{fixed_file_name(kind)}") for kind in kinds)
-
-
-def _is_counted(place: PartitionPath) -> bool:
-    return place.name.state is DirectoryState.CURRENT and place.name.topic != METADATA_TOPIC
-
-
-def _is_expected(kind: FileKind, broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) -> bool:
-    """Whether the release that left this directory makes the file: 0.8.0 has one of them, 0.11 all."""
-    is_later = broker_dir.meta is not None or FileKind.LOG_START_OFFSET in broker_dir.offsets
-    if kind is FileKind.RECOVERY_POINT:
-        return is_later or FileKind.CLEANER_OFFSET in broker_dir.offsets
-    if kind is FileKind.HIGH_WATERMARK:
-        return is_later or FileKind.RECOVERY_POINT in broker_dir.offsets
-    if broker_dir.is_kraft:
-        return True
-    return any(_has_any(place, (FileKind.LEADER_EPOCH,)) for place in partitions)
-
-
-def _severity_of_cut(broker_dir: BrokerDir) -> Severity:
-    """Return the severity of a checkpoint that ends after its version: no broker writes it that way."""
-    return "error" if broker_dir.log_dir.is_clean else "warning"
-
-
-def _severity_of_emptied(kind: FileKind, broker_dir: BrokerDir) -> Severity:
-    if broker_dir.log_dir.is_clean:
-        return "error"
-    others = [text for other, text in broker_dir.offsets.items() if other in _EFFECTS and other is not kind]
-    return "warning" if any(text.file.size_bytes for text in others) else "info"

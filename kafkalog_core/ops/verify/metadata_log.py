@@ -1,4 +1,4 @@
-"""The metadata log of a KRaft node and its snapshots: what its start makes of them, before it reads a record.
+"""The metadata log of a KRaft node, its snapshots and its quorum-state: what a start checks before it reads records.
 
 `bootstrap.checkpoint` at the top of a log directory is a file of batches like the snapshots, and is checked like them.
 """
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.checkpoint import CheckpointEpoch
 from kafkalog_core.format.control import KRaftVoters, LeaderChange, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import RecordRun, decode_run
@@ -23,9 +21,9 @@ from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.cluster_metadata import read_history
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
-from kafkalog_core.ops.verify.check import SegmentTask
+from kafkalog_core.ops.verify.broker_action import snapshot_damage
+from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentTask
 from kafkalog_core.ops.verify.segment import check_segment
-from kafkalog_core.ops.verify.spool import NO_CHAIN
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, scan
@@ -36,20 +34,20 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.kafka.logdir.text_files import PropertyText
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext
+    from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.ops.verify.verdict import PartitionVerdict
-    from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.logdir import LogDir
+    from kafkalog_core.storage.logdir import LogDir, PartitionPath
 
 _NO_DIRECTORY: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """The directory id that names no directory, base64url of sixteen zeros (`ReplicaKey.NO_DIRECTORY_ID`)."""
 
-__all__ = ["bootstrap_findings", "quorum_findings", "snapshot_damage", "snapshot_findings"]
+__all__ = ["bootstrap_findings", "quorum_findings", "snapshot_findings"]
 
 
 def bootstrap_findings(log_dir: LogDir, depth: Depth) -> Iterator[Finding]:
-    """What is wrong in the batches of `bootstrap.checkpoint`, where there is one."""
+    """Yield the findings in the batches of `bootstrap.checkpoint`, if there is one."""
     for file in log_dir.files:
         if not _is_snapshot(file) or file.name.base_offset is not None:
             continue
@@ -67,15 +65,8 @@ def bootstrap_findings(log_dir: LogDir, depth: Depth) -> Iterator[Finding]:
             yield snapshot_damage(finding)
 
 
-def snapshot_damage(finding: Finding) -> Finding:
-    """A finding in a snapshot: what is damaged there is neither recovered nor served."""
-    if finding.code not in DAMAGE_REASONS:
-        return finding
-    return replace(finding, broker_action=SNAPSHOT_ACTION, cure=SNAPSHOT_CURE)
-
-
 def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> Iterator[Finding]:
-    """The snapshots of the metadata log against where its log starts and ends."""
+    """Yield findings about the snapshots of the metadata log, compared with the start and the end of its log."""
     if not verdict.segments or verdict.log_end_offset is None:
         return
     try:
@@ -91,7 +82,7 @@ def snapshot_findings(verdict: PartitionVerdict, context: PartitionContext) -> I
         return
     epoch, offset, path = max(kept)
     last = _last_epoch(verdict)
-    if last is None:  # the broker takes an empty log for one that ends with its snapshot
+    if last is None:  # an empty log ends with its snapshot for the broker
         last = epoch if offset == end else 0
     if epoch > last or (epoch == last and offset > end):
         severity: Severity | None = "error" if context.is_clean else None
@@ -121,7 +112,7 @@ def quorum_findings(verdict: PartitionVerdict) -> Iterator[Finding]:
 def _wrong_ids(file: EntryFile, text: PropertyText, election: LeaderChange | None) -> Iterator[Finding]:
     """Yield what is wrong of the leader and of the vote; `election`: with which the epoch of the file begins."""
     voters = _voters(text.contents.get("currentVoters"))
-    if not voters and election is not None:  # version 1 lists none: the log does
+    if not voters and election is not None:  # version 1 (KIP-853) lists none: the log does
         voters = {voter.voter_id for voter in election.voters}
     for key in ("leaderId", "votedId"):
         node = parse_int32(text.contents.get(key) or "")
@@ -188,7 +179,7 @@ def _voters(text: str | None) -> set[int]:
 
 
 def _last_epoch(verdict: PartitionVerdict) -> int | None:
-    """The highest leader epoch of the batches and of the leader-epoch-checkpoint."""
+    """Return the highest leader epoch of the batches and of the leader-epoch-checkpoint; None: there is none."""
     epochs = [segment.last_epoch for segment in verdict.segments if segment.epochs]
     kind = FileKind.LEADER_EPOCH
     try:
@@ -209,4 +200,19 @@ def _of(verdict: PartitionVerdict, finding: Finding) -> Finding:
 
 
 def _unseen(size_bytes: int) -> None:
-    """Ignore some hundred bytes of progress."""
+    """Ignore the progress of a file of some hundred bytes."""
+
+
+def _cluster_findings(broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
+    """Yield a finding if quorum-state is of another cluster than the log directory."""
+    if broker_dir is None or broker_dir.cluster_id is None:
+        return
+    file = EntryFile(path=f"{place.path}/{fixed_file_name(FileKind.QUORUM_STATE)}", kind=FileKind.QUORUM_STATE)
+    try:
+        text = read_properties(file)
+    except StorageError:  # reported with the partition
+        return
+    cluster_id = None if text is None else text.contents.get("clusterId")
+    if cluster_id and cluster_id != broker_dir.cluster_id:
+        finding = file.finding("quorum-state.other-cluster", cluster_id=cluster_id, other_id=broker_dir.cluster_id)
+        yield replace(finding, topic=place.name.topic, partition=place.name.partition)

@@ -1,18 +1,21 @@
-"""One partition: its segments one after another, and what only all of them together can tell.
+"""The check of one partition: its segments one after another, and what only all of them show together.
 
-The order of the calls is that of the offsets: `begin` a segment, hand over its batches (`replay`, `hole`), `end` it
-with its verdict. It does not matter which process has scanned the segment.
+The calls come in the order of offsets: `begin` for a segment, `replay` and `hole` for its batches, `end` with its
+verdict. Any process may have scanned the segment.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.findings.sink import Sink, SinkPart
+from kafkalog_core.findings.catalog import Sink
+from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN, LOST_CURE
 from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.logdir.bounds import log_bounds
@@ -20,44 +23,52 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.outcome import recovered_from
-from kafkalog_core.ops.reading.compaction import is_compacted
-from kafkalog_core.ops.verify.check import Gaps
+from kafkalog_core.kafka.start.candidates import first_recovered
+from kafkalog_core.ops.reading.logfiles import (
+    FEW_GAPS,
+    LogPart,
+    OffsetSpan,
+    chain_findings,
+    is_compacted,
+    shows_no_compaction,
+)
 from kafkalog_core.ops.verify.companions import refine
 from kafkalog_core.ops.verify.producers import ProducerChecks, ProducerPlace, check_epochs, first_start_offset
 from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_index
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans, ends_in_damage, next_offset
 from kafkalog_core.storage.listing import SegmentState
+from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding, Severity
+    from kafkalog_core.findings.catalog import SinkPart
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.kafka.logdir.text_files import EpochText
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import Marker, ProducerStates
-    from kafkalog_core.ops.verify.verdict import EpochStart, SegmentVerdict
+    from kafkalog_core.ops.verify.verdict import SegmentEpochStart, SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["CheckerPlace", "PartitionChecker"]
+__all__ = ["CheckerPlace", "Gaps", "PartitionChecker"]
 
 _LEFT_BY_CRASH: Final = frozenset({"index.zero-entries", "timeindex.zero-entries", "timeindex.incomplete"})
-"""What a loss of power leaves behind in a segment that was just closed."""
+"""Findings that a loss of power leaves in a segment that was just closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckerPlace:
-    """State of the checks over all segments after one of them; findings are those since the one before."""
+    """State of the checks over all segments, after one of them; `found` has the findings since the segment before."""
 
     found: SinkPart
     producers: ProducerPlace
 
 
 class PartitionChecker:
-    """Checks over the segments of one partition; a `Chain` for the scan of each of them."""
+    """The checks over the segments of one partition; a `Chain` for the scan of each of them."""
 
     def __init__(self, partition: Partition, context: PartitionContext) -> None:
         self._partition = partition
@@ -65,7 +76,7 @@ class PartitionChecker:
         self._sink = Sink(partition.topic, partition.partition)
         self._verdicts: list[SegmentVerdict] = []
         base_offsets = [segment.base_offset for segment in partition.segments]
-        first = recovered_from(base_offsets, context, partition.topic)
+        first = first_recovered(base_offsets, context, partition.topic, context.release)
         self._recovered_from = None if first is None else base_offsets[first]
         self._lost = Spans()
         self._missing = Spans()
@@ -79,7 +90,7 @@ class PartitionChecker:
         self._is_compacted = is_compacted(partition.topic, is_cleaned=context.is_cleaned)
 
     def begin(self, segment: Segment) -> None:
-        """The next segment of the log."""
+        """Begin the next segment of the log."""
         self._segment = segment
         if self._verdicts and segment.base_offset > next_offset(self._verdicts[-1]):
             self._producers.hole()
@@ -88,19 +99,19 @@ class PartitionChecker:
         self._producers.begin("" if segment.log is None else segment.log.path, segment.base_offset)
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
-        """Batches of the segment, in order; see `handover.Chain`."""
-        if markers:  # whether the log is a compacted one may show at the end of the segment only
+        """Take batches of the segment, in order; see `Chain`."""
+        if markers:  # the end of the segment may first show that the log is compacted
             offsets, producers = batches.column("last_offset"), batches.column("producer_id")
             for row, marker in markers.items():
                 self._markers.add(offsets[row], producers[row], is_abort=marker.type_id == MARKER_ABORT)
         self._producers.replay(batches, markers, holes)
 
     def hole(self) -> None:
-        """Something of the segment could not be read here; see `handover.Chain`."""
+        """Note that a part of the segment could not be read; see `Chain`."""
         self._producers.hole()
 
     def end(self, verdict: SegmentVerdict) -> None:
-        """The segment has been read to its end."""
+        """End the segment, which has been read to its end."""
         self._is_compacted = self._is_compacted or verdict.is_thinned
         self._note_missing(verdict)
         segment = self._segment
@@ -120,7 +131,7 @@ class PartitionChecker:
         self._verdicts.append(verdict)
 
     def premise(self, verdict: SegmentVerdict) -> str:
-        """Return all that the findings up to a segment depend on, apart from its files and those before it."""
+        """Return what the findings up to a segment depend on, apart from its files and those before it."""
         compacted = is_compacted(self._partition.topic, is_cleaned=self._context.is_cleaned)
         return f"{self._partition.format} {self._start_offset} {compacted} {self._is_rebuilt(verdict)}"
 
@@ -130,23 +141,27 @@ class PartitionChecker:
 
     @property
     def producer_states(self) -> ProducerStates:
-        """All producers after the segment that was ended last."""
+        """State of all producers after the last segment that was ended."""
         return self._producers.states
 
     @property
     def is_whole(self) -> bool:
-        """Whether no offset may be missing, as the log was never compacted; asked when all segments are ended."""
+        """Whether no offset may be missing, because the log was never compacted; known when all segments are ended."""
         return self._gaps.is_whole
 
     @cached_property
     def _gaps(self) -> Gaps:
-        """Of all segments, when they are ended."""
+        """The gaps of all segments, when they are ended."""
         return Gaps(self._partition, self._context, self._verdicts, is_compacted=self._is_compacted)
 
     def resume(self, places: Sequence[tuple[SegmentVerdict, CheckerPlace]], producers: bytes) -> None:
-        """Continue after segments that an earlier run has checked; `producers` is the state after the last of them.
+        """Continue after segments that an earlier run has checked.
 
-        Raises FieldError where that is none.
+        Args:
+            places: verdict and state of each of them, in order.
+            producers: state of the producers after the last one.
+
+        Raises FieldError for a state of producers that is not valid.
         """
         for verdict, place in places:
             self._note_lost(verdict.base_offset)
@@ -159,9 +174,9 @@ class PartitionChecker:
         self._producers.resume_states(producers)
 
     def finish(self, look: Callable[[], None] | None = None) -> PartitionVerdict:
-        """Everything that was found: about names and small files, the segments one by one, and all of them together.
+        """Return the verdict: findings about names and small files, about each segment, and about all of them together.
 
-        `look` is called now and then, and may end it by an error of its own.
+        `look` is called now and then, and may raise an error of its own to stop.
         """
         partition, context = self._partition, self._context
         verdicts = self._verdicts
@@ -188,7 +203,7 @@ class PartitionChecker:
         )
 
     def _note_lost(self, base_offset: int) -> None:
-        """The next segment begins at `base_offset`: note which offsets of those before it are unknown."""
+        """Note which offsets before `base_offset`, where the next segment begins, are unknown."""
         if not self._verdicts:
             return
         before = self._verdicts[-1]
@@ -202,7 +217,7 @@ class PartitionChecker:
         """Note the offsets that no batch of a segment has: the cleaner may have removed them, wherever it ran."""
         for gap in verdict.gaps:
             self._missing.add(gap.first_offset, gap.last_offset)
-        if verdict.gap_count > len(verdict.gaps) and verdict.gaps:  # of very many only the first ones are listed
+        if verdict.gap_count > len(verdict.gaps) and verdict.gaps:  # of very many, only the first are listed
             self._missing.add(verdict.gaps[-1].last_offset + 1, next_offset(verdict) - 1)
 
     def _judged(self, verdict: SegmentVerdict) -> list[Finding]:
@@ -224,7 +239,7 @@ class PartitionChecker:
         return [*findings, *self._sink.findings]
 
     def _check_epoch_order(self, verdict: SegmentVerdict) -> None:
-        """The first leader epoch of a segment is not below the last one of those before."""
+        """Report a segment whose first leader epoch is below the last one of those before."""
         before = self._last_epoch
         first = next(iter(verdict.epochs), None)
         self._last_epoch = max(before, verdict.last_epoch)
@@ -254,16 +269,16 @@ class PartitionChecker:
             return None
 
     def _check_epochs(self, text: EpochText | None, end_offset: int | None) -> None:
-        """The leader-epoch-checkpoint against the epochs of the log."""
+        """Compare the leader-epoch-checkpoint with the epochs of the log."""
         if text is None or text.is_refused:
             return
         starts_from = self._epochs_start(text, end_offset)
-        starts: list[EpochStart] = []
+        starts: list[SegmentEpochStart] = []
         for verdict in self._verdicts:
             for start in verdict.epochs:
                 if start.offset >= starts_from and (not starts or start.epoch > starts[-1].epoch):
                     starts.append(start)
-            if not _are_epochs_known(verdict):  # where those after them start is not known
+            if not _are_epochs_known(verdict):  # where the later ones start is unknown
                 break
         is_cut = not all(map(_are_epochs_known, self._verdicts))
         known = [] if self._has_forgotten_epochs() else starts
@@ -289,7 +304,7 @@ class PartitionChecker:
         return start
 
     def _check_snapshots(self, end_offset: int) -> None:
-        """Brokers that write partition.metadata (2.8) write a snapshot at every roll, and at a clean stop."""
+        """Report a missing producer snapshot: brokers since 2.8 write one at every roll and at a clean shutdown."""
         partition = self._partition
         if not self._is_served() or not any(_is_topic_id_file(file) for file in partition.metadata_files):
             return
@@ -312,7 +327,7 @@ class PartitionChecker:
         return name.state is DirectoryState.CURRENT and name.topic != METADATA_TOPIC
 
     def _has_forgotten_epochs(self) -> bool:
-        """Whether a broker has emptied the file: it does so at a return to an older format, and before a deletion."""
+        """Return whether a broker has emptied the file, as at a return to an older format and before a deletion."""
         formats = {name for verdict in self._verdicts for name in verdict.formats}
         return bool(formats - {"v2"}) or self._partition.name.state is DirectoryState.DELETE
 
@@ -322,7 +337,7 @@ class PartitionChecker:
 
     # --- what is after the recovery point -----------------------------------------------------------------------------
     def _at_risk_bytes(self) -> int | None:
-        """Bytes that a start reads again and may truncate; None: it is unknown how the broker was stopped."""
+        """Return the bytes that a start recovers and may truncate; None: the kind of the last shutdown is unknown."""
         if self._context.is_clean is None:
             return None
         return (
@@ -347,7 +362,7 @@ class PartitionChecker:
 
 
 def _is_replacement(segment: Segment) -> bool:
-    """Whether a broker puts it in its place at its next start, before it looks at anything else."""
+    """Return whether a broker puts a segment in place at its next start, before it reads the log."""
     return segment.state is SegmentState.SWAP and segment.log is not None
 
 
@@ -377,3 +392,127 @@ def _ends_in_bad_batch(verdict: SegmentVerdict) -> bool:
         finding.code == "batch.crc-mismatch" and finding.position == verdict.damage[-1][0]
         for finding in verdict.findings
     )
+
+
+class Gaps:
+    """The places of a partition where offsets are missing, when all its segments have been read.
+
+    Args:
+        partition: its listing.
+        context: what its log directory shows of it.
+        verdicts: of its segments.
+        is_compacted: whether the log is known to be compacted, or its batches show that it is.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        context: PartitionContext,
+        verdicts: Sequence[SegmentVerdict],
+        *,
+        is_compacted: bool,
+    ) -> None:
+        self._partition = partition
+        self._context = context
+        self._verdicts = verdicts
+        self._is_compacted = is_compacted
+
+    @cached_property
+    def count(self) -> int:
+        """Number of places within segments and between them where offsets are missing."""
+        return sum(verdict.gap_count for verdict in self._verdicts) + len(self._between)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the log is compacted, or has as many gaps as a follower's copy of a compacted one."""
+        return self._is_compacted or self.count > FEW_GAPS
+
+    @cached_property
+    def is_whole(self) -> bool:
+        """Whether no offset may be missing: the log was compacted neither here nor on the leader of this copy."""
+        is_unknown = any(verdict.is_unread for verdict in self._verdicts)
+        if self._context.is_cleaned is not False or self.is_compacted or is_unknown:
+            return False
+        return not self.count or shows_no_compaction(self._before_the_gap(), ScanOptions())
+
+    def findings(self, sink: Sink) -> list[Finding]:
+        """Return what is missing between segments, and what is there twice; gaps within segments go into `sink`."""
+        self._put_inside(sink)
+        gaps = chain_findings(
+            [None if verdict.is_unread else _span(verdict) for verdict in self._verdicts],
+            is_compacted=lambda: self._is_compacted,
+            topic=self._partition.topic,
+            partition=self._partition.partition,
+        )
+        return [self._with_rescue(self._judged(gap)) for gap in gaps]
+
+    @cached_property
+    def _between(self) -> list[int]:
+        """Numbers of the segments before which offsets are missing for another reason than damage."""
+        pairs = enumerate(pairwise(self._verdicts), start=1)
+        return [
+            index
+            for index, (one, following) in pairs
+            if following.base_offset > next_offset(one) and not ends_in_damage(one) and not one.is_unread
+        ]
+
+    def _before_the_gap(self) -> Iterator[LogPart]:
+        """Yield what is before the only gap, the nearest first."""
+        for index, verdict in enumerate(self._verdicts):
+            if verdict.gaps:
+                yield LogPart(verdict.path, verdict.base_offset, verdict.gaps[0].position)
+                yield from self._segments_before(index)
+        for index in self._between:
+            yield from self._segments_before(index)
+
+    def _segments_before(self, index: int) -> Iterator[LogPart]:
+        for verdict in reversed(self._verdicts[:index]):
+            yield LogPart(verdict.path, verdict.base_offset, verdict.size_bytes)
+
+    def _put_inside(self, sink: Sink) -> None:
+        """Report offsets that no batch has, in a log that is not known to be compacted."""
+        gaps = [] if self._is_compacted else [(one, gap) for one in self._verdicts for gap in one.gaps]
+        if not gaps:
+            return
+        verdict, gap = gaps[0]
+        if self.count > FEW_GAPS:
+            code, judged = "batch.gaps", ""
+            severity: Severity | None = "info" if self._context.is_cleaned is None else "warning"
+        else:
+            code, judged = "batch.gap", GAP_LOST if self.is_whole else GAP_UNKNOWN
+            severity = None if self.is_whole else "warning"
+        sink.add(
+            code,
+            verdict.path,
+            position=gap.position,
+            offset=gap.first_offset,
+            severity=severity,
+            last=gap.last_offset,
+            count=self.count,
+            judged=judged,
+        )
+
+    def _judged(self, gap: Finding) -> Finding:
+        """Return a gap between segments as a loss if nothing explains it."""
+        if gap.code != "segment.gap" or not self.is_whole:
+            return gap
+        replacements = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
+        if any(other.base_offset == gap.offset for other in replacements):  # the next start fills it
+            return gap
+        return replace(gap, severity="error", cure=LOST_CURE)
+
+    def _with_rescue(self, gap: Finding) -> Finding:
+        """Return a gap with the file that may fill it: the next start deletes files that wait for deletion."""
+        if gap.code != "segment.gap":
+            return gap
+        for other in self._partition.other_segments:
+            if other.state is SegmentState.DELETED and other.log is not None and other.base_offset == gap.offset:
+                name = os.path.basename(other.log.path)
+                cure = f"{name} may hold them: copy it away before a broker starts, which deletes it. {gap.cure}"
+                return replace(gap, cure=cure)
+        return gap
+
+
+def _span(verdict: SegmentVerdict) -> OffsetSpan:
+    damage_end = verdict.size_bytes if ends_in_damage(verdict) else 0
+    return OffsetSpan(verdict.path, verdict.base_offset, verdict.last_offset, batches_end=0, damage_end=damage_end)

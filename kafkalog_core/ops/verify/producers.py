@@ -1,4 +1,4 @@
-"""The replay of a partition's producer state, and what is odd of its batches: findings, transactions, snapshots."""
+"""The replay of a partition's producer state: findings about its batches, transactions and snapshots."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
-from kafkalog_core.findings.sink import Sink, SinkPart
+from kafkalog_core.findings.catalog import Sink, SinkPart
 from kafkalog_core.format.checkpoint import CheckpointEpoch
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.kafka.producer_anomalies import ANOMALIES
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates, sequences_of
-from kafkalog_core.ops.reading.compaction import is_compacted
+from kafkalog_core.ops.reading.logfiles import is_compacted
 from kafkalog_core.ops.verify.txn_index import AbortedTxns, check_snapshot
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.text_files import EpochText
     from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext
     from kafkalog_core.kafka.producer_anomalies import Anomaly, Marker
-    from kafkalog_core.ops.verify.verdict import EpochStart
+    from kafkalog_core.ops.verify.verdict import SegmentEpochStart
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
@@ -53,12 +53,12 @@ _CODES: Final = {
 }
 _FIELD_KINDS: Final = frozenset({"epoch-missing", "sequence-missing", "control-fields", "producer-missing"})
 _EXPLAINED: Final = frozenset({"sequence-gap", "sequence-back", "epoch-start", "transaction-cut"})
-"""Not a sign of damage if batches are missing for another reason: compaction, or damage that is reported itself."""
+"""Findings that show no damage where batches are missing through compaction or damage that is reported itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerPlace:
-    """How far a replay is, without the producers' states; findings are those since the place before.
+    """Progress of a replay, without the producers' states; the findings are those since the last place.
 
     `reached` is the offset up to which snapshots have been checked.
     """
@@ -71,7 +71,7 @@ class ProducerPlace:
 
 
 class ProducerChecks:
-    """Fed with the batches of a partition in the order of its log."""
+    """The checks of producers, fed with the batches of a partition in the order of its log."""
 
     def __init__(self, partition: Partition, context: PartitionContext, start_offset: int) -> None:
         self._start_offset = start_offset
@@ -91,13 +91,13 @@ class ProducerChecks:
         self._aborted = AbortedTxns()
 
     def begin(self, path: str, base_offset: int) -> None:
-        """The log at `path` comes next."""
+        """Begin the log at `path`."""
         self._path = path
         self._check_snapshots(base_offset)
         self._aborted = AbortedTxns()
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
-        """Batches in order, cut where a snapshot was taken; before rows `holes` something of the log is missing."""
+        """Replay batches in order, in parts that end at snapshots; before rows `holes` a part of the log is missing."""
         lasts, bases = batches.column("last_offset"), batches.column("base_offset")
         if self._is_behind_hole:
             self._is_behind_hole = False
@@ -106,7 +106,7 @@ class ProducerChecks:
         while self._snapshots and self._snapshots[0][0] <= lasts[-1]:
             row = max(first, bisect_left(lasts, self._snapshots[0][0]))
             self._advance(batches, markers, holes, first, row)
-            if row in holes:  # the snapshot may have been taken in what is missing
+            if row in holes:  # the snapshot may be of an offset in the missing part
                 self._states.hole()
                 self._hole_end = bases[row] - 1
             self._check_snapshots(self._snapshots[0][0])
@@ -115,7 +115,7 @@ class ProducerChecks:
         self._reached = max(self._reached, lasts[-1])
 
     def hole(self) -> None:
-        """Something of the log is missing here."""
+        """Note that a part of the log is missing here."""
         self._states.hole()
         self._is_behind_hole = True
 
@@ -126,11 +126,11 @@ class ProducerChecks:
 
     @property
     def states(self) -> ProducerStates:
-        """All producers at the place that the replay has come to."""
+        """State of all producers at the offset that the replay has reached."""
         return self._states
 
     def take_place(self) -> ProducerPlace:
-        """How far the replay is, and what it found since the last call."""
+        """Return the progress of the replay, with the findings since the last call."""
         return ProducerPlace(
             found=self._sink.take_part(),
             explained=self._explained.take_part(),
@@ -140,7 +140,7 @@ class ProducerChecks:
         )
 
     def resume(self, path: str, place: ProducerPlace) -> None:
-        """Continue after the log at `path`, in the order of logs; `resume_states` follows the last call."""
+        """Continue after the log at `path`; called for logs in their order, then `resume_states`."""
         self._path = path
         self._sink.add_part(place.found)
         self._explained.add_part(place.explained)
@@ -149,15 +149,15 @@ class ProducerChecks:
         self._is_behind_hole = place.is_behind_hole
 
     def resume_states(self, data: bytes) -> None:
-        """Go on with what `ProducerStates.state_bytes` gave. Raises FieldError."""
+        """Continue with the result of `ProducerStates.state_bytes`. Raises FieldError."""
         self._states = ProducerStates.from_state(data, sequences=self._sequences)
         self._states.ends_empty = True
         self._snapshots = [(offset, path) for offset, path in self._snapshots if offset > self._reached]
 
     def finish(self, end_offset: int | None, *, is_compacted: bool, is_whole: bool) -> list[Finding]:
-        """The log ends at `end_offset`, where that is known: what was found.
+        """Return all findings; the log ends at `end_offset`; None: unknown.
 
-        `is_compacted`: missing batches are nothing odd. `is_whole`: the log dir has never compacted it, and it shows.
+        `is_compacted`: missing batches are normal. `is_whole`: the log was never compacted, so none may be missing.
         """
         if end_offset is not None:
             self._check_snapshots(end_offset)
@@ -218,7 +218,7 @@ class ProducerChecks:
         )
 
     def _check_snapshots(self, offset: int) -> None:
-        """Those that were taken up to an offset that the replay has reached."""
+        """Check the snapshots up to an offset that the replay has reached."""
         self._reached = max(self._reached, offset)
         while self._snapshots and self._snapshots[0][0] <= offset:
             at, path = self._snapshots.pop(0)
@@ -229,7 +229,7 @@ class ProducerChecks:
 
 def check_epochs(
     text: EpochText,
-    starts: Sequence[EpochStart],
+    starts: Sequence[SegmentEpochStart],
     extent: tuple[int, int | None],
     sink: Sink,
     *,
@@ -237,14 +237,18 @@ def check_epochs(
     is_compacted: bool,
     is_cut: bool = False,
 ) -> None:
-    """Compare both ways.
+    """Compare the leader-epoch-checkpoint with the epochs of the log, and the log with it.
 
-    An entry may name an epoch without batches: a leader that took none, or whose batches are gone. `starts` are the
-    first batches of the epochs that the log has, in its order; `extent` is from its first base offset to its
-    end, where that is known.
-    `is_clean`: whether the broker was stopped, so that what it had to write is written.
-    `is_cut`: the log has more epochs than these, its first ones.
-    `is_compacted`: batches may have another leader epoch than they were written with, as the cleaner joins them.
+    An entry may name an epoch without batches: a leader that wrote none, or whose batches were deleted.
+
+    Args:
+        text: the file.
+        starts: first batches of the epochs of the log, in its order.
+        extent: first base offset and log end offset; None: unknown.
+        sink: takes the findings.
+        is_clean: whether the last shutdown was clean, so that the broker wrote all that it had to.
+        is_compacted: whether the cleaner may have left batches with other leader epochs than before.
+        is_cut: whether `starts` are only the first epochs of the log.
     """
     start_offset, end_offset = extent
     epochs, offsets = _in_order(text)
@@ -301,7 +305,7 @@ def first_start_offset(text: EpochText) -> int | None:
 
 
 def _in_order(text: EpochText) -> tuple[Sequence[int], Sequence[int]]:
-    """Epochs and their start offsets, ascending; a file that is right has them so."""
+    """Return epochs and their start offsets, ascending; a valid file has them in this order."""
     epochs, offsets = text.entries.epochs, text.entries.start_offsets
     if all(before < after for before, after in pairwise(epochs)):
         return epochs, offsets
@@ -312,16 +316,16 @@ def _in_order(text: EpochText) -> tuple[Sequence[int], Sequence[int]]:
 def check_partition_offsets(
     broker_dir: BrokerDir, name: DirectoryName, path: str, log_start_offset: int | None, log_end_offset: int | None
 ) -> Iterator[Finding]:
-    """Findings about the entries of one partition that a broker serves.
+    """Yield findings about the entries that the checkpoints have for one partition that a broker serves.
 
     Args:
-        broker_dir: the log directory that the partition is in.
-        name: of the partition's directory.
-        path: of the partition's directory.
-        log_start_offset: base of the first segment; `None`: there is none.
-        log_end_offset: offset after the last record; `None`: there is no segment.
+        broker_dir: the log directory of the partition.
+        name: of the partition directory.
+        path: of the partition directory.
+        log_start_offset: base offset of the first segment; None: there is none.
+        log_end_offset: offset after the last record; None: there is no segment.
     """
-    if log_start_offset is None or log_end_offset is None:  # a broker makes a segment there
+    if log_start_offset is None or log_end_offset is None:  # a broker creates a segment there
         log_start_offset = log_end_offset = max(broker_dir.offset(FileKind.LOG_START_OFFSET, name) or 0, 0)
     check = _OffsetCheck(broker_dir, name, path, log_start_offset, log_end_offset)
     yield from check.recovery_point()
@@ -339,7 +343,7 @@ class _OffsetCheck:
         self._end = end
 
     def recovery_point(self) -> Iterator[Finding]:
-        """A clean stop leaves it at the end of the log."""
+        """Check the recovery point: a clean shutdown sets it to the log end offset."""
         is_clean = self._broker_dir.log_dir.is_clean
         value = self._broker_dir.offset(FileKind.RECOVERY_POINT, self._name)
         if value is None:
@@ -358,7 +362,7 @@ class _OffsetCheck:
             yield self._finding("recovery-point.not-at-end", FileKind.RECOVERY_POINT, value)
 
     def high_watermark(self) -> Iterator[Finding]:
-        """Between the start of the log and its end."""
+        """Check that the high watermark is between the log start offset and the log end offset."""
         value = self._broker_dir.offset(FileKind.HIGH_WATERMARK, self._name)
         if value is None or value < 0:
             return
@@ -378,7 +382,7 @@ class _OffsetCheck:
             yield self._finding(code, kind, value)
 
     def _may_be_copied(self) -> bool:
-        """Whether all that was flushed is there, and the rest may just not have been copied or written yet."""
+        """Return whether all flushed data is there, and the rest may just not have been copied or written yet."""
         flushed = self._broker_dir.offset(FileKind.RECOVERY_POINT, self._name) or 0
         return not self._broker_dir.log_dir.is_clean and flushed <= self._end and self._start < self._end
 

@@ -1,7 +1,8 @@
-"""By what a file is known again that an earlier run has read: size, times and place, and what is at both its ends.
+"""The records of checked segments that a later run continues from, as lines of JSON, and the marks of their files.
 
-A file that was written to in its middle alone, and whose time of change was set back to what it was, is taken for
-unchanged.
+A file is unchanged if its size, modification time, inode and the bytes at both ends are. A change in the middle alone
+is not noticed if the modification time was set back. What is read may come from anywhere: a value that is not of the
+annotated type is an error. Integers fit in 64 bits.
 """
 
 from __future__ import annotations
@@ -10,54 +11,67 @@ import base64
 import binascii
 import json
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Protocol
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from kafkalog_core.errors import KafkalogError, StorageError
-from kafkalog_core.findings.catalogue import FINDING_TYPES
+from kafkalog_core.findings import catalog, kinds
+from kafkalog_core.findings.catalog import FINDING_TYPES
 from kafkalog_core.format.checksums import crc32c
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.ops.verify import verdict as verdicts
 from kafkalog_core.ops.verify.partition import CheckerPlace  # noqa: TC001 -- annotations are read at run time
-from kafkalog_core.ops.verify.verdict import (
-    SegmentVerdict,
-    from_plain,
-    shape_of,
-    to_plain,
-)
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from kafkalog_core.ops.verify.engine import VerifyRequest
+    from kafkalog_core.ops.verify.request import VerifyRequest
+    from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
 __all__ = [
     "END_BYTES",
     "FileMark",
-    "Keeper",
     "SegmentRecord",
     "StateError",
     "decode",
     "encode",
+    "from_plain",
     "head_line",
     "head_problem",
     "is_unchanged",
     "marked_files",
     "marks_of",
     "place_of",
+    "shape_of",
+    "to_plain",
 ]
 
 
 END_BYTES: Final = 64 * 1024
-"""What is read of a file at its start, and at its end, to know it again."""
+"""Bytes that are read at the start and at the end of a file, to recognize it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileMark:
-    """One file. Its device is not in it: numbers of devices change when a machine is started again."""
+    """What identifies one file. Its device is not part of it: device numbers change when a machine restarts."""
 
     name: str
     size_bytes: int
@@ -69,7 +83,7 @@ class FileMark:
 def marked_files(
     partition: Partition, segment: Segment, before: CheckerPlace | None, place: CheckerPlace
 ) -> list[FileInfo]:
-    """The files that a segment's verdict is made of, and the snapshots that its replay has come past."""
+    """Return the files that a segment's verdict depends on, and the snapshots that its replay has passed."""
     first = -1 if before is None else before.producers.reached + 1
     snapshots = [
         file for file in partition.snapshots if first <= (file.name.base_offset or 0) <= place.producers.reached
@@ -79,7 +93,7 @@ def marked_files(
 
 
 def marks_of(files: Iterable[FileInfo]) -> tuple[FileMark, ...] | None:
-    """Return marks of files that are as they were listed; `None` if one has changed or cannot be read."""
+    """Return the marks of listed files; None if one has changed since the listing or cannot be read."""
     marks = []
     for file in files:
         crc = _crc_of_ends(file)
@@ -90,7 +104,7 @@ def marks_of(files: Iterable[FileInfo]) -> tuple[FileMark, ...] | None:
 
 
 def is_unchanged(files: Sequence[FileInfo], marks: Sequence[FileMark]) -> bool:
-    """Return whether files are those of the marks: first by the listing, which costs nothing."""
+    """Return whether files have these marks; those that differ in the listing are not read."""
     listed = [(file.name.raw, file.size_bytes, file.mtime_ns, file.inode) for file in files]
     if listed != [(mark.name, mark.size_bytes, mark.mtime_ns, mark.inode) for mark in marks]:
         return False
@@ -98,7 +112,7 @@ def is_unchanged(files: Sequence[FileInfo], marks: Sequence[FileMark]) -> bool:
 
 
 def _crc_of_ends(file: FileInfo) -> int | None:
-    """Return the CRC of the first and last bytes (all of a small file); `None` if the file has changed since."""
+    """Return the CRC of the first and last bytes (all of a small file); None if the file has changed since."""
     size_bytes = file.size_bytes
     try:
         with Source.open(file.path) as source:
@@ -118,7 +132,7 @@ _VERSION: Final = 1
 
 
 class StateError(KafkalogError):
-    """The file given as the state of an earlier run is not one, or not one of this release."""
+    """A file given as the state of an earlier run that is none, or none of this release."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +143,9 @@ class SegmentRecord:
         premise: what the verdict depends on apart from the files; see `PartitionChecker.premise`.
         now_ms: time of the check.
         marks: of its files.
-        verdict: what was found.
-        place: the state of the checks over all segments after it.
-        producers: their state after it, in base64; `None`: not kept, so that no run continues from here.
+        verdict: of the segment.
+        place: state of the checks over all segments, after this one.
+        producers: state of the producers after it, in base64; None: not kept, so no run continues from here.
     """
 
     premise: str
@@ -143,34 +157,21 @@ class SegmentRecord:
 
     @property
     def producer_bytes(self) -> bytes | None:
-        """Their state as it was before base64. Raises StateError."""
+        """State of the producers, decoded; None: not kept. Raises StateError."""
         try:
             return None if self.producers is None else base64.b64decode(self.producers, validate=True)
         except (binascii.Error, ValueError) as error:
             raise StateError("the state of producers is not base64") from error
 
 
-class Keeper(Protocol):
-    """Keeps lines between runs. Partitions are named by their absolute path, segments by their number from 0 on."""
-
-    def lines_of(self, partition: str) -> Sequence[str]:
-        """Lines of a partition's first segments, in order."""
-
-    def keep(self, partition: str, index: int, line: str) -> None:
-        """Keep the line of a segment; what is known of it and of later ones is no longer true."""
-
-    def skipped(self, size_bytes: int) -> None:
-        """Count bytes of log that were not read again."""
-
-
 # --- one line a segment -----------------------------------------------------------------------------------------------
 def encode(partition: str, index: int, record: SegmentRecord, directory: str) -> str:
-    """The line of a segment; `directory` is how the paths in its findings begin."""
+    """Return the line of a segment; `directory` is the start of the paths in its findings."""
     return _dumps({"partition": partition, "index": index, "segment": to_plain(record, directory)})
 
 
 def place_of(line: str) -> tuple[str, int]:
-    """Partition and number of a line that is right in all its parts. Raises StateError."""
+    """Return the partition and the number in a line that is valid in all its parts. Raises StateError."""
     values = _loads(line)
     decode(line, "", values)
     partition, index = values.get("partition"), values.get("index")
@@ -180,7 +181,7 @@ def place_of(line: str) -> tuple[str, int]:
 
 
 def decode(line: str, directory: str, values: dict[str, object] | None = None) -> SegmentRecord:
-    """The record in a line. Raises StateError."""
+    """Return the record in a line. Raises StateError."""
     try:
         record = from_plain(SegmentRecord, (values or _loads(line)).get("segment"), directory)
     except ValueError as error:
@@ -192,20 +193,20 @@ def decode(line: str, directory: str, values: dict[str, object] | None = None) -
     producers = record.place.producers
     parts = (record.place.found, producers.found, producers.explained, verdict)
     if any(finding.code not in FINDING_TYPES for part in parts for finding in part.findings):
-        raise StateError("it has a code that is not in the catalogue of findings")
+        raise StateError("it has a code that is not in the catalog of findings")
     return record
 
 
 # --- the head ---------------------------------------------------------------------------------------------------------
 def head_line(request: VerifyRequest, version: str) -> str:
-    """The first line: what verdicts depend on that are not of a file."""
+    """Return the first line of a state: what all verdicts depend on apart from files."""
     return _dumps(_head(request, version))
 
 
 def head_problem(line: str, request: VerifyRequest, version: str) -> str | None:
-    """Return why the lines after a head cannot be used, as the end of a sentence; `None`: they can.
+    """Return why the lines after a first line cannot be used, as the end of a sentence; None: they can.
 
-    Raises StateError if it is not a head.
+    Raises StateError for another first line.
     """
     values = _loads(line)
     if values.get("format") != _FORMAT:
@@ -242,3 +243,134 @@ def _loads(line: str) -> dict[str, object]:
     if not isinstance(values, dict):
         raise StateError("it is not a JSON object")
     return values
+
+
+_Value = TypeVar("_Value")
+
+
+_HERE = "\0"
+"""Replaces the directory at the start of a text, which may be at another path later."""
+
+
+def to_plain(value: object, directory: str) -> object:
+    """Return JSON values for a dataclass, a tuple or a plain value; `directory` at the start of a text is left out."""
+    if isinstance(value, str):
+        return _HERE + value[len(directory) :] if value.startswith(f"{directory}/") else value
+    if isinstance(value, tuple):
+        return [to_plain(item, directory) for item in value]
+    if is_dataclass(value):
+        return [to_plain(getattr(value, field.name), directory) for field in fields(value)]
+    return value
+
+
+def from_plain(kind: type[_Value], data: object, directory: str) -> _Value:
+    """Return the dataclass from the JSON values of `to_plain`. Raises ValueError."""
+    reader: Callable[[object, str], object] = _reader(cast("Any", kind))
+    return cast("_Value", reader(data, directory))
+
+
+def shape_of(kind: type) -> str:
+    """Return names and types of all fields, also of the dataclasses in them."""
+    hints = _hints(kind)
+    inside = {part for hint in hints.values() for part in _parts(hint) if is_dataclass(part)}
+    shapes = sorted(shape_of(cast("type", part)) for part in inside)
+    return f"{kind.__name__}({', '.join(f'{name}: {hint}' for name, hint in hints.items())}){''.join(shapes)}"
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    """Return the annotations as types, also those that modules import for the type checker alone."""
+    return get_type_hints(kind, localns={**vars(kinds), **vars(verdicts), **vars(catalog)})
+
+
+def _parts(hint: object) -> list[object]:
+    arguments = get_args(hint)
+    return [part for argument in arguments for part in _parts(argument)] if arguments else [hint]
+
+
+def _is_int(data: object) -> bool:
+    return type(data) is int and -MAX_INT64 - 1 <= data <= MAX_INT64
+
+
+_IS_PLAIN: dict[object, Callable[[object], bool]] = {
+    int: _is_int,
+    bool: lambda data: type(data) is bool,
+    NoneType: lambda data: data is None,
+}
+
+
+@cache
+def _reader(hint: Any) -> Callable[[object, str], object]:
+    """Return the function that reads values of one annotation."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is str:
+        return _read_text
+    if hint in _IS_PLAIN:
+        return _plain_reader(hint)
+    if origin is Literal:
+        return _choice_reader(arguments)
+    if origin in {Union, UnionType}:
+        return _optional_reader(next(part for part in arguments if part is not NoneType))
+    if origin is tuple:
+        return _tuple_reader(arguments)
+    return _class_reader(hint)
+
+
+def _read_text(data: object, directory: str) -> str:
+    if not isinstance(data, str):
+        raise ValueError(f"{data!r:.40} is not a text")  # noqa: TRY004 -- it is what was read that is wrong
+    return directory + data[len(_HERE) :] if data.startswith(_HERE) else data
+
+
+def _plain_reader(hint: type) -> Callable[[object, str], object]:
+    is_good = _IS_PLAIN[hint]
+
+    def read(data: object, directory: str) -> object:
+        del directory
+        if not is_good(data):
+            raise ValueError(f"{data!r:.40} is no {hint.__name__}")
+        return data
+
+    return read
+
+
+def _choice_reader(choices: tuple[object, ...]) -> Callable[[object, str], object]:
+    def read(data: object, directory: str) -> object:
+        del directory
+        if not isinstance(data, str) or data not in choices:
+            raise ValueError(f"{data!r:.40} is none of {', '.join(map(str, choices))}")
+        return data
+
+    return read
+
+
+def _optional_reader(hint: Any) -> Callable[[object, str], object]:
+    read = _reader(hint)
+    return lambda data, directory: None if data is None else read(data, directory)
+
+
+def _tuple_reader(hints: tuple[Any, ...]) -> Callable[[object, str], object]:
+    if hints[-1] is Ellipsis:
+        read_item = _reader(hints[0])
+        return lambda data, directory: tuple(read_item(item, directory) for item in _items(data))
+    readers = [_reader(hint) for hint in hints]
+    return lambda data, directory: tuple(
+        read(item, directory) for read, item in zip(readers, _items(data, len(readers)), strict=True)
+    )
+
+
+def _class_reader(kind: Any) -> Callable[[object, str], object]:
+    readers = {name: _reader(hint) for name, hint in _hints(kind).items()}
+
+    def read(data: object, directory: str) -> object:
+        items = _items(data, len(readers))
+        return kind(
+            **{name: reader(item, directory) for (name, reader), item in zip(readers.items(), items, strict=True)}
+        )
+
+    return read
+
+
+def _items(data: object, count: int | None = None) -> list[object]:
+    if not isinstance(data, list) or count not in {None, len(data)}:
+        raise ValueError(f"{data!r:.40} is not a list of {'values' if count is None else count}")
+    return data

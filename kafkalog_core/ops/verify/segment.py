@@ -1,26 +1,37 @@
-"""One segment by itself: one scan of its log that feeds every check, in any process."""
+"""The check of one segment by itself, in any process: one scan of its log, which feeds every check."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings.sink import SHOWN, Sink
+from kafkalog_core.findings import found
+from kafkalog_core.findings.catalog import SHOWN, Sink
+from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.ops.verify.batches import BatchCheck, RecordCheck
-from kafkalog_core.ops.verify.check import FramingCheck, SegmentTask
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
-from kafkalog_core.ops.verify.spool import NO_CHAIN
+from kafkalog_core.ops.verify.request import NO_CHAIN, Reader, SegmentTask
 from kafkalog_core.ops.verify.txn_index import check_snapshot
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict, Spans
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.scan import (
+    APPEND_CUT,
+    BATCHES_TO_JUDGE,
+    Damage,
+    Run,
+    ScanOptions,
+    batch_too_high,
+    last_places,
+    scan,
+)
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, code_of_error
 
 if TYPE_CHECKING:
@@ -30,13 +41,11 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import DamageColumns
     from kafkalog_core.ops.reading.targets import FileTarget
-    from kafkalog_core.ops.verify.check import Check, Watch
-    from kafkalog_core.ops.verify.spool import Chain
-    from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.ops.verify.request import Chain, Check, Depth, Watch
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["SCANS", "Reader", "Readers", "Reading", "check_file", "check_segment"]
+__all__ = ["FILE_CUT", "SCANS", "FramingCheck", "check_file", "check_segment"]
 
 
 _PLACE: Final = ("position", "size_bytes", "base_offset", "last_offset")
@@ -47,8 +56,13 @@ def check_segment(
 ) -> SegmentVerdict:
     """Check everything that a segment shows by itself.
 
-    Batches with a producer go to `chain`; `advance` gets the bytes of log as they are read; `watch`, where there is
-    one, sees all. What cannot be opened or read is a finding, never an exception.
+    A file that cannot be opened or read is a finding, never an exception.
+
+    Args:
+        task: the segment.
+        chain: takes the batches that have a producer.
+        advance: called with the bytes of log that were read.
+        watch: sees the whole scan; None: there is no observer.
     """
     sink = Sink(task.topic, task.partition)
     log = task.segment.log
@@ -115,13 +129,13 @@ class _SegmentChecker:
             self._sink.add(CHANGE_CODES[change], source.path)
 
     def stop(self) -> None:
-        """The rest of the log cannot be read: whatever would follow is unknown, and nothing is derived from it."""
+        """Stop: the rest of the log cannot be read, and nothing may be concluded from it."""
         self._is_unread = True
         self._chain.hole()
         self._lost_offsets.add(self._task.segment.base_offset, MAX_INT64)
 
     def _run(self, run: Run, holes: Sequence[int] = ()) -> None:
-        """Whole batches; before those in rows `holes` something is damaged."""
+        """Check whole batches; before those in rows `holes` something is damaged."""
         if self._lost_from is not None:
             base, last = run.batches.column("base_offset")[0], run.batches.column("last_offset")[0]
             self._lost_offsets.add(self._lost_from, (last if base < 0 else base) - 1)
@@ -166,9 +180,9 @@ class _SegmentChecker:
         self._damage.add(damage.position, damage.position + damage.size_bytes - 1)
 
     def verdict(self, log: FileInfo) -> SegmentVerdict:
-        """All that is known now."""
+        """Return the verdict from what was read."""
         figures = self._batches.figures
-        opened = self._records  # what headers do not tell of compressed messages
+        opened = self._records  # has what the headers of compressed messages do not show
         wrapped_records, first_offset = (opened.wrapped_records, opened.first_offset) if opened else (0, None)
         damage = tuple((first, last - first + 1) for first, last in self._damage.spans)
         gaps = (*figures.gaps, opened.first_gap) if opened and opened.first_gap else figures.gaps
@@ -202,14 +216,14 @@ class _SegmentChecker:
 
 
 def _bytes_of(run: Run) -> int:
-    """What of the file the run takes up."""
+    """Return how many bytes of the file a run covers."""
     places = [columns for columns in (run.batches, run.damaged) if columns is not None and columns.count]
     first = min(columns.column("position")[0] for columns in places)
     return max(columns.column("position")[-1] + columns.column("size_bytes")[-1] for columns in places) - first
 
 
 def _joined(damaged: DamageColumns, first: int, last: int) -> Damage:
-    """Damaged entries in a row as one."""
+    """Return adjacent damaged entries as one damage."""
     position = damaged.column("position")
     size_bytes = position[last - 1] + damaged.column("size_bytes")[last - 1] - position[first]
     return Damage(position[first], size_bytes, "crc-mismatch", "", damaged.column("previous_offset")[first] + 1)
@@ -221,47 +235,8 @@ def _is_unfinished(damage: Damage, source: Source) -> bool:
     return is_tail and source.refresh() is FileChange.GREW
 
 
-class Reading(Protocol):
-    """Segments of one partition while they are read; to be entered, as it may have files open."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def unread_bytes(self, task: SegmentTask) -> int:
-        """Bytes of log that `check` would read."""
-
-    def check(self, task: SegmentTask, chain: Chain, advance: Callable[[int], None]) -> SegmentVerdict:
-        """See `segment.check_segment`."""
-
-    def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
-        """Check all that a partition has apart from its live segments: called once, before any of them."""
-
-    def finish(self) -> object:
-        """All is read: what the `Readers` are to get of it."""
-
-
-class Reader(Protocol):
-    """Plain values that make a reading where the partition is checked."""
-
-    def open(self) -> Reading:
-        """Begin to read."""
-
-
-class Readers(Protocol):
-    """Has the readers of all partitions, and takes what they have made."""
-
-    def reader_of(self, path: str) -> Reader:
-        """Who reads the partition of this directory."""
-
-    def received(self, path: str, made: object) -> None:
-        """What a reading of it has made; of a partition that is read in pieces one by one."""
-
-
 class _Scans:
-    """Every segment is scanned, and nothing kept."""
+    """The reader and the reading that scan every segment, and keep nothing."""
 
     def open(self) -> Self:
         return self
@@ -272,7 +247,7 @@ class _Scans:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
     def unread_bytes(self, task: SegmentTask) -> int:
         return task.segment.size_bytes
@@ -281,7 +256,7 @@ class _Scans:
         return check_segment(task, chain, advance)
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
-        """Ignore them: the check of the partition reads those that count."""
+        """Ignore the other segments: the check of the partition reads those that count."""
 
     def finish(self) -> object:
         return None
@@ -363,3 +338,122 @@ def _small_file(target: FileTarget, look: Callable[[], None]) -> tuple[Finding, 
         properties = read_properties(file)
         return () if properties is None else properties.findings
     return ()
+
+
+FILE_CUT: Final = "the file was shortened (nothing is appended to a closed segment)"
+
+
+_TAILS: Final = frozenset({"torn-tail", "zero-filled"})
+"""Reasons of damage that depend on whether it is at the end of the file."""
+
+
+class FramingCheck:
+    """The findings of damaged places. They wait for the next batch, which shows what offsets are lost in them.
+
+    A broker's action depends on what is around the segment: the caller that knows it finds the reason of a code in
+    `findings.logs.DAMAGE_REASONS`.
+    """
+
+    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+        self._task = task
+        self._sink = sink
+        self._path = "" if task.segment.log is None else task.segment.log.path
+        self._waiting: list[Damage] = []
+        self._waiting_of: Counter[str] = Counter()
+        self._waiting_more = 0
+        self._more: Counter[str] = Counter()
+        self._last: list[tuple[int, ...]] = [(0, 0, max(task.segment.base_offset, 0) - 1)]
+
+    def run(self, run: Run) -> None:
+        """Report the damage before this run: it ends at the first offset of the run."""
+        batches = run.batches
+        if self._waiting:
+            first = batches.column("base_offset")[0]
+            if first < 0:  # a compressed message: only its content has its first offset
+                self._put(f", up to those of the compressed message that ends with {batches.column('last_offset')[0]}")
+            else:
+                self._put(None, first)
+        self._last = [*self._last, *last_places(batches)][-BATCHES_TO_JUDGE:]
+
+    def bulk(self, run: Run, damaged: DamageColumns) -> None:
+        """Count damaged places that are not shown any more, and take the whole batches between them."""
+        sizes, rows, count = damaged.column("size_bytes").tolist(), damaged.column("row").tolist(), run.batches.count
+        orders = sizes.count(0)
+        self._more["crc-mismatch"] += len(sizes) - orders
+        self._more["offset-order"] += orders
+        self._waiting_more += rows.count(0)
+        if count:
+            self.run(run)
+            self._waiting_more = sum(row == count and size > 0 for row, size in zip(rows, sizes, strict=True))
+
+    def damage(self, damage: Damage) -> None:
+        """Take one damaged place."""
+        if damage.size_bytes:
+            self._wait(damage)
+            return
+        position, detail = damage.position, damage.detail
+        wrong = batch_too_high(self._last)
+        if wrong is not None:
+            position, last = wrong
+            detail = f"they end with {last}, but the next batch, at byte {damage.position}, has lower ones"
+        code = DAMAGE_CODES[damage.reason]
+        self._sink.add(code, self._path, position=position, offset=damage.next_offset, detail=detail)
+
+    def finish(self, size_bytes: int) -> None:
+        """Report the damage at the end of the file, after which no batch comes."""
+        del size_bytes
+        if self._waiting:
+            self._put("")
+        for reason, count in self._more.items():
+            if count:
+                self._sink.count_more(DAMAGE_CODES[reason], self._path, count)
+
+    def _wait(self, damage: Damage) -> None:
+        """Keep as many of one reason as are shown, and count the others."""
+        if damage.reason not in _TAILS and self._waiting_of[damage.reason] >= SHOWN:
+            self._waiting_more += 1
+            self._more[damage.reason] += 1
+            return
+        self._waiting_of[damage.reason] += 1
+        self._waiting.append(damage)
+
+    def _put(self, open_end: str | None, behind: int | None = None) -> None:
+        """Report the damage that waits, up to the offset of the next batch, or with `open_end` if there is none."""
+        waiting, self._waiting = self._waiting, []
+        count, self._waiting_more = len(waiting) + self._waiting_more, 0
+        self._waiting_of.clear()
+        lost = _lost(waiting[0].next_offset, behind, open_end)
+        if lost and count > 1:
+            lost += f" (these are {count} damaged places in a row)"
+        for damage in waiting:
+            self._sink.put(self._finding(damage, lost))
+
+    def _finding(self, damage: Damage, lost: str) -> Finding:
+        task = self._task
+        code = ZERO_TAIL if damage.is_zeros else DAMAGE_CODES[damage.reason]
+        return found(
+            code,
+            self._path,
+            topic=task.topic,
+            partition=task.partition,
+            position=damage.position,
+            size_bytes=damage.size_bytes,
+            offset=damage.next_offset,
+            severity=None if task.is_last or code != ZERO_TAIL else "error",
+            end=damage.position + damage.size_bytes - 1,
+            detail=damage.detail if task.is_last else damage.detail.replace(APPEND_CUT, FILE_CUT),
+            lost=lost,
+        )
+
+
+def _lost(first: int | None, behind: int | None, open_end: str | None) -> str:
+    """Return which offsets are lost from `first` on, as the end of a sentence."""
+    if first is None:
+        return ""
+    if behind is None:
+        return f"; nothing of offset {first} and above can be read here{open_end}"
+    if behind <= first:
+        return "; no offsets are missing here"
+    if behind == first + 1:
+        return f"; nothing of offset {first} can be read"
+    return f"; nothing of offsets {first} to {behind - 1} can be read"

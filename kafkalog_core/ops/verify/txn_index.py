@@ -1,4 +1,4 @@
-"""Aborted transactions of a segment in little memory: 32 bytes each, as a log may be nothing but such."""
+"""The transaction index and the producer snapshots, compared with the replay of the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkalog_core.storage.source import Source, code_of_error
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.findings.sink import Sink
+    from kafkalog_core.findings.catalog import Sink
     from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.kafka.producers import ProducerStates, SnapshotStyle
     from kafkalog_core.storage.listing import Segment
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
 __all__ = ["MAX_SNAPSHOT_BYTES", "AbortMarkers", "AbortedTxns", "Doubt", "check_snapshot", "check_txn_index"]
 
 
-_OTHERS: Final = 3  # fields apart from the marker's offset
+_OTHERS: Final = 3  # number of fields apart from the marker's offset
 
 
 class AbortedTxns:
-    """Kept as they come; `find` needs them in the order of their markers, in which they are in a good log."""
+    """Aborted transactions of one segment, 32 bytes each: a log may hold almost nothing else.
+
+    They are kept as they are added; `find` needs them in the order of their markers, their order in a valid log.
+    """
 
     def __init__(self, txns: Iterable[CompletedTxn] = ()) -> None:
         self._lasts = array("q")
@@ -51,19 +54,19 @@ class AbortedTxns:
         return CompletedTxn(producer_id, first, self._lasts[index], is_aborted=True, last_stable_offset=stable)
 
     def add(self, txn: CompletedTxn) -> None:
-        """One more."""
+        """Add a transaction."""
         self._lasts.append(txn.last_offset)
         self._others.extend((txn.producer_id, txn.first_offset, txn.last_stable_offset))
 
     def by_marker(self) -> AbortedTxns:
-        """The same in the order of their markers' offsets; of several with one, the last one put in."""
+        """Return the same in the order of their markers' offsets; of several with one offset, the last one added."""
         if all(one < other for one, other in pairwise(self._lasts)):
             return self
         by_last = {txn.last_offset: txn for txn in self}
         return AbortedTxns(by_last[last] for last in sorted(by_last))
 
     def find(self, last_offset: int) -> int | None:
-        """The number of the one that a marker ended, where they are in order."""
+        """Return the number of the transaction that a marker ended; None: there is none. They must be in order."""
         index = bisect_left(self._lasts, last_offset)
         return index if index < len(self) and self._lasts[index] == last_offset else None
 
@@ -74,11 +77,13 @@ _RUN_ENTRIES: Final = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class Doubt:
-    """Why a log may not tell of all the transactions that an index names.
+    """Why a log may not show all the transactions that an index names.
 
-    `start_offset`: the log starts here, so transactions may have begun before. `damage`: spans of offsets
-    (first, last) that could not be read. `is_compacted`: markers and data may have been cleaned away.
-    `is_rebuilt`: an unclean start recovers the segment and rebuilds the index.
+    Args:
+        start_offset: the log starts here, so transactions may have begun before.
+        damage: spans of offsets (first, last) that could not be read.
+        is_compacted: whether markers and data may have been cleaned.
+        is_rebuilt: whether the next start recovers the segment and rebuilds the index.
     """
 
     start_offset: int
@@ -88,26 +93,26 @@ class Doubt:
 
     @cached_property
     def _places(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """First offsets of the spans in order, and for each the largest last offset up to it."""
+        """First offsets of the spans in order, each with the largest last offset up to it."""
         spans = sorted(self.damage)
         return tuple(first for first, _ in spans), tuple(accumulate((last for _, last in spans), max))
 
     def explains(self, first_offset: int, last_offset: int) -> bool:
-        """Whether the log cannot be asked about a transaction."""
+        """Return whether the log cannot show a transaction with these offsets."""
         return self.is_compacted or first_offset < self.start_offset or self.is_lost(first_offset, last_offset)
 
     def is_lost(self, first_offset: int, last_offset: int) -> bool:
-        """Whether something between two offsets could not be read."""
+        """Return whether something between two offsets could not be read."""
         firsts, lasts = self._places
         before = bisect_right(firsts, last_offset)
         return before > 0 and lasts[before - 1] >= first_offset
 
 
 class AbortMarkers:
-    """The ABORT markers of a segment, and where the marker of the same producer before each is: 24 bytes each.
+    """The ABORT markers of a segment, each with the offset of the producer's marker before it: 24 bytes each.
 
-    In a compacted log they prove entries whose transactions have lost their batches: the cleaner drops an
-    entry no later than its marker (`CleanedTransactionMetadata.onControlBatchRead`), so that every entry has one.
+    In a compacted log they prove entries whose transactions have lost their batches: the cleaner drops an entry no
+    later than its marker (`CleanedTransactionMetadata.onControlBatchRead`), so that every entry has one.
     """
 
     def __init__(self) -> None:
@@ -116,7 +121,7 @@ class AbortMarkers:
         self._others = array("q")
 
     def begin(self) -> None:
-        """The next segment: its markers take the place of those before."""
+        """Begin the next segment: its markers replace those of the segment before."""
         del self._offsets[:], self._others[:]
 
     def add(self, offset: int, producer_id: int, *, is_abort: bool) -> None:
@@ -154,10 +159,10 @@ def check_txn_index(
 
     Args:
         segment: its files.
-        aborted: transactions whose ABORT marker is in its log, and of which a batch is left.
+        aborted: transactions with an ABORT marker and at least one batch in its log.
         doubt: why the log may not show all of them.
-        sink: takes what is found.
-        markers: the ABORT markers of its log, where it is a compacted one.
+        sink: takes the findings.
+        markers: the ABORT markers of its log; None: it is not compacted.
     """
     txns = (aborted if isinstance(aborted, AbortedTxns) else AbortedTxns(aborted)).by_marker()
     seen = bytearray(len(txns))
@@ -229,7 +234,7 @@ def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, si
             meant=_words(*meant),
         )
     stable = txn.last_stable_offset
-    unknown_from = min(entry.last_stable_offset, stable)  # a marker that is not seen keeps a transaction open
+    unknown_from = min(entry.last_stable_offset, stable)  # a marker that is missed keeps a transaction open
     if entry.last_stable_offset != stable and not doubt.explains(unknown_from, txn.last_offset):
         sink.add(
             "txnindex.last-stable-offset",
@@ -246,11 +251,11 @@ def _compare_entry(entry: _Entry, txn: CompletedTxn, doubt: Doubt, path: str, si
 def _compare_cleaned(
     entry: _Entry, txn: CompletedTxn | None, marker: tuple[int, int] | None, doubt: Doubt, path: str, sink: Sink
 ) -> None:
-    """Compare an entry of a compacted log with what is left of its transaction.
+    """Compare an entry of a compacted log with the rest of its transaction.
 
-    Its marker is in the log, and belongs to the same producer. The transaction began at or before the first batch that
-    is left, and after the producer's marker before. The first batch of another transaction, which the last stable
-    offset is, may be cleaned away, so that the log shows only the highest offset that it can be.
+    Its marker is in the log, and belongs to the same producer. The transaction began at or before its first remaining
+    batch, and after the producer's marker before. The last stable offset is the first offset of another transaction,
+    whose batches may be cleaned, so the log shows only the highest offset that it can be.
     """
     last, severity = entry.last_offset, "warning" if doubt.is_rebuilt else None
     before = -1 if marker is None else marker[1]
@@ -265,15 +270,15 @@ def _compare_cleaned(
     lowest = min(before + 1, highest)
     if entry.producer_id != producer_id or not lowest <= entry.first_offset <= highest:
         # The cleaner of 0.11 drops COMMIT markers though a batch of their transaction is left in another segment, so
-        # that the next transaction seems to begin with it: only another producer is sure to be wrong.
+        # that the next transaction seems to begin with it: only another producer is certainly wrong.
         severity = severity if entry.producer_id != producer_id else "warning"
         meant = f"producer {producer_id} from an offset between {lowest} and {highest} on"
         said = _words(entry.producer_id, entry.first_offset)
         sink.add("txnindex.wrong-entry", path, severity=severity, said=said, meant=meant, **where)  # type: ignore[arg-type]
-    stable, told = (last + 1 if txn is None else txn.last_stable_offset), entry.last_stable_offset
-    if not 0 <= told <= stable:
-        where["offset"] = told
-        sink.add("txnindex.last-stable-offset", path, said=told, meant=f"{stable} at most", **where)  # type: ignore[arg-type]
+    stable, stored = (last + 1 if txn is None else txn.last_stable_offset), entry.last_stable_offset
+    if not 0 <= stored <= stable:
+        where["offset"] = stored
+        sink.add("txnindex.last-stable-offset", path, said=stored, meant=f"{stable} at most", **where)  # type: ignore[arg-type]
 
 
 def _missing(path: str, txns: AbortedTxns, seen: bytearray, doubt: Doubt, sink: Sink) -> None:
@@ -282,8 +287,8 @@ def _missing(path: str, txns: AbortedTxns, seen: bytearray, doubt: Doubt, sink: 
         if txn.is_empty:  # releases before 2.8 list it, later ones do not; no consumer has use for it
             continue
         if not doubt.is_lost(txn.first_offset, txn.last_offset) and txn.first_offset >= doubt.start_offset:
-            # The cleaner of 0.11 forgets at the end of each segment that it has met a batch of a transaction, and
-            # drops the entry though an emptied batch is left.
+            # The cleaner of 0.11 forgets at the end of each segment that it has seen a batch of a transaction, and
+            # drops the entry although an empty batch is left.
             sink.add(
                 "txnindex.missing-entry",
                 path,
@@ -303,7 +308,7 @@ def _entries(source: Source, sink: Sink) -> Iterator[_Entry]:
         if not whole:
             break
         for version, *fields in iter_txn_entries(run[: whole * _SIZE]):
-            if version >> 8 > 0:  # the reader looks at the first of the two bytes alone
+            if version >> 8 > 0:  # the reader checks only the first of the two bytes
                 sink.add("txnindex.bad-version", source.path, position=slot * _SIZE, size_bytes=_SIZE, version=version)
             else:
                 if version:
@@ -326,25 +331,27 @@ def _words(producer_id: int, first_offset: int) -> str:
 
 _EARLIER_STYLES: Final[tuple[SnapshotStyle, ...]] = ("data-time", "marker-is-batch")
 MAX_SNAPSHOT_BYTES: Final = 64 * 1024 * 1024
-"""A million and a half of producers; a broker holds all of them in memory."""
+"""Size limit of a snapshot: a million and a half producers; a broker holds all of them in memory."""
 
 
 def check_snapshot(
     path: str, offset: int | None, states: ProducerStates | None, start_offset: int, sink: Sink, differences: Sink
-) -> None:
-    """Check a snapshot by itself and, where `states` are known at its offset, against them.
+) -> memoryview | None:
+    """Check a snapshot by itself and, if `states` at its offset are known, against them.
+
+    Return the whole file; None: no broker can load it, and a finding says why.
 
     Args:
         path: of the file.
         offset: the number in its name; None: none.
-        states: what a replay gives at its offset; None: not known.
-        start_offset: from where on the replay knows the log; what producers did before only the snapshot knows.
-        sink: takes what is wrong with the file itself.
-        differences: takes what it says otherwise than the log, which compaction explains.
+        states: of the replay at its offset; None: unknown.
+        start_offset: first offset of the replay; what producers did before, only the snapshot shows.
+        sink: takes findings about the file itself.
+        differences: takes differences from the log, which compaction may explain.
     """
     content = _read(path, sink)
     if content is None:
-        return
+        return None
     repeated, seen = repeated_producers(content), set[int]()
     for slot, entry in enumerate(decode_snapshot(content)):
         position = SNAPSHOT_HEADER.size + slot * SNAPSHOT_ENTRY.size
@@ -366,6 +373,7 @@ def check_snapshot(
             continue
         if states is not None:
             _snapshots_compare(path, position, entry, states, start_offset, differences)
+    return content
 
 
 def _read(path: str, sink: Sink) -> memoryview | None:
@@ -417,20 +425,20 @@ def _snapshots_compare(
 
 
 def _is_before(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> bool:
-    """Whether a producer was last seen before the place from which on the replay knows the log."""
+    """Return whether a producer was last seen before the first offset of the replay."""
     if start_offset == 0:
         return False
     return max(entry.last_offset, state.last_offset) < start_offset
 
 
 def _differences(entry: ProducerEntry, state: ProducerEntry, start_offset: int) -> list[tuple[str, int, int]]:
-    """What a snapshot says otherwise than the log; what was before the start of the log only the snapshot knows."""
+    """Return how a snapshot differs from the log, except in what was before the start of the log."""
     names = ["producer_epoch", "timestamp_ms"]
     if state.has_batch or not entry.has_batch or start_offset == 0:
         names += ["last_sequence", "last_offset", "offset_delta"]
     if entry.coordinator_epoch >= 0 and (
         state.coordinator_epoch >= 0 or start_offset == 0
-    ):  # -1 too where the producer had expired since its last marker
+    ):  # also -1 if the producer has expired since its last marker
         names.append("coordinator_epoch")
     # A transaction that was open at a hole in the log is still open in the replay: its marker may be in the hole.
     firsts = (entry.current_txn_first_offset, state.current_txn_first_offset)

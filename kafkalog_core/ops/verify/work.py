@@ -1,24 +1,30 @@
-"""The way through the segments of one partition: those that an earlier run has checked, then the others one by one.
+"""The check of one partition: after the segments that an earlier run has checked, the others one by one.
 
-After each segment a line is kept, if the caller wants it, with which a later run continues there.
+A large partition is split: other processes check its segments, and send the batches of producers in a `Spool`. After
+each segment a line is kept, if the caller wants it, with which a later run continues there.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import pickle
+import tempfile
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog_core.errors import FieldError, NotFoundError, StorageError
+from kafkalog_core.errors import FieldError, NotFoundError, StorageError, WorkerLostError
 from kafkalog_core.findings import found
+from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.names import FileState
 from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.ops.verify.batches import FUTURE_MS
-from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.companions import Replacements
 from kafkalog_core.ops.verify.partition import PartitionChecker
+from kafkalog_core.ops.verify.request import NO_CHAIN, Chain, Depth, SegmentTask
 from kafkalog_core.ops.verify.resume import (
     SegmentRecord,
     StateError,
@@ -29,37 +35,41 @@ from kafkalog_core.ops.verify.resume import (
     marks_of,
 )
 from kafkalog_core.ops.verify.segment import SCANS, check_file, check_segment
-from kafkalog_core.ops.verify.spool import NO_CHAIN, Spool, Spooled
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.source import code_of_dir_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.ops.verify.check import Level
+    from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.verify.partition import CheckerPlace
-    from kafkalog_core.ops.verify.segment import Reader
+    from kafkalog_core.ops.verify.request import Reader
 
 __all__ = [
+    "ROW_BYTES",
     "SPLIT_BYTES",
-    "Course",
-    "Depth",
     "Keep",
-    "Outcome",
     "PartitionWork",
+    "Piece",
+    "ResumableCheck",
     "SegmentResult",
     "Segments",
     "Split",
+    "Spool",
+    "Spooled",
+    "WorkResult",
     "check_partition",
     "check_pieces",
     "check_segments",
     "finished",
     "is_timeless",
     "partition_key",
+    "replay_pieces",
     "unchanged",
 ]
 
@@ -67,19 +77,19 @@ __all__ = [
 Keep = Callable[[int, str], None]
 _SMALL_STATE_BYTES: Final = 16 * 1024
 _LOG_PER_STATE: Final = 1000
-"""A state of producers that is not small is kept if there are this many bytes of log for each of its own."""
+"""A state of producers that is not small is kept once per this many bytes of log for each of its bytes."""
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 
 def partition_key(path: str) -> str:
-    """By what a partition is known in a state."""
+    """Return the name of a partition in a state file."""
     return os.path.abspath(path)
 
 
 def unchanged(
     partition: Partition, context: PartitionContext, lines: Sequence[str], now_ms: int
 ) -> list[SegmentRecord]:
-    """Of the segments that an earlier run has checked, those that need not be read again: the first ones, in order.
+    """Return the first segments, in order, that an earlier run has checked and that need not be read again.
 
     Raises StateError.
     """
@@ -106,17 +116,17 @@ def unchanged(
     return records[:whole]
 
 
-class Course:
-    """One partition: `checker` begins each segment after the first `done` and takes its batches, `end` ends it.
+class ResumableCheck:
+    """The check of one partition, continued after the first `done` segments, which an earlier run has checked.
 
-    `skipped_bytes` of log are not read again.
+    `checker` begins each segment and takes its batches, `end` ends it. `skipped_bytes` of log are not read again.
 
     Args:
         partition: its listing.
-        context: what its log directory says of it.
+        context: what its log directory shows of it.
         now_ms: time of the check.
-        records: what is known of its first segments; see `unchanged`.
-        keep: takes the number of a segment and its line; None: nobody wants lines.
+        records: of its first segments; see `unchanged`.
+        keep: takes the number of a segment and its line; None: no lines are kept.
 
     Raises StateError.
     """
@@ -141,7 +151,7 @@ class Course:
             self._resume(records)
 
     def end(self, verdict: SegmentVerdict) -> None:
-        """A segment has been read to its end."""
+        """End a segment, which has been read to its end."""
         self.checker.end(verdict)
         if self._keep is not None:
             line = self._line(verdict)
@@ -178,7 +188,10 @@ class Course:
         return encode(partition_key(partition.path), index, record, partition.path)
 
     def _producers(self, verdict: SegmentVerdict) -> str | None:
-        """Their state, where it is small, or it would be long to come to this place again, or the log grows here."""
+        """Return the state of producers in base64, to continue here; None where that costs more than it saves.
+
+        It is kept where it is small, where much log was read since the last one, and near the end, where the log grows.
+        """
         states = self.checker.producer_states
         self._bytes_since += verdict.size_bytes
         size_bytes = states.size_bytes
@@ -190,7 +203,7 @@ class Course:
 
 
 def is_timeless(verdict: SegmentVerdict, then_ms: int, now_ms: int) -> bool:
-    """Return whether the findings would be the same now; a time in the future counts as seen up to a day ago."""
+    """Return whether the findings would be the same now; timestamps in the future may be judged a day later."""
     newest = verdict.max_timestamp_ms
     if newest is None or newest <= min(then_ms, now_ms) + FUTURE_MS:
         return True
@@ -198,18 +211,9 @@ def is_timeless(verdict: SegmentVerdict, then_ms: int, now_ms: int) -> bool:
 
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
-"""A partition is worth processes of its own from this size on."""
+"""Size from which on the segments of a partition are checked by several processes."""
 
 _LITTLE_PART: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
-    """How everything is checked; see `VerifyRequest`."""
-
-    level: Level
-    now_ms: int
-    max_batch_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,14 +222,13 @@ class PartitionWork:
 
     Args:
         path: its directory.
-        context: what its log directory says of it.
+        context: what its log directory shows of it.
         depth: how deep to look.
-        lines: what an earlier run has left of its first segments.
-        wants_lines: whether to leave some for a later run.
-        split: how many segments, or more, make a large partition one to be given back, to be checked by several
-            processes; `None`: never.
-        split_bytes: what makes a partition a large one; `None`: `SPLIT_BYTES`.
-        reader: who reads its segments.
+        lines: of its first segments, from an earlier run.
+        wants_lines: whether to keep lines for a later run.
+        split: number of segments from which on a large partition is given back as a `Split`; None: never.
+        split_bytes: size from which on a partition is large; None: `SPLIT_BYTES`.
+        reader: reads its segments.
     """
 
     path: str
@@ -242,7 +245,7 @@ class PartitionWork:
 class Split:
     """A partition too large for one process: its segments after the first `done`, to be checked by several.
 
-    Of each task it is known how many bytes of its log are to be read.
+    `sizes` are the bytes of log to read for each task.
     """
 
     partition: Partition
@@ -253,9 +256,9 @@ class Split:
     reader: Reader
 
     def groups(self, most_bytes: int) -> Iterator[tuple[SegmentTask, ...]]:
-        """Yield its tasks in order, as many at a time as have no more bytes to read together.
+        """Yield the tasks in order, in groups of at most that many bytes to read; a larger task is a group of its own.
 
-        A small last segment, which an active one mostly is, is joined with those before it.
+        A small last segment, as the active one mostly is, joins the group before it.
         """
         group: list[SegmentTask] = []
         size_bytes = 0
@@ -271,10 +274,10 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What has come of a piece of work: `skipped_bytes` of log were not read again, `lines` are for a later run.
+class WorkResult:
+    """The result of a piece of work: `skipped_bytes` of log were not read again, `lines` are for a later run.
 
-    `made` is what the partition's `Reading` has made.
+    `made` is the result of the partition's `Reading`.
     """
 
     result: PartitionVerdict | PlaceVerdict | Split
@@ -285,7 +288,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """A checked segment of a `Split`, and what its partition's replay needs of it."""
+    """A checked segment of a `Split`, and its batches for the replay of the partition."""
 
     verdict: SegmentVerdict
     spooled: Spooled
@@ -293,7 +296,7 @@ class SegmentResult:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Some checked segments of a `Split`, and what their `Reading` has made."""
+    """Some checked segments of a `Split`, and the result of their `Reading`."""
 
     results: tuple[SegmentResult, ...]
     made: object
@@ -301,28 +304,28 @@ class Segments:
 
 def check_pieces(
     pieces: Sequence[PartitionWork | FileTarget], depth: Depth, advance: Callable[[int], None]
-) -> tuple[Outcome, ...]:
-    """Check partitions and files in another process. Raises StorageError where a file cannot be opened."""
+) -> tuple[WorkResult, ...]:
+    """Check partitions and files in another process. Raises StorageError for a file that cannot be opened."""
     return tuple(_check_apart(piece, depth, advance) for piece in pieces)
 
 
-def _check_apart(piece: PartitionWork | FileTarget, depth: Depth, advance: Callable[[int], None]) -> Outcome:
+def _check_apart(piece: PartitionWork | FileTarget, depth: Depth, advance: Callable[[int], None]) -> WorkResult:
     if isinstance(piece, FileTarget):
-        return Outcome(check_file(piece, depth, advance))
+        return WorkResult(check_file(piece, depth, advance))
     lines: list[tuple[int, str]] = []
     outcome = check_partition(piece, advance, lambda index, line: lines.append((index, line)))
     return replace(outcome, lines=tuple(lines))
 
 
-def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: Keep) -> Outcome:
-    """Check a partition, or cut a large one into its segments. Raises StateError."""
+def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: Keep) -> WorkResult:
+    """Check a partition, or split a large one into its segments. Raises StateError."""
     try:
         partition = read_partition(work.path)
     except NotFoundError:  # a broker at work has deleted the partition
-        return Outcome(PlaceVerdict(path=work.path, findings=(found("file.vanished", work.path),)))
+        return WorkResult(PlaceVerdict(path=work.path, findings=(found("file.vanished", work.path),)))
     except StorageError as error:
         reason = found(code_of_dir_error(error), work.path, reason=error.message)
-        return Outcome(PlaceVerdict(path=work.path, findings=(reason,)))
+        return WorkResult(PlaceVerdict(path=work.path, findings=(reason,)))
     depth, context = work.depth, work.context
     known = unchanged(partition, context, work.lines, depth.now_ms) if work.lines else ()
     tasks = segment_tasks(partition, depth)[len(known) :]
@@ -332,22 +335,22 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
         is_large = sum(sizes) > (SPLIT_BYTES if work.split_bytes is None else work.split_bytes)
         if is_large and work.split is not None and len(tasks) >= work.split:
             split = Split(partition, context, tasks, sizes, len(known), work.reader)
-            return Outcome(split, made=reading.finish())
-        course = Course(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
+            return WorkResult(split, made=reading.finish())
+        check = ResumableCheck(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
         for task in tasks:
-            course.checker.begin(task.segment)
-            course.end(reading.check(task, course.checker, advance))
-        verdict = finished(course.checker, partition, depth, advance)
-        return Outcome(verdict, course.skipped_bytes, made=reading.finish())
+            check.checker.begin(task.segment)
+            check.end(reading.check(task, check.checker, advance))
+        verdict = finished(check.checker, partition, depth, advance)
+        return WorkResult(verdict, check.skipped_bytes, made=reading.finish())
 
 
 def finished(
     checker: PartitionChecker, partition: Partition, depth: Depth, advance: Callable[[int], None]
 ) -> PartitionVerdict:
-    """The verdict of a partition whose segments are checked, with what is wrong in its other logs.
+    """Return the verdict of a partition whose segments are checked, with the findings in its other logs.
 
-    Those are finished replacements, which a broker puts in the place of segments at its next start, whatever is in
-    them, and snapshots of the metadata log.
+    Those are finished replacements (`.swap`), which a broker puts in place at its next start without a check
+    (LogLoader.completeSwapOperations), and snapshots of the metadata log.
     """
     verdict = checker.finish(lambda: advance(0))
     replacements = Replacements(partition, verdict.segments, is_whole=checker.is_whole)
@@ -371,7 +374,7 @@ def _other_logs(partition: Partition) -> Iterator[Segment]:
 def check_segments(
     tasks: Sequence[SegmentTask], reader: Reader, scratch: str | None, advance: Callable[[int], None]
 ) -> Segments:
-    """Check some segments for the process that puts their partition together."""
+    """Check some segments of a split partition, for the process that merges their results."""
     results = []
     with reader.open() as reading:
         for task in tasks:
@@ -382,7 +385,7 @@ def check_segments(
 
 
 def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]:
-    """One task for each live segment, in the order of their base offsets."""
+    """Return one task for each live segment, in the order of their base offsets."""
     last = len(partition.segments) - 1
     return tuple(
         segment_task(partition, segment, depth, is_last=index == last)
@@ -391,7 +394,7 @@ def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]
 
 
 def segment_task(partition: Partition, segment: Segment, depth: Depth, *, is_last: bool) -> SegmentTask:
-    """The task for one segment."""
+    """Return the task for one segment."""
     return SegmentTask(
         segment=segment,
         topic=partition.topic,
@@ -402,3 +405,160 @@ def segment_task(partition: Partition, segment: Segment, depth: Depth, *, is_las
         now_ms=depth.now_ms,
         max_batch_bytes=depth.max_batch_bytes,
     )
+
+
+_MEMORY_BYTES: Final = 4 * 1024 * 1024
+
+
+_LEVEL: Final = 1
+
+
+_REPLAYED: Final = (
+    "position",
+    "format",
+    "attributes",
+    "base_offset",
+    "last_offset",
+    "record_count",
+    "max_timestamp_ms",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+)
+"""Columns that the replay reads. The others are zero in a piece: half of the bytes need not be moved."""
+
+
+ROW_BYTES: Final = 8 * len(_REPLAYED)
+"""Bytes of one batch in the cells of a piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A run of batches; without batches, a hole. `cells` are the columns that a replay reads, int64 of this machine."""
+
+    count: int
+    cells: bytes
+    markers: dict[int, Marker]
+    holes: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> Self:
+        """Return a copy of a run."""
+        return cls(batches.count, b"".join(map(batches.column, _REPLAYED)), dict(markers), tuple(holes))
+
+    def replay(self, to: Chain, batches: BatchColumns) -> None:
+        """Pass the batches to a chain, in columns that are reused."""
+        if not self.count:
+            to.hole()
+            return
+        batches.count = self.count
+        cells = memoryview(self.cells).cast("q")
+        for index, name in enumerate(_REPLAYED):
+            batches.column(name)[:] = cells[index * self.count : (index + 1) * self.count]
+        to.replay(batches, self.markers, self.holes)
+
+
+def replay_pieces(pieces: Iterable[Piece], to: Chain) -> None:
+    """Pass pieces to a chain, in their order."""
+    batches = BatchColumns()
+    for piece in pieces:
+        if piece.count > batches.capacity:
+            batches = BatchColumns(piece.count)
+        piece.replay(to, batches)
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """The content of a `Spool` for another process: the last pieces, and those before them in a file or packed."""
+
+    path: str | None
+    packed: tuple[bytes, ...]
+    pieces: tuple[Piece, ...]
+
+    def replay(self, to: Chain) -> None:
+        """Pass all pieces to a chain, once, and delete the file."""
+        replay_pieces(chain(self._from_file(), self._unpacked(), self.pieces), to)
+
+    def _unpacked(self) -> Iterator[Piece]:
+        for some in self.packed:
+            yield from pickle.loads(zlib.decompress(some))  # noqa: S301 - made by a process of the same run
+
+    def _from_file(self) -> Iterator[Piece]:
+        if self.path is None:
+            return
+        with open(self.path, "rb") as file:
+            os.unlink(self.path)  # its space is freed when it is closed, also after an error
+            while True:
+                try:
+                    yield pickle.load(file)  # noqa: S301 - written by a process of the same run
+                except EOFError:
+                    return
+
+
+class Spool:
+    """A chain that keeps the batches for another process, in memory while they are few.
+
+    Args:
+        directory: of its temporary file; None: no directory is visible to both processes, so they are packed in memory.
+    """
+
+    def __init__(self, directory: str | None) -> None:
+        self._directory = directory
+        self._packed: list[bytes] = []
+        self._pieces: list[Piece] = []
+        self._bytes = 0
+        self._file: tempfile._TemporaryFileWrapper[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
+        """Keep a run."""
+        self._keep(Piece.of(batches, markers, holes))
+
+    def hole(self) -> None:
+        """Keep a hole."""
+        if not self._pieces or self._pieces[-1].count:
+            self._keep(Piece(0, b"", {}))
+
+    def _keep(self, piece: Piece) -> None:
+        self._pieces.append(piece)
+        self._bytes += len(piece.cells)
+        if self._bytes > _MEMORY_BYTES:
+            self._flush()
+
+    def spooled(self) -> Spooled:
+        """Return all that was kept."""
+        if self._file is not None:
+            self._flush()
+        path = None if self._file is None else self._file.name
+        return Spooled(path, tuple(self._packed), tuple(self._pieces))
+
+    def _flush(self) -> None:
+        if self._directory is None:
+            self._packed.append(zlib.compress(pickle.dumps(self._pieces, pickle.HIGHEST_PROTOCOL), _LEVEL))
+        else:
+            self._write(self._directory)
+        self._pieces.clear()
+        self._bytes = 0
+
+    def _write(self, directory: str) -> None:
+        try:
+            if self._file is None:
+                self._file = tempfile.NamedTemporaryFile(  # noqa: SIM115 - closed with the spool
+                    dir=directory, prefix="chain-", delete=False
+                )
+            for piece in self._pieces:
+                pickle.dump(piece, self._file, pickle.HIGHEST_PROTOCOL)
+            self._file.flush()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            advice = "set TMPDIR to another place, or use --jobs 1, which needs none"
+            message = f"a temporary file cannot be written: {reason}; {advice}"
+            raise WorkerLostError(message, path=directory) from error

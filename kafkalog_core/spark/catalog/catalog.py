@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.targets import FileTarget
-from kafkalog_core.ops.verify.engine import VerifyRequest, count, partition_row, state_of, verify
+from kafkalog_core.ops.verify.engine import count, partition_row, state_of, verify
+from kafkalog_core.ops.verify.request import Depth, VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
-from kafkalog_core.ops.verify.work import Depth
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.verify.check import Level
-    from kafkalog_core.spark.catalog.volumes import CatalogReaders
+    from kafkalog_core.ops.verify.request import Level
+    from kafkalog_core.spark.catalog.reading import CatalogReaders
     from kafkalog_core.spark.commit.commit import Commit
     from kafkalog_core.storage.changing.writer import Disk
 
@@ -73,7 +73,7 @@ def catalog(
     progress: Progress = NO_PROGRESS,
     disk: Disk | None = None,
 ) -> Generator[RowChunk, None, None]:
-    """Make or update a catalog; yield a `catalog` row a partition, and `finding` rows about segments that are gone.
+    """Create or update a catalog; yield `catalog` rows, and `finding` rows about segments that no longer exist.
 
     All findings are stored in the catalog and counted in the report. If nothing has changed, nothing is written.
 
@@ -88,11 +88,11 @@ def catalog(
     Raises SelectionError for a target that is a file or has a relative path, RefusedError, LockedError, StorageError,
     WorkerLostError.
     """
-    from kafkalog_core.spark.catalog.volumes import (  # noqa: PLC0415 -- pyarrow: where there is work for it
+    from kafkalog_core.spark.catalog.reading import (  # noqa: PLC0415 -- pyarrow: where there is work for it
         CatalogReaders,
-        VolumeSet,
         rules_of,
     )
+    from kafkalog_core.spark.catalog.volumes import VolumeSet  # noqa: PLC0415
 
     for target in request.targets:
         if isinstance(target, FileTarget):
@@ -111,8 +111,8 @@ def catalog(
         readers = CatalogReaders(output.path, run.staging, depth, state, progress, missing)
         contents = _SmallTables()
         yield from _verified(workers, request, readers, report, contents)
-        volumes = VolumeSet(readers, output, workers)
-        volumes.merge_small(progress)
+        volumes = VolumeSet(output, run.staging, readers.kept, readers.fresh)
+        volumes.merge_small(workers, progress)
         digest = contents.digest()
         if not volumes.is_changed and not missing and state.get("digest") == digest:
             return  # closing the output deletes what was staged
@@ -182,16 +182,16 @@ def _verified(
             if isinstance(verdict, PartitionVerdict):
                 contents.of_partitions.append(partition_row(verdict))
                 row = _row(verdict, readers)
-                made = readers.made[verdict.path]
-                report.unchanged_bytes += made.unchanged_bytes
-                report.bytes += made.bytes - sum(
+                counts = readers.counts[verdict.path]
+                report.unchanged_bytes += counts.unchanged_bytes
+                report.bytes += counts.bytes - sum(
                     segment.size_bytes for segment in verdict.segments if not segment.is_unread
                 )
                 contents.partitions[verdict.path] = {name: row[name] for name in _KNOWN}
                 report.rows += 1
                 yield RowChunk(tables.CATALOG, [row])
-                yield from _gone(made.findings, report, contents)
-    yield from _gone(tuple(readers.gone()), report, contents)
+                yield from _deleted(counts.findings, report, contents)
+    yield from _deleted(tuple(readers.deleted()), report, contents)
     contents.segments = readers.rows
 
 
@@ -200,26 +200,26 @@ _KNOWN: Final = ("topic", "partition", "segments", "bytes")
 
 def _row(verdict: PartitionVerdict, readers: CatalogReaders) -> dict[str, object]:
     """Return the `catalog` row of a partition."""
-    made = readers.made[verdict.path]
+    counts = readers.counts[verdict.path]
     severities = Counter(finding.severity for finding in verdict.findings)
     return {
         "topic": verdict.topic,
         "partition": verdict.partition,
         "path": verdict.path,
         "state": state_of(verdict),
-        "segments": made.rows,
+        "segments": counts.rows,
         "batches": sum(segment.batches for segment in verdict.segments),
         "records": sum(segment.records for segment in verdict.segments),
-        "bytes": made.bytes,
-        "read_bytes": made.read_bytes,
-        "unchanged_bytes": made.unchanged_bytes,
+        "bytes": counts.bytes,
+        "read_bytes": counts.read_bytes,
+        "unchanged_bytes": counts.unchanged_bytes,
         "errors": severities["error"],
         "warnings": severities["warning"],
         "infos": severities["info"],
     }
 
 
-def _gone(findings: Sequence[Any], report: Report, contents: _SmallTables) -> Iterator[RowChunk]:
+def _deleted(findings: Sequence[Any], report: Report, contents: _SmallTables) -> Iterator[RowChunk]:
     rows = [finding.row() for finding in findings]
     for row in rows:
         report.add_finding(row)
@@ -231,7 +231,7 @@ def _gone(findings: Sequence[Any], report: Report, contents: _SmallTables) -> It
 
 def _add_tables(run: Commit, run_id: str, output: Output, contents: _SmallTables) -> None:
     """Replace the files of the small tables."""
-    from kafkalog_core.spark.catalog.notes import write_table  # noqa: PLC0415 -- see `catalog`
+    from kafkalog_core.spark.catalog.volumes import write_table  # noqa: PLC0415 -- see `catalog`
 
     for name in output.files():
         if name.partition("/")[0] in _SMALL_TABLES:

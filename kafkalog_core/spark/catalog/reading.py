@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import found
+from kafkalog_core.findings import FINDING_TYPES, found
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines
 from kafkalog_core.ops.reading.logfiles import LogFile, place_of, unit_of_partition
 from kafkalog_core.ops.reading.logreader import LogReader
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.report import LogStats, Report
 from kafkalog_core.ops.reading.runs import DumpRequest, RunReader
-from kafkalog_core.ops.reading.splits import census_row, segment_files
-from kafkalog_core.ops.reading.stats import LogStats
-from kafkalog_core.ops.verify.resume import is_unchanged, marks_of
+from kafkalog_core.ops.reading.splits import segment_columns, segment_files
+from kafkalog_core.ops.verify.resume import is_unchanged, marks_of, shape_of
 from kafkalog_core.ops.verify.segment import check_segment
-from kafkalog_core.ops.verify.spool import Piece, replay_pieces
 from kafkalog_core.ops.verify.verdict import next_offset
-from kafkalog_core.ops.verify.work import is_timeless
+from kafkalog_core.ops.verify.work import Piece, is_timeless, replay_pieces
 from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.rows import tables
-from kafkalog_core.spark.catalog.notes import (
+from kafkalog_core.spark.catalog.volumes import (
+    BATCHES_FOLDER,
+    NOTES_FOLDER,
     NewVolume,
     NotesFile,
     SegmentKey,
@@ -32,8 +33,10 @@ from kafkalog_core.spark.catalog.notes import (
     SegmentStats,
     Volume,
     VolumeWriter,
-    writing,
+    volume_paths,
 )
+from kafkalog_core.spark.commit.commit import writing
+from kafkalog_core.spark.session.schema import BATCHES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -43,21 +46,31 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns, DamageColumns
     from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.reading.logfiles import Unit
-    from kafkalog_core.ops.verify.check import SegmentTask
-    from kafkalog_core.ops.verify.spool import Chain
+    from kafkalog_core.ops.verify.request import Chain, Depth, SegmentTask
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
-    from kafkalog_core.ops.verify.work import Depth
+    from kafkalog_core.progress import Progress
     from kafkalog_core.spark.session.arrow import ArrowRows
     from kafkalog_core.spark.session.parquet import ParquetFile
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage, Run
 
-__all__ = ["BatchWatch", "CatalogReader", "CatalogReading", "ReadingResult", "SegmentRow", "lost_segments", "measure"]
+__all__ = [
+    "BatchWatch",
+    "CatalogReader",
+    "CatalogReaders",
+    "CatalogReading",
+    "PartitionCounts",
+    "ReadingResult",
+    "SegmentRow",
+    "lost_segments",
+    "measure",
+    "rules_of",
+]
 
 
 def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Iterator[Finding]:
-    """Yield findings about segments that the last run read and that are gone, in the order of their offsets."""
+    """Yield findings about segments that the last run read and that no longer exist, in the order of their offsets."""
     there = {segment.log.path for segment in partition.segments if segment.log is not None}
     gone = sorted((each for each in before if each.path not in there), key=lambda each: each.base_offset)
     start = partition.segments[0].base_offset if partition.segments else None
@@ -86,7 +99,7 @@ def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Ite
 
 
 class BatchWatch:
-    """Watches the scan of one segment (see `ops.verify.check.Watch`) and writes its batches to a Parquet file."""
+    """A watch of the scan of one segment (see `ops.verify.request.Watch`) which writes batches to a Parquet file."""
 
     def __init__(self, file: LogFile, request: DumpRequest, batches: ParquetFile, rows: ArrowRows) -> None:
         self._stats = LogStats()
@@ -146,7 +159,7 @@ class ReadingResult(NamedTuple):
         rows: one row a segment, by the columns of `segment` rows.
         read_bytes: bytes of log that were read.
         unchanged_bytes: bytes of log that did not need to be read.
-        findings: findings about segments that are gone.
+        findings: findings about segments that no longer exist.
     """
 
     volume: NewVolume | None
@@ -218,7 +231,7 @@ class CatalogReading:
         if self._writer is not None:
             self._writer.__exit__(kind, error, trace)
 
-    # --- see `ops.verify.readers.Reading` -----------------------------------------------------------------------------
+    # --- see `ops.verify.request.Reading` -----------------------------------------------------------------------------
     def unread_bytes(self, task: SegmentTask) -> int:
         """Return the bytes of log that `check` would read."""
         return 0 if self._known_of(task) is not None else task.segment.size_bytes
@@ -241,7 +254,7 @@ class CatalogReading:
         return verdict
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
-        """Take segments that no broker reads, and segments that are gone. Raises WriteError."""
+        """Take segments that no broker reads, and report segments that no longer exist. Raises WriteError."""
         verdicts = [known.note.verdict for known in self._known.values() if known.note.verdict is not None]
         self._findings += lost_segments(partition, verdicts)
         unit = unit_of_partition(partition, None, with_path=True)
@@ -313,7 +326,7 @@ class CatalogReading:
         self._row(file, segment, figures)
 
     def _row(self, file: LogFile, segment: Segment, figures: SegmentStats) -> None:
-        row = {**file.place.columns, **census_row(file, segment, figures.columns())}
+        row = {**file.place.columns, **segment_columns(file, segment, figures.columns())}
         self._rows.append(tuple(row.get(name) for name in _COLUMNS))
 
 
@@ -331,7 +344,7 @@ class _NotedChain:
         self._chain.replay(batches, markers, holes)
 
     def hole(self) -> None:
-        """Write to the notes that something is missing, and pass that on."""
+        """Write a hole of the log to the notes, and pass it on."""
         self._notes.add(self._key, Piece(0, b"", {}))
         self._chain.hole()
 
@@ -345,3 +358,93 @@ def _file_of(task: SegmentTask) -> LogFile:
     log = task.segment.files[0]
     place = place_of(log, task.topic, task.partition, with_path=True)
     return LogFile(file=log, place=place, state=str(task.segment.state), is_v07=task.is_v07, is_last=task.is_last)
+
+
+_VERSION: Final = 1
+
+
+def rules_of(depth: Depth) -> dict[str, object]:
+    """Return what a catalog depends on besides the disks' files; where it differs, all segments are read again."""
+    rules = f"{shape_of(SegmentNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
+    return {
+        "version": _VERSION,
+        "rules": zlib.crc32(rules.encode()),
+        "level": depth.level,
+        "max_batch_bytes": depth.max_batch_bytes,
+    }
+
+
+@dataclass(slots=True)
+class PartitionCounts:
+    """The counts of one partition, summed over all readings of it."""
+
+    rows: int = 0
+    bytes: int = 0
+    read_bytes: int = 0
+    unchanged_bytes: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(slots=True)
+class CatalogReaders:
+    """The readers of all partitions of a catalog, for `ops.verify`, and what they return.
+
+    Args:
+        output: directory of the catalog.
+        staging: staging directory of the run.
+        depth: depth of the checks.
+        state: state after the last run; empty: all segments are read.
+        progress: receives the bytes that need not be read.
+        missing: names of the catalog's files that are missing or changed: their volumes are not used.
+    """
+
+    output: str
+    staging: str
+    depth: Depth
+    state: dict[str, Any]
+    progress: Progress
+    missing: frozenset[str] = frozenset()
+    rows: list[SegmentRow] = field(default_factory=list)
+    fresh: list[NewVolume] = field(default_factory=list)
+    kept: dict[str, list[SegmentKey]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[str, PartitionCounts] = field(default_factory=lambda: defaultdict(PartitionCounts))
+
+    def reader_of(self, path: str) -> CatalogReader:
+        """Return the reader of a partition."""
+        known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
+        volumes = [volume_paths(self.output, name) for name in known.get("volumes", ()) if self._is_whole(name)]
+        return CatalogReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
+
+    def received(self, path: str, result: object) -> None:
+        """Take the result of a reading."""
+        if not isinstance(result, ReadingResult):
+            return
+        self.rows += result.rows
+        if result.volume is not None:
+            self.fresh.append(result.volume)
+        for name, keys in result.kept.items():
+            self.kept[name] += keys
+        partition = self.counts[path]
+        partition.rows += len(result.rows)
+        partition.bytes += result.read_bytes + result.unchanged_bytes
+        partition.read_bytes += result.read_bytes
+        partition.unchanged_bytes += result.unchanged_bytes
+        partition.findings += result.findings
+        self.progress.expect(-result.unchanged_bytes)
+
+    def _is_whole(self, name: str) -> bool:
+        return self.missing.isdisjoint(f"{folder}/{name}.parquet" for folder in (BATCHES_FOLDER, NOTES_FOLDER))
+
+    def deleted(self) -> Iterator[Finding]:
+        """Yield findings about partitions of the last run whose directories no longer exist."""
+        for name, known in self.state.get("partitions", {}).items():
+            path = os.fsdecode(bytes.fromhex(name))
+            if path not in self.counts and not os.path.isdir(path):
+                yield found(
+                    "catalog.partition-gone",
+                    path,
+                    topic=known["topic"],
+                    partition=known["partition"],
+                    size_bytes=known["bytes"],
+                    segments=known["segments"],
+                )

@@ -1,38 +1,44 @@
-"""The volumes of a catalog: files that hold the batches and notes of some segments, rewritten and merged by each run.
+"""The volumes of a catalog: pairs of files that hold the batches and the notes of some segments.
 
-A run rewrites a volume without the segments that are gone, and merges small volumes when there are many.
+The note of a segment holds how to recognize it, its verdict, and what a check of its partition needs. A notes file is a
+Parquet file with a row group for each segment, or for each piece of a large one: the note, and the batches that the
+replay of producer states needs. Readers trust nothing: if a note is not as this release writes it, the segment is read
+again. A run rewrites a volume without segments that no longer exist, and merges small volumes when there are many.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import zlib
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import FINDING_TYPES, found
-from kafkalog_core.ops.verify.verdict import shape_of
-from kafkalog_core.rows import tables
-from kafkalog_core.spark.catalog.notes import NewVolume, NotesFile, SegmentNote, Volume, VolumeWriter, writing
-from kafkalog_core.spark.catalog.reading import CatalogReader, ReadingResult
-from kafkalog_core.spark.commit.commit import Part
+from kafkalog_core.kafka.producer_anomalies import Marker
+from kafkalog_core.ops.verify.resume import FileMark, from_plain, to_plain
+from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- annotations are read at run time
+from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
+from kafkalog_core.spark.commit.commit import attempt_name, sync_file, writing
+from kafkalog_core.spark.commit.manifest import Part
+from kafkalog_core.spark.session.arrow import rows_to_arrow
+from kafkalog_core.spark.session.parquet import ParquetFile, WrittenFile
 from kafkalog_core.spark.session.schema import BATCHES, spark_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
 
-    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.verify.work import Depth
     from kafkalog_core.progress import Progress
-    from kafkalog_core.spark.catalog.notes import SegmentKey
-    from kafkalog_core.spark.catalog.reading import SegmentRow
+    from kafkalog_core.rows.tables import Table
     from kafkalog_core.spark.commit.commit import Commit, Output
 
 __all__ = [
@@ -41,14 +47,311 @@ __all__ = [
     "MOST_SMALL",
     "NOTES_FOLDER",
     "SMALL_BYTES",
-    "CatalogReaders",
+    "NewVolume",
+    "NotesFile",
+    "NotesWriter",
+    "SegmentKey",
+    "SegmentNote",
+    "SegmentStats",
+    "Volume",
     "VolumeSet",
     "VolumeSource",
+    "VolumeWriter",
     "bins",
     "merge",
-    "rules_of",
     "volume_paths",
+    "write_table",
 ]
+
+
+_SCHEMA: Final = pa.schema(
+    [
+        ("directory", pa.binary()),  # names of files need not be UTF-8
+        ("segment", pa.binary()),
+        ("note", pa.string()),
+        ("count", pa.int64()),
+        ("cells", pa.binary()),
+        ("markers", pa.string()),
+        ("holes", pa.string()),
+    ]
+)
+_MEMORY_BYTES: Final = 4 * 1024 * 1024
+_COMPRESSION: Final = "zstd"
+_INDEXES_KEPT: Final = 16
+
+
+class SegmentKey(NamedTuple):
+    """A log file: the absolute path of its directory, and its name."""
+
+    directory: str
+    segment: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentStats:
+    """The columns of a `segment` row that come from the log: see `LogStats.segment_row`."""
+
+    first_offset: int | None
+    last_offset: int | None
+    batch_count: int
+    record_count: int
+    min_base_timestamp_ms: int | None
+    max_timestamp_ms: int | None
+    formats: str
+    codecs: str
+    damage_count: int
+    damage_bytes: int
+
+    def columns(self) -> dict[str, object]:
+        """Return the values by column name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentNote:
+    """The note of a segment that was read.
+
+    Args:
+        now_ms: time of the check, in ms since 1970.
+        marks: marks of its log, offset index and time index, by which an unchanged file is recognized.
+        figures: statistics for its row.
+        verdict: verdict of the checks; None: no broker reads the segment, so it was only measured.
+    """
+
+    now_ms: int
+    marks: tuple[FileMark, ...]
+    figures: SegmentStats
+    verdict: SegmentVerdict | None
+
+
+class NotesWriter:
+    """The writer of a notes file: for each segment its pieces, then its note."""
+
+    def __init__(self, path: str) -> None:
+        self.keys: list[SegmentKey] = []
+        self._path = path
+        self._writer = pq.ParquetWriter(path, _SCHEMA, compression=_COMPRESSION, store_schema=False)
+        self._pieces: list[Piece] = []
+        self._bytes = 0
+
+    def add(self, key: SegmentKey, piece: Piece) -> None:
+        """Add a piece of the segment whose note comes next."""
+        self._pieces.append(piece)
+        self._bytes += len(piece.cells)
+        if self._bytes > _MEMORY_BYTES:
+            self._write(key, None)
+
+    def end(self, key: SegmentKey, note: SegmentNote | None) -> None:
+        """Write the note of a segment after its pieces; None: it has changed meanwhile; the next run reads it again."""
+        text = None if note is None else json.dumps(to_plain(note, key.directory), separators=(",", ":"))
+        self._write(key, text)
+        self.keys.append(key)
+
+    def copy(self, key: SegmentKey, groups: Iterator[pa.Table]) -> None:
+        """Copy a segment from another notes file."""
+        for group in groups:
+            self._writer.write_table(group)
+        self.keys.append(key)
+
+    def close(self) -> int:
+        """Finish the file; return its size in bytes."""
+        self._writer.close()
+        return os.path.getsize(self._path)
+
+    def _write(self, key: SegmentKey, note: str | None) -> None:
+        pieces: list[Piece | None] = [*self._pieces] or [None]
+        columns = [
+            [os.fsencode(key.directory)] * len(pieces),
+            [os.fsencode(key.segment)] * len(pieces),
+            [note] + [None] * (len(pieces) - 1),
+            [None if piece is None else piece.count for piece in pieces],
+            [None if piece is None else piece.cells for piece in pieces],
+            [None if piece is None else json.dumps(piece.markers) for piece in pieces],
+            [None if piece is None else json.dumps(piece.holes) for piece in pieces],
+        ]
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=_SCHEMA))
+        self._pieces, self._bytes = [], 0
+
+
+class NotesFile:
+    """A notes file, open for reading. Raises StorageError if it cannot be read or is not a notes file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._index = _index_of(path)
+        with _reading(path):
+            self._file = pq.ParquetFile(path, metadata=self._index.metadata, memory_map=False)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def notes(self, directory: str) -> Iterator[tuple[SegmentKey, SegmentNote]]:
+        """Yield the notes of the segments of a directory; segments without a note must be read again."""
+        groups = [group for groups in self._index.groups.get(directory, {}).values() for group in groups]
+        if not groups:
+            return
+        with _reading(self._path):
+            rows = self._file.read_row_groups(groups, columns=["segment", "note"], use_threads=False)
+        for name, text in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            if text is None:
+                continue
+            with suppress(ValueError):
+                yield (
+                    SegmentKey(directory, os.fsdecode(name)),
+                    from_plain(SegmentNote, json.loads(text), directory),
+                )
+
+    def pieces(self, key: SegmentKey) -> Iterator[Piece]:
+        """Yield the pieces of a segment that the replay of its partition's producers needs."""
+        for group in self._tables(key, ["count", "cells", "markers", "holes"]):
+            for count, cells, markers, holes in zip(*(column.to_pylist() for column in group.columns), strict=True):
+                if count is not None:
+                    yield self._piece(count, cells, markers, holes)
+
+    def groups(self, key: SegmentKey) -> Iterator[pa.Table]:
+        """Yield the rows of a segment as they are stored."""
+        return self._tables(key, None)
+
+    def _piece(self, count: int, cells: bytes, markers: str, holes: str) -> Piece:
+        try:
+            marks = {int(row): Marker(*map(int, marker)) for row, marker in json.loads(markers).items()}
+            spans = tuple(map(int, json.loads(holes)))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _unreadable(self._path, error) from error
+        if len(cells) != count * ROW_BYTES:
+            raise StorageError(
+                f"the notes of the catalog are damaged: {len(cells)} bytes for {count} batches", path=self._path
+            )
+        return Piece(count, cells, marks, spans)
+
+    def _tables(self, key: SegmentKey, columns: Sequence[str] | None) -> Iterator[pa.Table]:
+        for group in self._index.groups.get(key.directory, {}).get(key.segment, ()):
+            with _reading(self._path):
+                rows = self._file.read_row_group(group, columns=columns, use_threads=False)
+            yield rows
+
+
+class _Index(NamedTuple):
+    """The footer of a notes file, and the row groups of each segment by directory and name."""
+
+    metadata: pq.FileMetaData
+    groups: dict[str, dict[str, list[int]]]
+
+
+@lru_cache(maxsize=_INDEXES_KEPT)
+def _index_of(path: str) -> _Index:
+    """Return the index of a notes file. It is cached: notes files never change, and many partitions share one."""
+    with _reading(path):
+        metadata = pq.read_metadata(path)
+        is_ours = metadata.schema.to_arrow_schema().equals(_SCHEMA)
+    if not is_ours:
+        raise StorageError("is not a notes file of this release of kafkalog", path=path)
+    groups: dict[str, dict[str, list[int]]] = {}
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        directory, name = (_only_value(group.column(index).statistics, path) for index in (0, 1))
+        groups.setdefault(directory, {}).setdefault(name, []).append(number)
+    return _Index(metadata, groups)
+
+
+def _only_value(statistics: pq.Statistics | None, path: str) -> str:
+    if statistics is None or not statistics.has_min_max or statistics.min != statistics.max:
+        raise StorageError("is not a notes file: a row group has rows of several segments", path=path)
+    return os.fsdecode(statistics.min)
+
+
+def _unreadable(path: str, error: Exception) -> StorageError:
+    reason = next(chain(str(error).splitlines(), [type(error).__name__]))
+    return StorageError(f"the notes of the catalog cannot be read: {reason}", path=path)
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Turn errors of Arrow in the body into StorageError."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+class Volume(NamedTuple):
+    """A committed volume: its name, and the paths of its files."""
+
+    name: str
+    batches: str
+    notes: str
+
+
+class NewVolume(NamedTuple):
+    """A volume in the staging directory: the names of its files there, and their contents."""
+
+    batches: str
+    notes: str
+    keys: tuple[SegmentKey, ...]
+    rows: int
+    batches_bytes: int
+    notes_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of both files."""
+        return self.batches_bytes + self.notes_bytes
+
+
+class VolumeWriter:
+    """The writer of a volume in a staging directory, under names that only this attempt uses."""
+
+    def __init__(self, staging: str, stem: str) -> None:
+        self._staging = staging
+        self._batches_name = attempt_name(f"batches-{stem}")
+        self._notes_name = attempt_name(f"notes-{stem}")
+        self.batches = ParquetFile(f"{staging}/{self._batches_name}", BATCHES, compression="zstd")
+        self.rows = self.batches.gatherer()
+        self.notes = NotesWriter(f"{staging}/{self._notes_name}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Abandon the files if an exception ended the block; the end of the run deletes them."""
+        if kind is not None:
+            self.batches.__exit__(kind, error, trace)
+            self.notes.close()
+
+    def finish(self) -> NewVolume:
+        """Finish and fsync both files."""
+        for batch in self.rows.flush():
+            self.batches.write(batch)
+        written: WrittenFile = self.batches.close()
+        notes_bytes = self.notes.close()
+        for name in (self._batches_name, self._notes_name):
+            sync_file(f"{self._staging}/{name}")
+        return NewVolume(
+            self._batches_name,
+            self._notes_name,
+            tuple(self.notes.keys),
+            written.rows,
+            written.size_bytes,
+            notes_bytes,
+        )
+
+
+_ROWS: Final = 50_000
+
+
+def write_table(staging: str, name: str, run_id: str, table: Table, rows: Iterator[Mapping[str, object]]) -> Part:
+    """Write rows into a staged file for the directory `name` of the output. Raises WriteError."""
+    staged = attempt_name(name)
+    with writing(staging), ParquetFile(f"{staging}/{staged}", table, compression="zstd") as file:
+        while some := [*islice(rows, _ROWS)]:
+            file.write(rows_to_arrow(table, some))
+        written = file.close()
+    sync_file(f"{staging}/{staged}")
+    return Part(staged, f"{name}/part-{run_id}.parquet", written.rows, written.size_bytes)
 
 
 SMALL_BYTES: Final = 8 * 1024 * 1024
@@ -56,7 +359,7 @@ SMALL_BYTES: Final = 8 * 1024 * 1024
 
 BIN_BYTES: Final = 64 * 1024 * 1024
 MOST_SMALL: Final = 16
-_ROWS: Final = 200_000
+_MERGED_ROWS: Final = 200_000
 
 
 class VolumeSource(NamedTuple):
@@ -90,7 +393,7 @@ def merge(sources: tuple[VolumeSource, ...], staging: str, advance: Callable[[in
     with writing(staging), VolumeWriter(staging, "merged") as writer:
         for source in sources:
             for table in _wanted(source):
-                for batch in table.to_batches(max_chunksize=_ROWS):
+                for batch in table.to_batches(max_chunksize=_MERGED_ROWS):
                     writer.batches.write(batch)
             notes = NotesFile(source.notes)
             for key in source.keys:
@@ -105,7 +408,7 @@ def _wanted(source: VolumeSource) -> Iterator[pa.Table]:
     paths = pa.array([spark_text(f"{key.directory}/{key.segment}") for key in source.keys], pa.string())
     try:
         with pq.ParquetFile(source.batches) as file:
-            for batch in file.iter_batches(batch_size=_ROWS, use_threads=False):
+            for batch in file.iter_batches(batch_size=_MERGED_ROWS, use_threads=False):
                 table = pa.Table.from_batches([batch])
                 yield table.filter(pc.is_in(table.column("path"), value_set=paths))
     except (OSError, pa.ArrowException) as error:
@@ -115,10 +418,14 @@ def _wanted(source: VolumeSource) -> Iterator[pa.Table]:
 class VolumeSet:
     """The volumes of the last run and of this one: which are kept, rewritten, merged and removed."""
 
-    def __init__(self, readers: CatalogReaders, output: Output, workers: Workers | None) -> None:
-        self._readers = readers
+    def __init__(
+        self, output: Output, staging: str, kept: Mapping[str, Sequence[SegmentKey]], fresh: Iterable[NewVolume]
+    ) -> None:
+        """Take the segments that are kept of each volume of the last run, and the volumes that this run wrote."""
         self._output = output
-        self._workers = workers
+        self._staging = staging
+        self._wanted = kept
+        self._fresh = fresh
         self._known: dict[str, dict[str, Any]] = dict(output.state.get("volumes", {}))
         self._kept: dict[str, tuple[SegmentKey, ...]] = {}
         self._new: list[NewVolume] = []
@@ -129,12 +436,12 @@ class VolumeSet:
         """Whether a volume is added or removed."""
         return bool(self._new) or self._kept.keys() != self._known.keys()
 
-    def merge_small(self, progress: Progress) -> None:
+    def merge_small(self, workers: Workers | None, progress: Progress) -> None:
         """Rewrite volumes that have lost segments, and merge small volumes where there are many."""
         wanted: list[VolumeSource] = []
         small: dict[VolumeSource, str | NewVolume] = {}
         for name, known in self._known.items():
-            keys = tuple(self._readers.kept.get(name, ()))
+            keys = tuple(self._wanted.get(name, ()))
             paths = volume_paths(self._output.path, name)
             source = VolumeSource(paths.batches, paths.notes, keys, known["bytes"])
             if keys and len(keys) < known["segments"]:
@@ -143,19 +450,19 @@ class VolumeSet:
                 self._kept[name] = keys
                 if source.size_bytes < SMALL_BYTES:
                     small[source] = name
-        for volume in self._readers.fresh:
-            self._new.append(volume)
-            source = self._staged(volume)
+        for fresh in self._fresh:
+            self._new.append(fresh)
+            source = self._staged(fresh)
             if source.size_bytes < SMALL_BYTES:
-                small[source] = volume
+                small[source] = fresh
         if len(small) + len(wanted) > MOST_SMALL:
-            for source, each in small.items():
-                wanted.append(source)
-                if isinstance(each, str):
-                    del self._kept[each]
-                else:
-                    self._new.remove(each)
-        self._new += self._merged(wanted, progress)
+            wanted += small
+            for volume in small.values():
+                self._drop(volume)
+        if workers is None:
+            self._new += [merge(some, self._staging, progress.advance) for some in bins(wanted)]
+        else:
+            self._new += workers.map(merge, ((some, self._staging) for some in bins(wanted)))
 
     def add_to(self, run: Commit, run_id: str) -> None:
         """Add the new volumes to a commit, and remove the old ones that are not kept."""
@@ -173,7 +480,7 @@ class VolumeSet:
         """Return what the next run needs to know of the volumes; valid after `add_to`."""
         volumes = {name: self._known[name] for name in self._kept}
         for name, volume in self._names.items():
-            volumes[name] = {"segments": len(volume.keys), "bytes": volume.batches_bytes + volume.notes_bytes}
+            volumes[name] = {"segments": len(volume.keys), "bytes": volume.size_bytes}
         return volumes
 
     def of_partitions(self) -> dict[str, list[str]]:
@@ -187,110 +494,22 @@ class VolumeSet:
                 places[key.directory][name] = None
         return {directory: [*names] for directory, names in places.items()}
 
-    def _staged(self, volume: NewVolume) -> VolumeSource:
-        staging = self._readers.staging
-        size_bytes = volume.batches_bytes + volume.notes_bytes
-        return VolumeSource(f"{staging}/{volume.batches}", f"{staging}/{volume.notes}", volume.keys, size_bytes)
+    def _drop(self, volume: str | NewVolume) -> None:
+        """Drop a volume whose segments another volume takes over."""
+        if isinstance(volume, str):
+            del self._kept[volume]
+        else:
+            self._new.remove(volume)
 
-    def _merged(self, wanted: list[VolumeSource], progress: Progress) -> list[NewVolume]:
-        staging = self._readers.staging
-        if self._workers is None:
-            return [merge(some, staging, progress.advance) for some in bins(wanted)]
-        return [*self._workers.map(merge, ((some, staging) for some in bins(wanted)))]
+    def _staged(self, volume: NewVolume) -> VolumeSource:
+        batches, notes = f"{self._staging}/{volume.batches}", f"{self._staging}/{volume.notes}"
+        return VolumeSource(batches, notes, volume.keys, volume.size_bytes)
 
 
 BATCHES_FOLDER: Final = "batches"
 NOTES_FOLDER: Final = "_notes"
-_VERSION: Final = 1
-
-
-def rules_of(depth: Depth) -> dict[str, object]:
-    """Return what a catalog depends on besides the disks' files; where it differs, all segments are read again."""
-    rules = f"{shape_of(SegmentNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
-    return {
-        "version": _VERSION,
-        "rules": zlib.crc32(rules.encode()),
-        "level": depth.level,
-        "max_batch_bytes": depth.max_batch_bytes,
-    }
 
 
 def volume_paths(output: str, name: str) -> Volume:
     """Return the paths of the files of a volume, by its name."""
     return Volume(name, f"{output}/{BATCHES_FOLDER}/{name}.parquet", f"{output}/{NOTES_FOLDER}/{name}.parquet")
-
-
-@dataclass(slots=True)
-class PartitionCounts:
-    """The counts of one partition, summed over all readings of it."""
-
-    rows: int = 0
-    bytes: int = 0
-    read_bytes: int = 0
-    unchanged_bytes: int = 0
-    findings: tuple[Finding, ...] = ()
-
-
-@dataclass(slots=True)
-class CatalogReaders:
-    """The readers of all partitions of a catalog, for `ops.verify`, and what they return.
-
-    Args:
-        output: directory of the catalog.
-        staging: staging directory of the run.
-        depth: depth of the checks.
-        state: state after the last run; empty: all segments are read.
-        progress: receives the bytes that need not be read.
-        missing: names of the catalog's files that are gone or changed: their volumes are not used.
-    """
-
-    output: str
-    staging: str
-    depth: Depth
-    state: dict[str, Any]
-    progress: Progress
-    missing: frozenset[str] = frozenset()
-    rows: list[SegmentRow] = field(default_factory=list)
-    fresh: list[NewVolume] = field(default_factory=list)
-    kept: dict[str, list[SegmentKey]] = field(default_factory=lambda: defaultdict(list))
-    made: dict[str, PartitionCounts] = field(default_factory=lambda: defaultdict(PartitionCounts))
-
-    def reader_of(self, path: str) -> CatalogReader:
-        """Return the reader of a partition."""
-        known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
-        volumes = [volume_paths(self.output, name) for name in known.get("volumes", ()) if self._is_whole(name)]
-        return CatalogReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
-
-    def received(self, path: str, made: object) -> None:
-        """Take the result of a reading."""
-        if not isinstance(made, ReadingResult):
-            return
-        self.rows += made.rows
-        if made.volume is not None:
-            self.fresh.append(made.volume)
-        for name, keys in made.kept.items():
-            self.kept[name] += keys
-        partition = self.made[path]
-        partition.rows += len(made.rows)
-        partition.bytes += made.read_bytes + made.unchanged_bytes
-        partition.read_bytes += made.read_bytes
-        partition.unchanged_bytes += made.unchanged_bytes
-        partition.findings += made.findings
-        self.progress.expect(-made.unchanged_bytes)
-
-    def _is_whole(self, name: str) -> bool:
-        return self.missing.isdisjoint(f"{folder}/{name}.parquet" for folder in (BATCHES_FOLDER, NOTES_FOLDER))
-
-    def gone(self) -> Iterator[Finding]:
-        """Yield findings about partitions of the last run whose directories are gone."""
-        for name, known in self.state.get("partitions", {}).items():
-            path = os.fsdecode(bytes.fromhex(name))
-            if path not in self.made and not os.path.isdir(path):
-                yield found(
-                    "catalog.partition-gone",
-                    path,
-                    topic=known["topic"],
-                    partition=known["partition"],
-                    size_bytes=known["bytes"],
-                    segments=known["segments"],
-                )

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -30,26 +30,14 @@ from kafkalog_core.spark.commit.manifest import (
     settled_number,
     state_path,
 )
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.lock import file_lock_holder
-from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.changing.writer import Attributes, Disk, WriteError
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = [
-    "Commit",
-    "FileFacts",
-    "Manifest",
-    "Output",
-    "Part",
-    "attempt_name",
-    "hive_name",
-    "read_manifest",
-    "roll_forward",
-    "sync_file",
-]
+__all__ = ["Commit", "Output", "attempt_name", "hive_name", "roll_forward", "sync_file", "writing"]
 
 
 HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -72,6 +60,17 @@ def attempt_name(stem: str, suffix: str = ".parquet") -> str:
 def sync_file(path: str) -> None:
     """Fsync a file that another library has written. Raises WriteError."""
     Disk().sync_file(path)
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turn an OSError of another library that writes this file, or into this directory, into a WriteError."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(
+            f"cannot be written: {(error.strerror or str(error)).lower()}", path=path, number=error.errno
+        ) from error
 
 
 def hive_name(column: str, value: object) -> str:
@@ -322,8 +321,8 @@ class Commit:
     def commit(self, state: dict[str, Any], *, now_ms: int, facts: Mapping[str, Any] | None = None) -> int:
         """Commit, and return the number of the commit. Readers see no change before its one rename.
 
-        Raises StorageError if nothing is committed, UnfinishedError if the commit is made but not all its files are in
-        place: the next run does that first.
+        Raises StorageError if nothing is committed, UnfinishedError if the commit is complete but not all its files are
+        in place: the next run puts them there first.
         """
         output, number = self._output, self._output.number + 1
         self._check_staged()
@@ -345,7 +344,7 @@ class Commit:
             output.settle(manifest)
         except StorageError as error:
             raise UnfinishedError(
-                f"commit {number} is made, but not all its files are in place: {error}; no record is lost; run the "
+                f"commit {number} is complete, but not all its files are in place: {error}; no record is lost; run the "
                 "same command again to finish it",
                 path=output.path,
             ) from error
@@ -359,7 +358,7 @@ class Commit:
         output = self._output
         output.forget()
         if os.path.lexists(commit_path(output.path, output.number + 1)):
-            return  # stopped right after the rename: the commit is made, and the next run puts its files in place
+            return  # stopped right after the rename: the commit is complete, and the next run puts its files in place
         with suppress(StorageError):
             output.remove_tree(self.staging)
             output.sweep_states()

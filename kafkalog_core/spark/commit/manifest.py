@@ -58,7 +58,7 @@ def check_place(path: str, kind: str) -> None:
     file = _first_file(path)
     if file is not None:
         raise RefusedError(
-            f"this directory is not empty and was not made by this job: it holds {file!r}; name a new or empty "
+            f"this directory is not empty and not an output of this job: it holds {file!r}; name a new or empty "
             "directory with --to",
             path=path,
         )

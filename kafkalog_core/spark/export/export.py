@@ -19,11 +19,11 @@ from kafkalog_core.ops.reading.logfiles import Checkpoints
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.spark.commit.commit import Output, Part, attempt_name, sync_file
-from kafkalog_core.spark.commit.manifest import INNER, lost_files, refuse_inside
+from kafkalog_core.spark.commit.commit import Output, attempt_name, sync_file, writing
+from kafkalog_core.spark.commit.manifest import INNER, Part, lost_files, refuse_inside
 from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport
 from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_start
-from kafkalog_core.spark.export.task import ExportState, ExportTask, keep_before, run_export_task, write_error
+from kafkalog_core.spark.export.task import ExportState, ExportTask, keep_before, run_export_task
 from kafkalog_core.storage.scan import ScanOptions
 
 if TYPE_CHECKING:
@@ -268,12 +268,9 @@ class _Run:
 
         staged = attempt_name(f"findings-{self.run_id}")
         path = f"{staging}/{staged}"
-        try:
-            with ParquetFile(path, tables.FINDING, compression=self.request.compression) as file:
-                file.write(rows_to_arrow(tables.FINDING, [finding.row() for finding in findings]))
-                written = file.close()
-        except OSError as error:
-            raise write_error(path, error) from error
+        with writing(path), ParquetFile(path, tables.FINDING, compression=self.request.compression) as file:
+            file.write(rows_to_arrow(tables.FINDING, [finding.row() for finding in findings]))
+            written = file.close()
         sync_file(path)
         return Part(staged, f"{INNER}/findings/{staged}", written.rows, written.size_bytes)
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.ops.reading.compaction import Compaction
-from kafkalog_core.ops.reading.file_part import FilePart
-from kafkalog_core.ops.reading.logfiles import OffsetSpan, chain_findings, files_in_range
+from kafkalog_core.ops.reading.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
+from kafkalog_core.ops.reading.logreader import FilePart
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.selection import Filters
-from kafkalog_core.ops.reading.splits import LogSplit, cut
+from kafkalog_core.ops.reading.splits import LogSplit, divide
 from kafkalog_core.spark.commit.commit import hive_name
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog_core.ops.reading.logfiles import Checkpoints, LogFile
-    from kafkalog_core.spark.commit.commit import FileFacts, Part
+    from kafkalog_core.spark.commit.manifest import FileFacts, Part
     from kafkalog_core.spark.export.start import ExportStart, PartitionLog
     from kafkalog_core.spark.export.task import ExportTaskResult
 
@@ -173,7 +172,7 @@ class PartitionExport:
                 if not split.size_bytes:
                     continue
             self._read.append(file)
-            yield from cut(split, task_bytes)
+            yield from divide(split, task_bytes)
 
     def _retries(self) -> Iterator[WorkItem]:
         by_name = {file.file.name.raw: file for file in self.log.unit.files}

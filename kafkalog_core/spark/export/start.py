@@ -10,8 +10,7 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
-from kafkalog_core.ops.reading.compaction import Compaction
-from kafkalog_core.ops.reading.logfiles import unit_of_partition
+from kafkalog_core.ops.reading.logfiles import Compaction, unit_of_partition
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.lookup import PartitionLookup

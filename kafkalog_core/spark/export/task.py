@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
+from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.logs import DAMAGE_CODES
-from kafkalog_core.findings.sink import Sink
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.reading.chunks import RecordChunk
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
 from kafkalog_core.rows import tables
-from kafkalog_core.spark.commit.commit import Part, attempt_name, sync_file
+from kafkalog_core.spark.commit.commit import attempt_name, sync_file, writing
+from kafkalog_core.spark.commit.manifest import Part
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.source import code_of_error
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog_core.findings import Severity
-    from kafkalog_core.ops.reading.file_part import BatchMark
+    from kafkalog_core.ops.reading.logreader import BatchMark
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.splits import LogSplit
     from kafkalog_core.rows.chunk import Chunk
@@ -49,7 +50,6 @@ __all__ = [
     "Unread",
     "keep_before",
     "run_export_task",
-    "write_error",
 ]
 
 
@@ -219,10 +219,8 @@ class RecordFile:
             self._first = bounds["min"] if self._first is None else min(self._first, bounds["min"])
             self._last = bounds["max"] if self._last is None else max(self._last, bounds["max"])
         if self._file is not None:
-            try:
+            with writing(self._path):
                 self._file.write(batch)
-            except OSError as error:
-                raise write_error(self._path, error) from error
 
     def finish(self) -> Part | None:
         """Finish the file and return it; None: it has no record. Raises WriteError."""
@@ -231,10 +229,8 @@ class RecordFile:
                 self.write(batch)
         if self._file is None:
             return None
-        try:
+        with writing(self._path):
             written = self._file.close()
-        except OSError as error:
-            raise write_error(self._path, error) from error
         if self._syncs:
             sync_file(self._path)
         info = {"first_offset": self._first, "last_offset": self._last}
@@ -253,10 +249,8 @@ class RecordFile:
             return
         from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415 -- where there is work for it
 
-        try:
+        with writing(self._path):
             self._file = ParquetFile(self._path, tables.RECORD, COLUMNS, compression=self._compression)
-        except OSError as error:
-            raise write_error(self._path, error) from error
         self._rows = self._file.gatherer()
 
 
@@ -286,12 +280,6 @@ def keep_before(
                 file.write(kept)
         advance(0)
         return file.finish()
-
-
-def write_error(path: str, error: OSError) -> WriteError:
-    """Return the error for a file that another library could not write."""
-    reason = (error.strerror or str(error)).lower()
-    return WriteError(f"cannot be written: {reason}", path=path, number=error.errno)
 
 
 _EXPECTED: Final = frozenset({"file.grew"})

@@ -11,15 +11,15 @@ import pyarrow as pa
 from kafkalog_core.findings import found
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import RECORD_FIELDS
-from kafkalog_core.format.gather import Cells, GatherPlan, Headers, Texts
 from kafkalog_core.format.kernels import programs as numbers
+from kafkalog_core.format.templates import Cells, GatherPlan, Headers, Texts
 from kafkalog_core.spark.session.schema import columns_of, spark_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.format.gather import Room
+    from kafkalog_core.format.templates import Room
     from kafkalog_core.ops.reading.chunks import BatchChunk, ChunkColumns, RecordChunk, RowOrigin
     from kafkalog_core.rows.tables import Column, Kind, Table
 
@@ -306,7 +306,7 @@ class ReplacedKeys(NamedTuple):
 
 
 class ArrowRows:
-    """Gathers rows of chunks into Arrow batches; each batch holds rows of one file.
+    """A gatherer of the rows of chunks into Arrow batches; each batch holds rows of one file.
 
     Args:
         table: of records or of batches, with or without the column `path`.

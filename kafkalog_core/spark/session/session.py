@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.spark.session.errors import SparkError, check_master, check_master_answers, spark_errors
+from kafkalog_core.storage.source import may
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ class SessionSettings:
         master: `local[*]` runs on this machine's cores and needs nothing else; `spark://host:7077` is a cluster.
         driver_memory: heap of the driver's Java process, as Java writes sizes: `512m`, `4g`.
         confs: settings of Spark's own; they override kafkalog's.
-        archives: files made by `kafkalog spark pack`, for executors where kafkalog is not installed.
+        archives: files that `kafkalog spark pack` writes, for executors where kafkalog is not installed.
         app_name: name of the application in the cluster's list.
         is_light: for jobs whose work is done in Python: Java starts in half the time, but is slower on many rows.
         shows_log: whether Spark's own messages are written to stderr; else they are written to a file.
@@ -243,10 +244,10 @@ def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:
 
 
 def _archive(path: str) -> str:
-    """Return an archive as `spark.archives` names it: its URI, `#`, and the directory that it is unpacked into."""
+    """Return an archive as the setting spark.archives names it: URI, `#`, and the directory it is unpacked into."""
     file, mark, directory = path.partition("#")
     if not os.path.isfile(file):
-        raise SparkError("this archive does not exist; make one with `kafkalog spark pack`", path=file)
+        raise SparkError("this archive does not exist; create it with `kafkalog spark pack`", path=file)
     return f"{Path(file).resolve().as_uri()}#{directory if mark else _LIBRARY}"
 
 
@@ -456,7 +457,7 @@ def _version(command: str) -> int:
         line = _RELEASE_LINE.search(release.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         line = None
-    if not os.access(command, os.X_OK):
+    if not may(command, os.X_OK):
         return 0
     return _number(line[1]) if line else _printed_version(command)
 

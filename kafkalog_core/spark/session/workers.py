@@ -48,7 +48,7 @@ _MOST_PIECES: Final = 16
 
 _OTHER_KERNELS: Final = (
     "{python} on {host} has another kafkalog than this machine, or one without compiled kernels; install the same one "
-    "there, or run `kafkalog spark pack` and name the file that it makes with --archives"
+    "there, or run `kafkalog spark pack` and name the file that it writes with --archives"
 )
 
 _Result = TypeVar("_Result")
@@ -190,7 +190,7 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Runs the pieces of one Spark task, up to the first one that failed."""
+    """The work of one Spark task: its pieces, up to the first one that fails."""
 
     task: Callable[..., Any]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_core.ops.reading.runs import Committed
-    from kafkalog_core.ops.verify.check import Level
+    from kafkalog_core.ops.verify.request import Level
 
 __all__ = ["OPTIONS", "SourceOptions", "source_options"]
 

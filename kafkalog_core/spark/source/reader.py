@@ -21,7 +21,7 @@ from kafkalog_core.ops.reading.splits import (
     LogSplit,
     Position,
     UnreadRecords,
-    cut,
+    divide,
     end_of,
     go_on,
     parts_between,
@@ -232,11 +232,8 @@ def read_chunks(chunks: Iterable[Chunk], options: SourceOptions, names: Sequence
 
 
 def _findings(work: TargetCheck, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    from kafkalog_core.ops.verify.engine import (  # noqa: PLC0415 - of no use to other tables
-        VerifyRequest,
-        verify,
-        verify_across,
-    )
+    from kafkalog_core.ops.verify.engine import verify, verify_across  # noqa: PLC0415 - of no use to other tables
+    from kafkalog_core.ops.verify.request import VerifyRequest  # noqa: PLC0415 - as above
 
     targets = resolve(options.paths, options.selection)
     if work.number is None:
@@ -323,7 +320,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lost(UnreadRecords("the partition was deleted before its records were read", name))
                 continue
             for split in parts_between(units[name], before.get(name), position, self._lost):
-                pieces += [InputPartition(SplitGroup((part,))) for part in cut(split, self._options.split_bytes)]
+                pieces += [InputPartition(SplitGroup((part,))) for part in divide(split, self._options.split_bytes)]
         return pieces
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -37,17 +37,17 @@ __all__ = [
     "Sources",
     "check_options",
     "chunks",
+    "open_catalog",
+    "open_export",
+    "open_export_findings",
     "plain",
     "query",
-    "read_catalog",
-    "read_export",
-    "read_export_findings",
     "register_views",
     "table_of",
 ]
 
 
-def read_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
+def open_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
     """Return the tables of a catalog by name: segments, findings, partitions, batches, as the last commit left them.
 
     If the last run ended before all files of its commit were in place, this finishes the commit first. The DataFrames
@@ -69,7 +69,7 @@ def read_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
 _BY_DIRECTORY: Final = ("topic", "partition")
 
 
-def read_export(spark: SparkSession, path: str) -> DataFrame:
+def open_export(spark: SparkSession, path: str) -> DataFrame:
     """Return the records of an export, with the columns of `record` rows, topic and partition first.
 
     If the last run ended before all files of its commit were in place, this finishes the commit first. The DataFrame
@@ -90,8 +90,8 @@ def read_export(spark: SparkSession, path: str) -> DataFrame:
     return frame.select(*_BY_DIRECTORY, *COLUMNS)
 
 
-def read_export_findings(spark: SparkSession, path: str) -> DataFrame:
-    """Return the findings of all runs of an export. Raises what `read_export` raises."""
+def open_export_findings(spark: SparkSession, path: str) -> DataFrame:
+    """Return the findings of all runs of an export. Raises what `open_export` raises."""
     roll_forward(path, EXPORT_KIND)
     schema = struct_type(FINDING)
     files = [name for name in live_files(path) if name.startswith(f"{INNER}/findings/")]
@@ -176,15 +176,15 @@ def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] =
         paths = list(local_paths(sources.paths))
         frames |= {name: _from_disks(spark, name, paths, sources.options) for name in wanted if name in SPARK_TABLES}
     if sources.catalog is not None and _OF_CATALOG.intersection(wanted):
-        frames |= read_catalog(spark, *local_paths([sources.catalog]))
+        frames |= open_catalog(spark, *local_paths([sources.catalog]))
     if sources.export is not None and "records" in wanted:
-        frames["records"] = read_export(spark, *local_paths([sources.export]))
-    made = [name for name in wanted if name in frames]
-    for name in made:
+        frames["records"] = open_export(spark, *local_paths([sources.export]))
+    registered = [name for name in wanted if name in frames]
+    for name in registered:
         frames[name].createOrReplaceTempView(name)
-    if wanted and not made:
+    if wanted and not registered:
         raise SelectionError(f"there is no source for {', '.join(wanted)}; {_missing(wanted)}")
-    return made
+    return registered
 
 
 def check_options(options: Mapping[str, str]) -> None:
@@ -271,7 +271,7 @@ def plain(value: Any, of: DataType, mode: BytesMode) -> object:
 
 
 def _moment(value: datetime, of: DataType) -> str:
-    """Return a timestamp as ISO 8601, in UTC; `timestamp_ntz` has no zone and is kept as it is.
+    """Return a timestamp as ISO 8601, in UTC; `timestamp_ntz` has no zone and is not changed.
 
     PySpark returns a `timestamp` as a local time without a zone.
     """

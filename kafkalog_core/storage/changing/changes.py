@@ -12,7 +12,6 @@ import hashlib
 import os
 import stat
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
@@ -91,13 +90,13 @@ def grouped(changes: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def may_delete_first(group: Sequence[OneFile], *, is_back: bool = False) -> bool:
-    """Whether the files of a group may be deleted before the new ones are written; `is_back`: by an undo."""
+    """Return whether the files of a group may be deleted before the new ones are written; `is_back`: by an undo."""
     kinds = {"replace"} if is_back else {"replace", "create"}
     return any(change.kind in kinds and change.swap is None and is_offset_index(change.path) for change in group)
 
 
 def is_offset_index(path: str) -> bool:
-    """Whether a path is that of an offset index."""
+    """Return whether a path is that of an offset index."""
     return path.endswith(INDEXES[0])
 
 
@@ -224,7 +223,7 @@ def fingerprint(path: str, trusted: TrustedDirectories = ANYWHERE) -> Fingerprin
 
 
 def is_hashed_whole(size_bytes: int) -> bool:
-    """Whether the fingerprint of a file of this size has the hash of all its bytes."""
+    """Return whether the fingerprint of a file of this size has the hash of all its bytes."""
     return size_bytes <= WHOLE_BYTES
 
 
@@ -327,7 +326,10 @@ class DryRunStage:
     ) -> Change | None:
         """Record a whole file. Return None if the existing one has this content already and is in no replacement."""
         before = self._look(path)
-        kept = self._keeping(content, partial(_write, path=path, why=why, like=like, mtime_ns=mtime_ns, swap=swap))
+        kept = self._keeping(
+            content,
+            lambda stage, whole: stage.write(path, whole, why=why, like=like, mtime_ns=mtime_ns, swap=swap),
+        )
         size_bytes, sha256 = self._receive(path, kept, like, mtime_ns)
         return self._whole(path, before, size_bytes, sha256, why, swap)
 
@@ -444,9 +446,3 @@ class DryRunStage:
     def _call(self, call: Callable[[Stage], object]) -> None:
         if self._calls is not None:
             self._calls.append(call)
-
-
-def _write(
-    stage: Stage, content: list[bytes], *, path: str, why: str, like: str, mtime_ns: int | None, swap: int | None
-) -> object:
-    return stage.write(path, content, why=why, like=like, mtime_ns=mtime_ns, swap=swap)

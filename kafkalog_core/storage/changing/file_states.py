@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from kafkalog_core.command_lines import shell_path, shell_word
 from kafkalog_core.errors import DeniedError, NotFoundError, RefusedError, StorageError
-from kafkalog_core.storage.changing.attributes import SUPERUSER, Attributes
 from kafkalog_core.storage.changing.changes import (
     INDEXES,
     fingerprint,
@@ -19,8 +18,15 @@ from kafkalog_core.storage.changing.changes import (
     status_of,
     whole_hash,
 )
-from kafkalog_core.storage.changing.derived import CLEAN_SHUTDOWN_FILE, has_broker_run, is_rebuilt
+from kafkalog_core.storage.changing.derived import (
+    CLEAN_SHUTDOWN_FILE,
+    has_broker_run,
+    is_rebuilt,
+    unrecovered_ends,
+)
 from kafkalog_core.storage.changing.journal_search import leading_directory, prune_command, resume_command, undo_command
+from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,7 +42,7 @@ __all__ = [
     "check_owners",
     "check_resumed",
     "is_stuck",
-    "saved_problem",
+    "old_problems",
     "state_of",
 ]
 
@@ -122,7 +128,7 @@ def check_resumed(journal: Journal) -> States:
             problem = "would declare all logs whole, but a broker has run since kafkalog was interrupted"
             raise RefusedError(f"{problem}; {_undo_first(journal)}", path=journal.path_of(entry))
     copied = [entry for entry, state in states if state != "after" and _is_copied(journal, entry)]
-    check_owners(journal, [(entry, entry.has) for entry in copied])
+    check_owners(journal, [(entry, entry.new_attributes) for entry in copied])
     return states
 
 
@@ -140,17 +146,38 @@ def check_old(journal: Journal) -> States:
     Raises RefusedError if one is neither as before nor as after, or if its old content is missing.
     """
     states = _states(journal, (entry for entry in reversed(journal.entries) if entry.number not in journal.left))
-    for entry, state in states:
-        problem = saved_problem(journal, entry, state)
-        if problem is not None:
-            raise RefusedError(f"{problem}; {_finish_instead(journal)}")
+    for problem in old_problems(journal, states).values():
+        raise RefusedError(f"{problem}; {_finish_instead(journal)}")
     check_owners(
-        journal, [(entry, entry.had) for entry, state in states if state != "before" and _is_copied(journal, entry)]
+        journal,
+        [(entry, entry.old_attributes) for entry, state in states if state != "before" and _is_copied(journal, entry)],
     )
     return states
 
 
-def saved_problem(journal: Journal, entry: JournalEntry, state: FileState) -> str | None:
+def old_problems(journal: Journal, states: States) -> dict[int, str]:
+    """Return why the old content of files must not or cannot be restored, by the numbers of their entries.
+
+    The ends of logs that a start would not recover have one text together.
+    """
+    ends, markers = unrecovered_ends(journal, (entry for entry, state in states if state != "before"))
+    logs = count_of(len({os.path.dirname(entry.path) for entry in ends}), "log")
+    text = (
+        f"{' and '.join(markers)}: written after this run, most likely by a broker that was started. The next start "
+        f"would therefore serve the old end of {logs} without a check, damage too. To restore it, first move "
+        f"{'this file' if len(markers) == 1 else 'these files'} out of the log directory: the next start then recovers "
+        "the logs, which takes longer"
+    )
+    found = dict.fromkeys((entry.number for entry in ends), text)
+    for entry, state in states:
+        if entry.number not in found:
+            problem = _saved_problem(journal, entry, state)
+            if problem is not None:
+                found[entry.number] = problem
+    return found
+
+
+def _saved_problem(journal: Journal, entry: JournalEntry, state: FileState) -> str | None:
     """Return why the old content of a file cannot be restored; None: it can, or need not be."""
     if entry.before is None or (state == "before" and not entry.is_same):
         return None
@@ -168,7 +195,7 @@ def saved_problem(journal: Journal, entry: JournalEntry, state: FileState) -> st
 
 
 def is_stuck(journal: Journal) -> bool:
-    """Whether a run that was interrupted can be neither finished nor undone."""
+    """Return whether a run that was interrupted can be neither finished nor undone."""
     ways = [check_resumed] if journal.state == "prepared" else []
     ways += [check_old] if journal.keeps_old else []
     for check in ways:
@@ -194,7 +221,7 @@ def _states(
 
 
 def _is_copied(journal: Journal, entry: JournalEntry) -> bool:
-    """Whether a file is written with the attributes of the journal; other files are renamed and keep their own."""
+    """Return whether a file gets the attributes in the journal; other files are renamed and keep their own."""
     path, trusted = journal.path_of(entry), journal.trusted
     home, around = journal.layout.directory(path), os.path.dirname(path)
     if home is None or entry.saved == "inline" or entry.swap is not None or trusted.has_other_names(path):
@@ -203,12 +230,12 @@ def _is_copied(journal: Journal, entry: JournalEntry) -> bool:
 
 
 def _is_needed(journal: Journal, entry: JournalEntry) -> bool:
-    """Whether new content is still to be put in place; for a file that does not change only the journal shows that."""
+    """Return whether new content is not in place yet, as the journal shows for a file that does not change."""
     return not entry.is_same or journal.trusted.exists(journal.layout.staged(journal.path_of(entry), entry.number))
 
 
 def _may_be_deleted(journal: Journal, entry: JournalEntry) -> bool:
-    """Whether an interrupted run may have deleted the file of an entry before it wrote the new one."""
+    """Return whether an interrupted run may have deleted the file of an entry before it wrote the new one."""
     is_index = entry.kind == "replace" and entry.swap is None and entry.path.endswith(INDEXES)
     return is_index and journal.is_interrupted and journal.trusted.is_directory(os.path.dirname(journal.path_of(entry)))
 
@@ -223,7 +250,7 @@ def _undo_first(journal: Journal) -> str:
 def _give_up(journal: Journal) -> str:
     """Return what to do with a run that can be neither finished nor undone as it is."""
     command = prune_command(leading_directory(journal), journal)
-    return f"nothing has been changed. To keep the files as they are and free the journal: {command}"
+    return f"nothing has been changed. To keep the files as they are and delete the journal: {command}"
 
 
 def _finish_instead(journal: Journal) -> str:
@@ -246,7 +273,7 @@ def _check_staged(journal: Journal, entry: JournalEntry) -> None:
 
 
 def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bool:
-    """Whether saved content is unchanged: a copy to its last byte, a linked file by its fingerprint."""
+    """Return whether saved content is unchanged: a copy to its last byte, a linked file by its fingerprint."""
     before = entry.before
     if before is None:
         return False
@@ -265,7 +292,7 @@ def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bo
 
 
 def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -> bool:
-    """Whether the bytes after a truncation are those that an interrupted undo wrote: its tail, or zeros, by sector.
+    """Return whether the bytes after a truncation are those of an interrupted undo: its tail, or zeros, by sector.
 
     A loss of power can leave the new size with zeros in place of the bytes, also within a page of 4096 bytes: ext4
     orders only newly allocated blocks before the size (`data=ordered`), and an append to a partly filled block
@@ -289,7 +316,7 @@ def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -
 
 
 def _is_torn(there: bytes, kept: bytes, position: int) -> bool:
-    """Whether each sector of a file holds what was to be written, or zeros because the write never reached the disk."""
+    """Return whether each sector holds the intended bytes, or zeros because the write never reached the disk."""
     bounds = [0, *range(-position % _SECTOR_BYTES, len(there), _SECTOR_BYTES), len(there)]
     return all(there[begin:end] in {kept[begin:end], bytes(end - begin)} for begin, end in pairwise(bounds))
 

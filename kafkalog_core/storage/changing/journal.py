@@ -7,6 +7,12 @@ a file of the same name leads there from the default place.
 
 A run with `--no-undo` also has a journal while it is at work: the intent and the new content, from which it can be
 finished, and no old content. When the run is complete, nothing of the journal is left.
+
+The file that leads to a journal elsewhere, its pointer, is in the root of the run. A full disk has no space for it
+before the first change. It is then written after the first few deletions, when no other change needs its space. If the
+process dies before that, or never frees enough, the directory that `--undo-to` named leads to the run, and messages
+name that directory. An undo that needs the space of the pointer deletes it, and writes it again at the end if there is
+space.
 """
 
 from __future__ import annotations
@@ -21,9 +27,10 @@ from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.format.strict_json import Fields, load_fields, path_problem
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
+from kafkalog_core.storage.changing.space import POINTER_BYTES, STAT_BLOCK_BYTES, free_bytes, rounded
 from kafkalog_core.storage.changing.trusted import ANYWHERE
+from kafkalog_core.storage.changing.writer import Attributes
 from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
@@ -43,8 +50,13 @@ __all__ = [
     "JournalLayout",
     "Saved",
     "State",
+    "ensure_pointer",
+    "ensure_pointer_if_space",
+    "freed_by_pointer",
     "layout_for",
+    "parse_fingerprint",
     "parse_journal",
+    "remove_pointer",
     "write_beginning",
     "write_intent",
     "write_pointer",
@@ -72,8 +84,8 @@ class JournalEntry:
         why: the reason, one sentence.
         before: the old file; None: there was none.
         after: the file after the change; None: it is deleted.
-        had: attributes of the old file.
-        has: attributes of the file after the change.
+        old_attributes: attributes of the old file; None: there was none.
+        new_attributes: attributes of the file after the change; None: it is truncated or deleted.
         saved: how the old content is kept.
         inline: the old content if it is kept in the intent.
         saved_sha256: SHA-256 of a copy or a tail; None if nothing was copied.
@@ -87,8 +99,8 @@ class JournalEntry:
     why: str
     before: Fingerprint | None
     after: Fingerprint | None
-    had: Attributes | None = None
-    has: Attributes | None = None
+    old_attributes: Attributes | None = None
+    new_attributes: Attributes | None = None
     saved: Saved = "nothing"
     inline: bytes | None = None
     saved_sha256: str | None = None
@@ -172,7 +184,7 @@ class Journal:
         logs: logs that the run does not change, by path relative to the root, as they were when the run was staged:
             those from which files that it changes are built, and checkpoints that show whether a broker has run
             (`derived`).
-        left: numbers of the entries that the undo in progress leaves as they are (`partial_undo`).
+        left: numbers of the entries that the undo in progress leaves as they are (`derived.left_out`).
     """
 
     layout: JournalLayout
@@ -307,8 +319,8 @@ def _entry_json(entry: JournalEntry) -> dict[str, object]:
         "why": entry.why,
         "before": entry.before and asdict(entry.before),
         "after": entry.after and asdict(entry.after),
-        "had": entry.had and entry.had.to_json(),
-        "has": entry.has and entry.has.to_json(),
+        "had": entry.old_attributes and entry.old_attributes.to_json(),
+        "has": entry.new_attributes and entry.new_attributes.to_json(),
         "saved": entry.saved,
         "inline": None if entry.inline is None else base64.b64encode(entry.inline).decode("ascii"),
         "saved_sha256": entry.saved_sha256,
@@ -368,7 +380,7 @@ def _entries(objects: Iterable[Fields]) -> Iterator[JournalEntry]:
 
 
 def _logs(fields: Fields) -> dict[str, Fingerprint]:
-    return {_relative(path): _known_fingerprint(fields.fields(path)) for path in fields.value}
+    return {_relative(path): parse_fingerprint(fields.fields(path)) for path in fields.value}
 
 
 def _command(name: str) -> str:
@@ -390,15 +402,16 @@ def _check_seal(fields: Fields, run: str) -> None:
 
 def _entry(fields: Fields, least: int) -> JournalEntry:
     number = fields.integer("number", least, _MOST_ENTRIES)
+    before, after = fields.optional_fields("before"), fields.optional_fields("after")
     entry = JournalEntry(
         number=number,
         kind=cast("ChangeKind", fields.choice("kind", get_args(ChangeKind))),
         path=_relative(fields.text("path")),
         why=fields.text("why"),
-        before=_fingerprint(fields.optional_fields("before")),
-        after=_fingerprint(fields.optional_fields("after")),
-        had=_attributes(fields.optional_fields("had")),
-        has=_attributes(fields.optional_fields("has")),
+        before=None if before is None else parse_fingerprint(before),
+        after=None if after is None else parse_fingerprint(after),
+        old_attributes=_attributes(fields.optional_fields("had")),
+        new_attributes=_attributes(fields.optional_fields("has")),
         saved=cast("Saved", fields.choice("saved", get_args(Saved))),
         inline=None if fields.any("inline") is None else fields.base64("inline"),
         saved_sha256=fields.optional_sha256("saved_sha256"),
@@ -420,8 +433,8 @@ def _contradiction(entry: JournalEntry) -> str | None:
         f"is not a valid {kind}": (before is None, after is None) != (kind == "create", kind == "remove"),
         "is a truncation that makes a file longer": kind == "cut" and is_longer,
         "is to write a file and lacks its hash": (entry.new_sha256 is not None) != is_whole,
-        "is to write a file and lacks its owner": (entry.has is not None) != is_whole,
-        "lacks the owner of the file that was there": (entry.had is None) != (before is None),
+        "is to write a file and lacks its owner": (entry.new_attributes is not None) != is_whole,
+        "lacks the owner of the file that was there": (entry.old_attributes is None) != (before is None),
         "has old content where none is saved": (entry.inline is not None) != (saved == "inline"),
         "lacks the hash of what is saved": (entry.saved_sha256 is not None) != (saved in {"copy", "tail"}),
         "has saved a tail of what is not cut": saved == "tail" and kind != "cut",
@@ -443,11 +456,8 @@ def _relative(path: str) -> str:
     return path
 
 
-def _fingerprint(fields: Fields | None) -> Fingerprint | None:
-    return None if fields is None else _known_fingerprint(fields)
-
-
-def _known_fingerprint(fields: Fields) -> Fingerprint:
+def parse_fingerprint(fields: Fields) -> Fingerprint:
+    """Return the fingerprint in a JSON object of a journal or plan file. Raises FieldError."""
     return Fingerprint(fields.integer("size_bytes"), fields.integer("mtime_ns", -(2**63)), fields.sha256("sha256"))
 
 
@@ -470,3 +480,57 @@ def _mode(text: str) -> int:
     if _MODE.fullmatch(text) is None:
         raise FieldError("the permissions of a file are not an octal number up to 0777")
     return int(text, 8)
+
+
+def ensure_pointer(disk: Disk, journal: Journal) -> None:
+    """Write the pointer, unless it exists or the journal needs none."""
+    path, trusted = journal.pointer, journal.trusted
+    if path is None or not trusted.holds(path) or trusted.exists(path):
+        return
+    around = os.path.dirname(path)
+    if journal.pointer_is_directory and not trusted.exists(around):
+        root = Attributes.of(journal.layout.root, trusted)
+        disk.make_directory(around, replace(root, mode=0o700 | root.mode & 0o055, extended={}))
+    write_pointer(disk, path, journal.layout, Attributes.of_new_file(journal.layout.root, trusted))
+    if journal.pointer_is_directory:
+        disk.sync_directory(journal.layout.root)
+
+
+def ensure_pointer_if_space(disk: Disk, journal: Journal, rest: Iterable[JournalEntry]) -> None:
+    """Write the pointer if the changes that are still to be made do not need its space."""
+    if journal.pointer is None:
+        return
+    written = (entry.after for entry in rest if entry.kind != "cut" and entry.after is not None)
+    needed = POINTER_BYTES + sum(rounded(file.size_bytes) for file in written)
+    if free_bytes(journal.layout.root) >= needed:
+        ensure_pointer(disk, journal)
+
+
+def remove_pointer(disk: Disk, journal: Journal) -> None:
+    """Delete the pointer, and the temporary file of one that was not finished."""
+    paths = list(_paths(journal))
+    for path in paths:
+        disk.unlink(path)
+    pointer = journal.pointer
+    if pointer is None:
+        return
+    around = os.path.dirname(pointer)
+    has_directory = journal.pointer_is_directory and journal.trusted.holds(around) and journal.trusted.exists(around)
+    if has_directory:
+        disk.remove_directory(around)
+    if paths or has_directory:
+        disk.sync_directory(journal.layout.root)
+
+
+def freed_by_pointer(journal: Journal) -> int:
+    """Return the number of bytes that deleting the pointer frees."""
+    statuses = (journal.trusted.status(path) for path in _paths(journal))
+    return sum(status.st_blocks * STAT_BLOCK_BYTES for status in statuses if status is not None)
+
+
+def _paths(journal: Journal) -> Iterator[str]:
+    """Yield the pointer and its temporary file, as far as they exist."""
+    path, trusted = journal.pointer, journal.trusted
+    for name in () if path is None else (path, f"{path}.tmp"):
+        if trusted.holds(name) and trusted.exists(name):
+            yield name

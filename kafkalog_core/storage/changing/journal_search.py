@@ -1,11 +1,4 @@
-"""Journals on a disk: finding them, the commands that use them, and the pointer to a journal elsewhere.
-
-The pointer is a small file in the root of the run that holds the path of the journal. A full disk has no space for it
-before the first change. It is then written after the first few deletions, when no other change needs its space. If the
-process dies before that, or never frees enough, the directory that `--undo-to` named leads to the run, and messages
-name that directory. An undo that needs the space of the pointer deletes it, and writes it again at the end if there is
-space.
-"""
+"""Journals on a disk: finding them, and the sentences and command lines of messages about them."""
 
 from __future__ import annotations
 
@@ -15,10 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.command_lines import shell_line
+from kafkalog_core.command_lines import shell_line, shell_path
 from kafkalog_core.errors import FieldError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import JOURNAL_PREFIX, journal_run
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.journal import (
     FREED,
     INTENT,
@@ -26,100 +18,34 @@ from kafkalog_core.storage.changing.journal import (
     OF_SEVERAL,
     Journal,
     parse_journal,
-    write_pointer,
 )
-from kafkalog_core.storage.changing.space import POINTER_BYTES, free_bytes, rounded
+from kafkalog_core.storage.changing.lock import holder_at_work
+from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES
 from kafkalog_core.storage.changing.trusted import LinkError, TrustedDirectories
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.storage.changing.journal import JournalEntry
-    from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = [
     "FoundJournals",
     "Remains",
     "UntrustedPlace",
-    "ensure_pointer",
-    "ensure_pointer_if_space",
+    "at_work_sentence",
     "find_journals",
-    "freed_by_pointer",
     "held_bytes",
+    "interrupted_sentence",
     "leading_directory",
     "prune_command",
     "real_path",
     "remains_bytes",
-    "remove_pointer",
     "resume_command",
+    "trust_problem",
     "undo_command",
+    "unreadable_sentence",
     "untrusted_places",
 ]
-
-
-_STAT_BLOCK_BYTES: Final = 512
-_FILE_BITS: Final = 0o600, 0o044
-_DIRECTORY_BITS: Final = 0o700, 0o055
-
-
-def ensure_pointer(disk: Disk, journal: Journal) -> None:
-    """Write the pointer, unless it exists or the journal needs none."""
-    path, trusted = journal.pointer, journal.trusted
-    if path is None or not trusted.holds(path) or trusted.exists(path):
-        return
-    root = Attributes.of(journal.layout.root, trusted)
-    around = os.path.dirname(path)
-    if journal.pointer_is_directory and not trusted.exists(around):
-        disk.make_directory(around, _own(root, *_DIRECTORY_BITS))
-    write_pointer(disk, path, journal.layout, _own(root, *_FILE_BITS))
-    if journal.pointer_is_directory:
-        disk.sync_directory(journal.layout.root)
-
-
-def ensure_pointer_if_space(disk: Disk, journal: Journal, rest: Iterable[JournalEntry]) -> None:
-    """Write the pointer if the changes that are still to be made do not need its space."""
-    if journal.pointer is None:
-        return
-    written = (entry.after for entry in rest if entry.kind != "cut" and entry.after is not None)
-    needed = POINTER_BYTES + sum(rounded(file.size_bytes) for file in written)
-    if free_bytes(journal.layout.root) >= needed:
-        ensure_pointer(disk, journal)
-
-
-def remove_pointer(disk: Disk, journal: Journal) -> None:
-    """Delete the pointer, and the temporary file of one that was not finished."""
-    paths = list(_paths(journal))
-    for path in paths:
-        disk.unlink(path)
-    pointer = journal.pointer
-    if pointer is None:
-        return
-    around = os.path.dirname(pointer)
-    has_directory = journal.pointer_is_directory and journal.trusted.holds(around) and journal.trusted.exists(around)
-    if has_directory:
-        disk.remove_directory(around)
-    if paths or has_directory:
-        disk.sync_directory(journal.layout.root)
-
-
-def freed_by_pointer(journal: Journal) -> int:
-    """Return the number of bytes that deleting the pointer frees."""
-    statuses = (journal.trusted.status(path) for path in _paths(journal))
-    return sum(status.st_blocks * _STAT_BLOCK_BYTES for status in statuses if status is not None)
-
-
-def _paths(journal: Journal) -> Iterator[str]:
-    """Yield the pointer and its temporary file, as far as they exist."""
-    path, trusted = journal.pointer, journal.trusted
-    for name in () if path is None else (path, f"{path}.tmp"):
-        if trusted.holds(name) and trusted.exists(name):
-            yield name
-
-
-def _own(root: Attributes, always: int, if_root_has_it: int) -> Attributes:
-    """Return attributes of a file of kafkalog's: the owner of the directory may read and delete it."""
-    return replace(root, mode=always | root.mode & if_root_has_it, extended={})
 
 
 _OTHERS_WRITE: Final = 0o022
@@ -177,10 +103,11 @@ class _Traces:
     """The files of one run.
 
     `trusted` is None if only the named directories are trusted. `is_begun`: a file shows that the run ended before its
-    intent.
+    intent. `read`: the paths whose intent was looked for.
     """
 
     paths: list[str] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
     journal: Journal | None = None
     problem: str | None = None
     trusted: TrustedDirectories | None = None
@@ -276,7 +203,7 @@ def remains_bytes(found: FoundJournals) -> int:
     statuses = (
         remains.trusted.status(path) for remains in found.remains if remains.is_new_content for path in remains.paths
     )
-    return sum(status.st_blocks * _STAT_BLOCK_BYTES for status in statuses if status is not None)
+    return sum(status.st_blocks * STAT_BLOCK_BYTES for status in statuses if status is not None)
 
 
 def real_path(path: str) -> str:
@@ -285,7 +212,7 @@ def real_path(path: str) -> str:
 
 
 class _JournalSearch:
-    """One search of a directory. Links to partitions are followed to read them, never to change anything.
+    """The search of one directory. Links to partitions are followed to read them, never to change anything.
 
     Args:
         root: the directory.
@@ -336,7 +263,10 @@ class _JournalSearch:
         return status is not None and stat.S_ISLNK(status.st_mode)
 
     def _read(self, traces: _Traces, run: str, path: str) -> None:
-        """Read the intent that a path is, or holds, if there is one."""
+        """Read the intent that a path is, or holds, if there is one; once, although each partition leads to it."""
+        if path in traces.read:
+            return
+        traces.read.add(path)
         if self._is_link(path):
             raise FieldError("is a symbolic link, which kafkalog does not create", path=path)
         is_directory = self._reader.is_directory(path)
@@ -458,7 +388,7 @@ def _intent(reader: TrustedDirectories, path: str) -> str | None:
 
 
 def _is_of_this_user(reader: TrustedDirectories, directory: str) -> bool:
-    """Whether only this user can have written to a directory elsewhere, so that it need not be named."""
+    """Return whether only this user can have written to a directory elsewhere, so that it need not be named."""
     try:
         status = os.fstat(reader.directory(directory))
     except StorageError:
@@ -477,3 +407,62 @@ def _with_content(trusted: TrustedDirectories, path: str) -> Iterator[str]:
     yield path
     with suppress(StorageError):
         yield from (f"{path}/{name}" for name in trusted.names(path))
+
+
+def trust_problem(journal: Journal) -> str | None:
+    """Return why a journal is not used: it leads to directories that the user did not name; None: it does not."""
+    places = untrusted_places(journal)
+    if not places:
+        return None
+    place, root = places[0], journal.layout.root
+    if place.target is not None:
+        why = (
+            f"{place.path} is a symbolic link to {place.target}, and anyone who can write there could have made it. "
+            "kafkalog follows a link that a journal leads to only if you name its target"
+        )
+    elif place.path == root:
+        why = f"{journal.run} changed files in {root}, which you did not name: only the journal claims that"
+    else:
+        why = f"{journal.run} leads to {place.path}, which you did not name: anyone who can write there could change it"
+    return f"{why}. If the journal is right, name all directories: {undo_command(leading_directory(journal), journal)}"
+
+
+def at_work_sentence(root: str, what: str) -> str | None:
+    """Return a sentence that another process may be at work in a directory; None: none holds its lock.
+
+    `what` of that process may be at work, such as `the truncate of RUN`.
+    """
+    holder = holder_at_work(root)
+    if holder is None:
+        return None
+    return f"{root}: {what} may be at work: {holder} holds the lock. When it has ended, run the same command again"
+
+
+def interrupted_sentence(journal: Journal) -> str:
+    """Return a sentence on a run that has not ended, and the commands that finish or undo it.
+
+    The run was interrupted only if no other process holds the lock.
+    """
+    root, place = journal.layout.root, leading_directory(journal)
+    at_work = at_work_sentence(root, f"the {journal.command} of {journal.run}")
+    if at_work is not None:
+        return at_work
+    if not journal.keeps_old:
+        return (
+            f"{root}: an earlier {journal.command} with --no-undo was interrupted between its files; finish it first: "
+            f"{resume_command(place, journal)}"
+        )
+    if journal.state == "undoing":
+        return f"{root}: the undo of an earlier run was interrupted; finish it first: {undo_command(place, journal)}"
+    return (
+        f"{root}: an earlier {journal.command} was interrupted between its files; finish it first "
+        f"({resume_command(place, journal)}) or undo it ({undo_command(place, journal)})"
+    )
+
+
+def unreadable_sentence(root: str, remains: Remains) -> str:
+    """Return a sentence on a journal that cannot be read, with the command that deletes it."""
+    return (
+        f"{remains.paths[0]}: {remains.reason}, so it is unknown whether an earlier run was interrupted; restore the "
+        f"file from a copy, or delete the journal: kafkalog undo {shell_path(root)} --prune --run {remains.run} --apply"
+    )

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from kafkalog_core.errors import AccessError, LockedError, NotFoundError
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.storage.changing.attributes import SUPERUSER, Attributes
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
-from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, WriteError
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import open_error
 
@@ -41,12 +40,9 @@ __all__ = [
 
 _NAME: Final = fixed_file_name(FileKind.LOCK)
 _HELD: Final = frozenset({errno.EAGAIN, errno.EACCES})
-_OWNER_BITS: Final = 0o600
-_READ_BITS: Final = 0o044
 _LOCKS: Final = "/proc/locks"
 _BROKER: Final = "kafka.Kafka"
-_SCRIPT: Final = "kafkalog"
-_MODULE: Final = "kafkalog_cli"
+_PROGRAM: Final = "kafkalog"
 OWN_LOCK: Final = "kafkalog-lock"
 _PREFIX: Final = "kafkalog-lock."
 _SUFFIX: Final = ".tmp"
@@ -172,8 +168,9 @@ def _own_arguments(line: Sequence[str]) -> Sequence[str] | None:
     """Return the arguments of a command line of kafkalog, a script or a module; None: it is another program."""
     for number, word in enumerate(line):
         if word == "-m":
-            return line[number + 2 :] if _MODULE in line[number + 1 : number + 2] else None
-        if os.path.basename(word) == _SCRIPT:
+            is_own = any(name.startswith(f"{_PROGRAM}_") for name in line[number + 1 : number + 2])
+            return line[number + 2 :] if is_own else None
+        if os.path.basename(word) == _PROGRAM:
             return line[number + 1 :]
         if number and not word.startswith("-"):
             return None
@@ -224,7 +221,7 @@ class _BrokerLock:
     def __enter__(self) -> None:
         with self._disk.within(self._trusted):
             is_made = not self._trusted.exists(self._path) and self._make()
-            self._number = _locked(self._trusted, self._path)
+            self._descriptor = _locked(self._trusted, self._path)
             self._is_made = is_made
             self._sweep()
 
@@ -233,7 +230,7 @@ class _BrokerLock:
             if self._is_made:
                 self._remove()
         finally:
-            os.close(self._number)
+            os.close(self._descriptor)
 
     def _make(self) -> bool:
         """Create a lock file with an owner who can open it. Return whether this process created it.
@@ -241,16 +238,15 @@ class _BrokerLock:
         A broker that cannot open it takes the directory offline. It is first created under another name, because a
         broker that starts at this moment must not find one of the wrong owner.
         """
-        status = Attributes.of(self._directory, self._trusted)
-        if os.geteuid() not in {SUPERUSER, status.uid}:
+        attributes = Attributes.of_new_file(self._directory, self._trusted)
+        if os.geteuid() not in {SUPERUSER, attributes.uid}:
             raise AccessError(
-                f"does not exist yet, and one of yours would keep out user {status.uid}, who owns the directory; "
+                f"does not exist yet, and user {attributes.uid}, who owns the directory, could not open one of yours; "
                 f"run this as that user, or as root",
                 path=self._path,
             )
-        attributes = Attributes(uid=status.uid, gid=status.gid, mode=_OWNER_BITS | (status.mode & _READ_BITS))
         temporary = f"{self._directory}/{_PREFIX}{os.getpid()}{_SUFFIX}"
-        if self._trusted.exists(temporary):  # of an earlier process of this number, which was killed
+        if self._trusted.exists(temporary):  # an earlier process with this process ID was killed
             self._disk.unlink(temporary)
         try:
             self._disk.write_file(temporary, (), attributes, None)
@@ -297,13 +293,13 @@ class _BrokerLock:
         can find. So the lock is held until no other process has the file open: the broker finds it locked, and stops.
         """
         status = self._trusted.status(self._path)
-        if status is None or not os.path.samestat(status, os.fstat(self._number)):
+        if status is None or not os.path.samestat(status, os.fstat(self._descriptor)):
             return
         with suppress(WriteError), self._disk.within(self._trusted):
             self._disk.unlink(self._path)
             pause = Event()
             for _ in range(_TRIES):
-                if _is_alone(self._number):
+                if _is_alone(self._descriptor):
                     break
                 pause.wait(_PAUSE_SECONDS)
 
@@ -325,12 +321,12 @@ class _OwnLock:
             for _ in range(_TRIES):
                 self._make()
                 try:
-                    self._number = _locked(self._trusted, self._path)
+                    self._descriptor = _locked(self._trusted, self._path)
                 except NotFoundError:
                     continue  # the process that held it has deleted it
                 if self._is_there():
                     return
-                os.close(self._number)
+                os.close(self._descriptor)
         raise LockedError("is held by one process after another; run the same command again", path=self._path)
 
     def __exit__(self, *error: object) -> None:
@@ -340,16 +336,15 @@ class _OwnLock:
                     # First: a process that opens it now finds that it has no name, and tries again.
                     self._disk.unlink(self._path)
         finally:
-            os.close(self._number)
+            os.close(self._descriptor)
 
     def _make(self) -> None:
         if self._trusted.exists(self._path):
             return
-        status = Attributes.of(self._directory, self._trusted)
         is_root = os.geteuid() == SUPERUSER
-        own = Attributes(uid=status.uid, gid=status.gid, mode=_OWNER_BITS | (status.mode & _READ_BITS))
+        attributes = Attributes.of_new_file(self._directory, self._trusted) if is_root else None
         try:
-            self._disk.write_file(self._path, (), own if is_root else None, None)
+            self._disk.write_file(self._path, (), attributes, None)
         except WriteError as error:
             if error.errno not in {errno.EEXIST, errno.ENOENT}:
                 raise AccessError(
@@ -360,29 +355,29 @@ class _OwnLock:
 
     def _is_there(self) -> bool:
         status = self._trusted.status(self._path)
-        return status is not None and os.path.samestat(status, os.fstat(self._number))
+        return status is not None and os.path.samestat(status, os.fstat(self._descriptor))
 
 
-def _is_alone(number: int) -> bool:
-    """Whether no other process has the file open: only then Linux grants a write lease (`F_SETLEASE`)."""
+def _is_alone(descriptor: int) -> bool:
+    """Return whether no other process has the file open: only then Linux grants a write lease (`F_SETLEASE`)."""
     try:
-        fcntl.fcntl(number, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
     except OSError as error:
         return error.errno not in _HELD
     except AttributeError:  # not on Linux
         return True
-    fcntl.fcntl(number, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return True
 
 
 def _locked(trusted: TrustedDirectories, path: str) -> int:
     """Return the descriptor of a file whose lock this process now holds. Raises LockedError or AccessError."""
-    number = _opened(trusted, path)
+    descriptor = _opened(trusted, path)
     try:
-        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         holder = file_lock_holder(path)  # before the file is closed: it is not ours
-        os.close(number)
+        os.close(descriptor)
         if error.errno not in _HELD:
             reason = (error.strerror or str(error)).lower()
             raise AccessError(f"cannot be locked: {reason}", path=path) from error
@@ -391,13 +386,13 @@ def _locked(trusted: TrustedDirectories, path: str) -> int:
             f"held by {holder.sentence}. {holder.advice}, and run the same command again; nothing has been changed",
             path=path,
         ) from error
-    return number
+    return descriptor
 
 
 def _opened(trusted: TrustedDirectories, path: str) -> int:
     name, directory = trusted.at(path)
     try:
-        number = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+        descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError as error:
         if error.errno == errno.EROFS:
             raise AccessError("cannot be locked: the file system is mounted read-only", path=path) from error
@@ -408,7 +403,7 @@ def _opened(trusted: TrustedDirectories, path: str) -> int:
                 "cannot be locked: no permission to write it; run this as the broker's user, or as root", path=path
             ) from error
         raise open_error(path, error) from error
-    if not stat.S_ISREG(os.fstat(number).st_mode):
-        os.close(number)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise AccessError("cannot be locked: it is not a regular file; delete it", path=path)
-    return number
+    return descriptor

@@ -13,9 +13,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
-from kafkalog_core.storage.changing.attributes import SUPERUSER, Attributes
 from kafkalog_core.storage.changing.space import broker_dir_around, free_bytes
-from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, WriteError
 from kafkalog_core.storage.source import may
 
 if TYPE_CHECKING:

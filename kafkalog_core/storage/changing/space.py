@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.storage.changing.attributes import SUPERUSER
 from kafkalog_core.storage.changing.changes import grouped, may_delete_first
+from kafkalog_core.storage.changing.writer import SUPERUSER
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.storage.source import may, open_error
+from kafkalog_core.text import sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "POINTER_BYTES",
+    "STAT_BLOCK_BYTES",
     "Move",
     "Space",
     "broker_dir_around",
@@ -112,7 +114,8 @@ def _file_problem(change: Change) -> str | None:
 
 
 _BLOCK_BYTES: Final = 4096
-_STAT_BLOCK_BYTES: Final = 512
+STAT_BLOCK_BYTES: Final = 512
+"""The unit of `st_blocks`, on every file system."""
 _INTENT_BYTES: Final = 2 * 1024
 """The size of one change in the intent, which is written a second time when the run is complete."""
 POINTER_BYTES: Final = 2 * _BLOCK_BYTES
@@ -131,6 +134,12 @@ class Space:
     def is_enough(self) -> bool:
         """Whether the needed bytes are free."""
         return self.needed_bytes <= self.free_bytes
+
+    @property
+    def shortage(self) -> str:
+        """What is needed and what is free, as a clause."""
+        needed, free = sizes(self.needed_bytes, self.free_bytes)
+        return f"{self.path}: this needs {needed} on its file system, and {free} are free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +241,7 @@ def freed_bytes(change: Change) -> int:
         return 0
     if change.before is None or status.st_nlink > 1:
         return 0
-    allocated = status.st_blocks * _STAT_BLOCK_BYTES
+    allocated = status.st_blocks * STAT_BLOCK_BYTES
     return max(0, allocated - rounded(change.size_bytes or 0)) if change.kind == "cut" else allocated
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError, RefusedError, StorageError
-from kafkalog_core.storage.changing.attributes import Attributes
 from kafkalog_core.storage.changing.changes import (
     DryRunStage,
     Fingerprint,
@@ -23,18 +22,25 @@ from kafkalog_core.storage.changing.changes import (
     may_delete_first,
     pieces,
 )
-from kafkalog_core.storage.changing.derived import checkpoints_next_to_clean_shutdown, logs_of_derived
+from kafkalog_core.storage.changing.derived import (
+    checkpoints_next_to_clean_shutdown,
+    logs_of_derived,
+    recovery_markers,
+)
 from kafkalog_core.storage.changing.journal import (
     OF_SEVERAL,
     Journal,
     JournalEntry,
     JournalLayout,
     Saved,
+    ensure_pointer,
+    ensure_pointer_if_space,
+    remove_pointer,
     write_beginning,
     write_intent,
 )
-from kafkalog_core.storage.changing.journal_search import ensure_pointer, ensure_pointer_if_space, remove_pointer
 from kafkalog_core.storage.changing.space import free_bytes, rounded
+from kafkalog_core.storage.changing.writer import Attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -85,9 +91,9 @@ class JournalStage(DryRunStage):
         self._layout = layout
         self._disk = disk
         self._entries: list[JournalEntry] = []
-        self._made: list[str] = []
-        self._made_directories: dict[str, None] = {}
-        self._has: Attributes | None = None
+        self._created_files: list[str] = []
+        self._created_directories: dict[str, None] = {}
+        self._new_attributes: Attributes | None = None
         self.journal = Journal(
             layout=layout,
             command=command,
@@ -108,11 +114,12 @@ class JournalStage(DryRunStage):
         known = logs_of_derived((change.path for change in self.changes), self._trusted)
         made = [change.path for change in self.changes if change.size_bytes is not None]
         known |= checkpoints_next_to_clean_shutdown(made, self._trusted)
+        known |= recovery_markers(self.changes, self._layout.root, self._trusted)
         logs = {os.path.relpath(path, self._layout.root): log for path, log in known.items()}
         journal = replace(self.journal, entries=entries, logs=logs)
         if entries and self._layout.place != "top":
             self._directory_for(journal.path_of(entries[0]))
-        like = self._like_of_home()
+        like = self._own_attributes()
         self._sync_directories()
         if entries and self._layout.place == "top":  # new content of files at the top is next to the intent
             self._disk.sync_directory(self._layout.home)
@@ -122,19 +129,19 @@ class JournalStage(DryRunStage):
     def discard(self) -> None:
         """Delete what was staged, as far as possible."""
         intent = self._layout.intent
-        is_own = self._layout.place != "elsewhere" or os.path.dirname(intent) in self._made_directories
-        made = [*self._made, f"{intent}.tmp", intent] if is_own else self._made
+        is_own = self._layout.place != "elsewhere" or os.path.dirname(intent) in self._created_directories
+        made = [*self._created_files, f"{intent}.tmp", intent] if is_own else self._created_files
         if self._layout.place == "top" and self._trusted.exists(
             intent
         ):  # it is deleted last, and is not an intent any more
             with suppress(StorageError):
-                write_beginning(self._disk, self._layout, self._like_of_home())
-                made = [intent, f"{intent}.tmp", *self._made]
+                write_beginning(self._disk, self._layout, self._own_attributes())
+                made = [intent, f"{intent}.tmp", *self._created_files]
         for path in reversed(made):
             with suppress(StorageError):
                 if self._trusted.exists(path):
                     self._disk.unlink(path)
-        for directory in reversed(list(self._made_directories)):
+        for directory in reversed(list(self._created_directories)):
             with suppress(StorageError):
                 self._disk.remove_directory(directory)
         with suppress(StorageError):
@@ -147,14 +154,16 @@ class JournalStage(DryRunStage):
         self._directory_for(path)
         staged = self._layout.staged(path, self._number)
         is_there = self._trusted.exists(path)
-        self._has = Attributes.of(path, self._trusted) if is_there else Attributes.of_new_file(like, self._trusted)
-        self._made.append(staged)
-        attributes = self._has if self._is_same_device(path) else None
+        self._new_attributes = (
+            Attributes.of(path, self._trusted) if is_there else Attributes.of_new_file(like, self._trusted)
+        )
+        self._created_files.append(staged)
+        attributes = self._new_attributes if self._is_same_device(path) else None
         return self._disk.write_file(staged, content, attributes, mtime_ns)
 
     def _discard(self, path: str) -> None:
         self._disk.unlink(self._layout.staged(path, self._number))
-        self._made.pop()
+        self._created_files.pop()
 
     def _add(self, change: Change) -> Change:
         super()._add(change)
@@ -167,8 +176,8 @@ class JournalStage(DryRunStage):
             why=change.why,
             before=change.before,
             after=self._after(change),
-            had=None if change.before is None else Attributes.of(change.path, self._trusted),
-            has=None if change.kind in {"cut", "remove"} else self._has,
+            old_attributes=None if change.before is None else Attributes.of(change.path, self._trusted),
+            new_attributes=None if change.kind in {"cut", "remove"} else self._new_attributes,
             new_sha256=change.sha256,
             swap=change.swap,
         )
@@ -213,33 +222,33 @@ class JournalStage(DryRunStage):
 
     def _save(self, entry: JournalEntry, change: Change, saved: Saved, content: Iterable[bytes | memoryview]) -> str:
         mtime_ns = change.before.mtime_ns if change.before else None
-        attributes = entry.had if self._is_same_device(change.path) else None
+        attributes = entry.old_attributes if self._is_same_device(change.path) else None
         return self._disk.write_file(self._saved(entry, change, saved), content, attributes, mtime_ns)[1]
 
     def _saved(self, entry: JournalEntry, change: Change, saved: Saved) -> str:
         path = self._layout.saved(change.path, entry.number, saved)
-        self._made.append(path)
+        self._created_files.append(path)
         return path
 
     # --- directories --------------------------------------------------------------------------------------------------
     def _directory_for(self, path: str) -> str | None:
         """Return the journal's directory for a file, which is created if it does not exist."""
         directory = self._layout.directory(path)
-        if directory is not None and directory not in self._made_directories:
+        if directory is not None and directory not in self._created_directories:
             around = os.path.dirname(directory)
             if self._layout.place == "elsewhere":
                 self._make_home()
             attributes = Attributes.of(around, self._trusted)
-            if self._layout.place == "top" and not self._made_directories:
-                write_beginning(self._disk, self._layout, self._like_of_home())
+            if self._layout.place == "top" and not self._created_directories:
+                write_beginning(self._disk, self._layout, self._own_attributes())
             if self._trusted.exists(directory):
                 raise RefusedError("another run has just taken this name; run the same command again", path=directory)
-            self._made_directories[directory] = None
+            self._created_directories[directory] = None
             self._disk.make_directory(directory, replace(attributes, mode=0o700 | attributes.mode & 0o777, extended={}))
             if self._layout.place == "top":
                 marker = f"{directory}/{OF_SEVERAL}"
-                self._made.append(marker)
-                self._disk.write_file(marker, (), self._like_of_home(), None)
+                self._created_files.append(marker)
+                self._disk.write_file(marker, (), self._own_attributes(), None)
             elif self._layout.place == "elsewhere" and free_bytes(self._layout.root) >= _SPARE_BYTES:
                 self._sync_directories()  # a pointer to a directory that a loss of power took away stops every command
                 ensure_pointer(self._disk, self.journal)  # should this be killed, what it left is found from the root
@@ -247,19 +256,18 @@ class JournalStage(DryRunStage):
 
     def _sync_directories(self) -> None:
         """Fsync every directory that was created, and its name."""
-        for directory in self._made_directories:
+        for directory in self._created_directories:
             self._disk.sync_directory(directory)
             self._disk.sync_directory(os.path.dirname(directory))
 
     def _is_same_device(self, path: str) -> bool:
-        """Whether the journal is on the file system of a file; its copy then gets the file's attributes too."""
+        """Return whether the journal is on the file system of a file; its copy then gets the file's attributes too."""
         directory = self._layout.directory(path) or self._layout.home
         return self._trusted.device(directory) == self._trusted.device(os.path.dirname(path))
 
-    def _like_of_home(self) -> Attributes:
+    def _own_attributes(self) -> Attributes:
         """Return the attributes of the journal's own files: the owner of the directory may read and delete them."""
-        attributes = Attributes.of(self._layout.home, self._trusted)
-        return Attributes(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
+        return Attributes.of_new_file(self._layout.home, self._trusted)
 
     def _make_home(self) -> None:
         """Create the directory of journals elsewhere, and those above it, if they do not exist."""
@@ -270,7 +278,7 @@ class JournalStage(DryRunStage):
             path = os.path.dirname(path)
         own = Attributes(uid=os.geteuid(), gid=os.getegid(), mode=_OWNER_ONLY)
         for directory in reversed(missing):
-            self._made_directories[directory] = None
+            self._created_directories[directory] = None
             self._disk.make_directory(directory, own)
 
 
@@ -320,20 +328,20 @@ def make_directly(disk: Disk, run: str, changes: Sequence[Change], contents: Con
     number = 0
     for group in grouped(changes):
         has = {change.path: _attributes(disk, change, contents) for change in group if change.kind in _WRITTEN}
-        ordered, gone = list(group), set[str]()
+        ordered, deleted = list(group), set[str]()
         if may_delete_first(group) and free_bytes(os.path.dirname(group[0].path)) < _written(group):
             ordered.sort(key=lambda change: is_offset_index(change.path))
             for change in reversed([each for each in ordered if each.before is not None]):
                 yield change
                 _check(disk, change.path, change.before)
                 disk.unlink(change.path)
-                gone.add(change.path)
+                deleted.add(change.path)
                 disk.sync_directory(os.path.dirname(change.path))
         for change in ordered:
             number += 1
             yield change
             directory = os.path.dirname(change.path)
-            _check(disk, change.path, None if change.path in gone else change.before)
+            _check(disk, change.path, None if change.path in deleted else change.before)
             if change.kind == "cut":
                 disk.cut(change.path, change.size_bytes or 0, change.before.mtime_ns if change.before else 0)
                 continue

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ANYWHERE", "LinkError", "TrustedDirectories"]
 
 _KEPT_OPEN: Final = 64
-"""The number of directories that are kept open.
+"""The descriptor of directories that are kept open.
 
 A log directory may have more partitions than a process may have open files.
 """
@@ -72,7 +72,7 @@ class TrustedDirectories:
         return tuple(self._named)
 
     def holds(self, path: str) -> bool:
-        """Whether a path is a named directory, or below one by its text."""
+        """Return whether a path is a named directory, or below one by its text."""
         return self._is_anywhere or any(path == each or path.startswith(f"{each}/") for each in self._named)
 
     # --- where a path is ----------------------------------------------------------------------------------------------
@@ -113,9 +113,9 @@ class TrustedDirectories:
     def forget(self, path: str) -> None:
         """Drop the descriptor and the identity of a directory that this process has removed."""
         self._known.pop(path, None)
-        number = self._open.pop(path, None)
-        if number is not None:
-            os.close(number)
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
     def _at(self, path: str) -> tuple[str, int | None]:
         if self._is_anywhere:
@@ -125,24 +125,24 @@ class TrustedDirectories:
         return os.path.basename(path), self._directory(os.path.dirname(path))
 
     def _directory(self, path: str) -> int:
-        number = self._open.get(path)
-        if number is not None:
+        descriptor = self._open.get(path)
+        if descriptor is not None:
             self._open.move_to_end(path)
-            return number
-        number = self._opened(path)
-        status = os.fstat(number)
+            return descriptor
+        descriptor = self._opened(path)
+        status = os.fstat(descriptor)
         identity = status.st_dev, status.st_ino
         if self._known.setdefault(path, self._named.get(path, identity)) != identity:
-            os.close(number)
+            os.close(descriptor)
             raise RefusedError(
                 "has just been replaced by another directory; stop the process that did so and run the "
                 "same command again",
                 path=path,
             )
-        self._open[path] = number
+        self._open[path] = descriptor
         if len(self._open) > _KEPT_OPEN:
             os.close(self._open.popitem(last=False)[1])
-        return number
+        return descriptor
 
     def _opened(self, path: str) -> int:
         if path in self._named:
@@ -158,11 +158,11 @@ class TrustedDirectories:
         except OSError:
             if not _is_link(name, above):
                 raise
-        number = os.open(name, _DIRECTORY, dir_fd=above)
-        status = os.fstat(number)
+        descriptor = os.open(name, _DIRECTORY, dir_fd=above)
+        status = os.fstat(descriptor)
         if self._follows_links or (status.st_dev, status.st_ino) in self._named.values():
-            return number
-        os.close(number)
+            return descriptor
+        os.close(descriptor)
         raise LinkError(path, os.path.realpath(path))
 
     # --- what is there ------------------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ class TrustedDirectories:
             raise open_error(path, error) from error
 
     def exists(self, path: str) -> bool:
-        """Whether anything has this name, a link that leads nowhere too. Raises as `at`."""
+        """Return whether anything has this name, a link that leads nowhere too. Raises as `at`."""
         return self.status(path) is not None
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is a directory, and not a link that may not be followed. Raises RefusedError."""
+        """Return whether it is a directory, and not a link that may not be followed. Raises RefusedError."""
         try:
             self._directory(path)
         except OSError:
@@ -189,16 +189,16 @@ class TrustedDirectories:
         return True
 
     def device(self, path: str) -> int:
-        """Return the device number of the file system that a directory is on. Raises as `at`."""
+        """Return the device descriptor of the file system that a directory is on. Raises as `at`."""
         return os.fstat(self.directory(path)).st_dev
 
     def is_same(self, path: str, other: str) -> bool:
-        """Whether two names belong to one file; false if one of them does not exist. Raises as `at`."""
+        """Return whether two names belong to one file; false if one of them does not exist. Raises as `at`."""
         first, second = self.status(path), self.status(other)
         return first is not None and second is not None and os.path.samestat(first, second)
 
     def has_other_names(self, path: str) -> bool:
-        """Whether a file has another hard link. Raises as `at`."""
+        """Return whether a file has another hard link. Raises as `at`."""
         status = self.status(path)
         return status is not None and status.st_nlink > 1
 

@@ -1,11 +1,12 @@
 """The only module that changes a broker's disk: every write, rename, link, truncation and fsync, one method each.
 
-No other module opens a broker's file for writing. A test that wraps `Disk` observes, delays or fails each of these
-steps, or ends the process there.
+No other module writes to a broker's file. `lock.py` alone also opens one for writing, `.lock`, because a POSIX write
+lock requires it. A test that wraps `Disk` observes, delays or fails each of these steps, or ends the process there.
 """
 
 from __future__ import annotations
 
+import base64
 import errno
 import fcntl
 import hashlib
@@ -13,23 +14,23 @@ import os
 import stat
 import sys
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import AccessError, RefusedError
 from kafkalog_core.format.checksums import crc32c
-from kafkalog_core.storage.changing.attributes import extended_attributes
 from kafkalog_core.storage.changing.trusted import ANYWHERE
-from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES
+from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES, open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kafkalog_core.storage.changing.attributes import Attributes
     from kafkalog_core.storage.changing.trusted import TrustedDirectories
 
-__all__ = ["Disk", "NewFile", "WriteError"]
+__all__ = ["SUPERUSER", "Attributes", "Disk", "NewFile", "WriteError", "extended_attributes"]
+
 
 Result = TypeVar("Result")
 
@@ -121,41 +122,41 @@ class Disk:
 
     def new_file(self, path: str, new_digest: Callable[[], WriteDigest] = Crc32c) -> NewFile:
         """Create a file that is written piece by piece, and return it open. A file of that name is an error."""
-        number = self._do("create", path, lambda: self._open(path, _NEW))
-        return NewFile(self, path, number, new_digest)
+        descriptor = self._do("create", path, lambda: self._open(path, _NEW))
+        return NewFile(self, path, descriptor, new_digest)
 
     def extend(self, path: str, position: int, content: Iterable[bytes | memoryview], mtime_ns: int) -> None:
         """Write from a position to the new end of a file, fsync it and restore the modification time."""
-        number = self._do("open", path, lambda: self._open(path, _WRITTEN))
+        descriptor = self._do("open", path, lambda: self._open(path, _WRITTEN))
         try:
-            _check_alone(number, path)
-            os.lseek(number, position, os.SEEK_SET)
+            _check_alone(descriptor, path)
+            os.lseek(descriptor, position, os.SEEK_SET)
             for piece in content:
-                self.write(number, path, piece)
-            self._do("fsync", path, lambda: _sync(number))
-            self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
-            self._do("fsync", path, lambda: _sync(number))
+                self.write(descriptor, path, piece)
+            self._do("fsync", path, lambda: _sync(descriptor))
+            self._do("utime", path, lambda: os.utime(descriptor, ns=(mtime_ns, mtime_ns)))
+            self._do("fsync", path, lambda: _sync(descriptor))
         finally:
-            os.close(number)
+            os.close(descriptor)
 
     def cut(self, path: str, size_bytes: int, mtime_ns: int) -> None:
         """Truncate a file in place, and restore the modification time."""
-        number = self._do("open", path, lambda: self._open(path, _WRITTEN))
+        descriptor = self._do("open", path, lambda: self._open(path, _WRITTEN))
         try:
-            _check_alone(number, path)
-            self._do("truncate", path, lambda: os.ftruncate(number, size_bytes))
-            self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
-            self._do("fsync", path, lambda: _sync(number))
+            _check_alone(descriptor, path)
+            self._do("truncate", path, lambda: os.ftruncate(descriptor, size_bytes))
+            self._do("utime", path, lambda: os.utime(descriptor, ns=(mtime_ns, mtime_ns)))
+            self._do("fsync", path, lambda: _sync(descriptor))
         finally:
-            os.close(number)
+            os.close(descriptor)
 
     def sync_file(self, path: str) -> None:
         """Fsync a file that another library, or a broker, has written."""
-        number = self._do("open", path, lambda: self._open(path, READ_FLAGS))
+        descriptor = self._do("open", path, lambda: self._open(path, READ_FLAGS))
         try:
-            self._do("fsync", path, lambda: _sync(number))
+            self._do("fsync", path, lambda: _sync(descriptor))
         finally:
-            os.close(number)
+            os.close(descriptor)
 
     # --- names --------------------------------------------------------------------------------------------------------
     def rename(self, path: str, new_path: str) -> None:
@@ -184,11 +185,11 @@ class Disk:
         self._do("mkdir", path, lambda: self._mkdir(path, 0o777 if attributes is None else 0o700))
         if attributes is None:
             return
-        number = self._do("open", path, lambda: self.trusted.open_directory(path))
+        descriptor = self._do("open", path, lambda: self.trusted.open_directory(path))
         try:
-            self._set_attributes(number, path, attributes)
+            self._set_attributes(descriptor, path, attributes)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
     def remove_directory(self, path: str) -> None:
         """Delete an empty directory."""
@@ -196,18 +197,18 @@ class Disk:
 
     def sync_directory(self, path: str) -> None:
         """Fsync the names in a directory."""
-        number = self._do("open", path, lambda: self.trusted.open_directory(path))
+        descriptor = self._do("open", path, lambda: self.trusted.open_directory(path))
         try:
-            self._do("fsync", path, lambda: _sync(number))
+            self._do("fsync", path, lambda: _sync(descriptor))
         finally:
-            os.close(number)
+            os.close(descriptor)
 
     # --- below --------------------------------------------------------------------------------------------------------
-    def write(self, number: int, path: str, piece: bytes | memoryview) -> None:
+    def write(self, descriptor: int, path: str, piece: bytes | memoryview) -> None:
         """Write all bytes of a piece, in as many system calls as it takes."""
         rest = memoryview(piece)
         while rest:
-            written = self._do("write", path, partial(self._put, number, rest))
+            written = self._do("write", path, partial(self._put, descriptor, rest))
             rest = rest[written:]
 
     def _open(self, path: str, flags: int) -> int:
@@ -237,27 +238,27 @@ class Disk:
         os.rmdir(name, dir_fd=directory)
         self.trusted.forget(path)
 
-    def _put(self, number: int, data: memoryview) -> int:
-        return os.write(number, data)
+    def _put(self, descriptor: int, data: memoryview) -> int:
+        return os.write(descriptor, data)
 
-    def _set_attributes(self, number: int, path: str, attributes: Attributes) -> None:
+    def _set_attributes(self, descriptor: int, path: str, attributes: Attributes) -> None:
         """Set owner, permissions and extended attributes of an open file where they differ."""
-        status = os.fstat(number)
+        status = os.fstat(descriptor)
         if (status.st_uid, status.st_gid) != (attributes.uid, attributes.gid):
-            self._do("chown", path, lambda: os.fchown(number, attributes.uid, attributes.gid))
-        self._do("chmod", path, lambda: os.fchmod(number, attributes.mode))
-        there = extended_attributes(number)
+            self._do("chown", path, lambda: os.fchown(descriptor, attributes.uid, attributes.gid))
+        self._do("chmod", path, lambda: os.fchmod(descriptor, attributes.mode))
+        there = extended_attributes(descriptor)
         for name, value in attributes.extended.items():
             if there.get(name) != value:
-                self._do("setxattr", path, partial(os.setxattr, number, name, value))
+                self._do("setxattr", path, partial(os.setxattr, descriptor, name, value))
 
-    def complete(self, number: int, path: str, attributes: Attributes | None, mtime_ns: int | None) -> None:
+    def complete(self, descriptor: int, path: str, attributes: Attributes | None, mtime_ns: int | None) -> None:
         """Set the attributes and the modification time of an open file, and fsync it."""
         if attributes is not None:
-            self._set_attributes(number, path, attributes)
+            self._set_attributes(descriptor, path, attributes)
         if mtime_ns is not None:
-            self._do("utime", path, lambda: os.utime(number, ns=(mtime_ns, mtime_ns)))
-        self._do("fsync", path, lambda: _sync(number))
+            self._do("utime", path, lambda: os.utime(descriptor, ns=(mtime_ns, mtime_ns)))
+        self._do("fsync", path, lambda: _sync(descriptor))
 
     def check(self, path: str, size_bytes: int, expected: str, digest: WriteDigest) -> None:
         """Read a file back and compare its size and digest.
@@ -265,8 +266,8 @@ class Disk:
         The page cache is dropped first, as far as the system allows that.
         """
         read_bytes = 0
-        number = self._do("read", path, lambda: self._open(path, READ_FLAGS))
-        with open(number, "rb", buffering=0) as file:
+        descriptor = self._do("read", path, lambda: self._open(path, READ_FLAGS))
+        with open(descriptor, "rb", buffering=0) as file:
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while piece := self._do("read", path, lambda: file.read(WINDOW_BYTES)):
@@ -292,15 +293,15 @@ class NewFile:
     Args:
         disk: performs the steps.
         path: path of the file.
-        number: descriptor of the open file.
+        descriptor: descriptor of the open file.
         new_digest: makes the digest that is compared with that of the bytes read back.
     """
 
-    def __init__(self, disk: Disk, path: str, number: int, new_digest: Callable[[], WriteDigest]) -> None:
+    def __init__(self, disk: Disk, path: str, descriptor: int, new_digest: Callable[[], WriteDigest]) -> None:
         self.path = path
         self.size_bytes = 0
         self._disk = disk
-        self._number: int | None = number
+        self._descriptor: int | None = descriptor
         self._new_digest = new_digest
         self._digest = new_digest()
 
@@ -312,9 +313,9 @@ class NewFile:
 
     def write(self, piece: bytes | memoryview) -> None:
         """Append a piece. Raises WriteError; ValueError if the file is closed."""
-        if self._number is None:
+        if self._descriptor is None:
             raise ValueError(f"{self.path}: write to a closed file")
-        self._disk.write(self._number, self.path, piece)
+        self._disk.write(self._descriptor, self.path, piece)
         self._digest.update(piece)
         self.size_bytes += len(piece)
 
@@ -323,8 +324,8 @@ class NewFile:
 
         `attributes` is None for those that a new file of this process has.
         """
-        if self._number is not None:
-            self._disk.complete(self._number, self.path, attributes, mtime_ns)
+        if self._descriptor is not None:
+            self._disk.complete(self._descriptor, self.path, attributes, mtime_ns)
             self.close()
         digest = self._digest.hexdigest()
         self._disk.check(self.path, self.size_bytes, digest, self._new_digest())
@@ -332,9 +333,9 @@ class NewFile:
 
     def close(self) -> None:
         """Close the file in its present state."""
-        if self._number is not None:
-            os.close(self._number)
-            self._number = None
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 _WORDS: Final = {
@@ -356,9 +357,9 @@ _WORDS: Final = {
 }
 
 
-def _check_alone(number: int, path: str) -> None:
+def _check_alone(descriptor: int, path: str) -> None:
     """Raise RefusedError for an open file that is not a regular file, or that has another hard link."""
-    status = os.fstat(number)
+    status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise RefusedError("is not a regular file; kafkalog verify shows what is in its directory", path=path)
     if status.st_nlink != 1:
@@ -370,9 +371,78 @@ def _check_alone(number: int, path: str) -> None:
         )
 
 
-def _sync(number: int) -> None:
+def _sync(descriptor: int) -> None:
     """Fsync a file. On macOS `fsync` does not flush the disk's own cache, but F_FULLFSYNC does."""
     if sys.platform == "darwin":
-        fcntl.fcntl(number, fcntl.F_FULLFSYNC)
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
     else:
-        os.fsync(number)
+        os.fsync(descriptor)
+
+
+SUPERUSER: Final = 0
+_PERMISSIONS: Final = 0o777
+"""The permission bits that are copied: set-user-id, set-group-id and sticky have no use on a file of Kafka's."""
+_NO_SUCH_THING: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attributes:
+    """Owner, group, permissions and extended attributes, which include access control lists and security labels."""
+
+    uid: int
+    gid: int
+    mode: int
+    extended: Mapping[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: str, trusted: TrustedDirectories = ANYWHERE) -> Attributes:
+        """Return those of a file or directory, without the set-user-id, set-group-id and sticky bits.
+
+        Raises NotFoundError or AccessError.
+        """
+        return _read(path, trusted)[0]
+
+    @classmethod
+    def of_new_file(cls, like: str, trusted: TrustedDirectories = ANYWHERE) -> Attributes:
+        """Return those that a new file gets.
+
+        They are all those of a file next to it, or owner, group and read permissions of its directory. Raises
+        NotFoundError or AccessError.
+        """
+        attributes, is_directory = _read(like, trusted)
+        if not is_directory:
+            return attributes
+        return cls(uid=attributes.uid, gid=attributes.gid, mode=0o600 | attributes.mode & 0o044)
+
+    def to_json(self) -> dict[str, object]:
+        """Return them as a JSON object of the journal."""
+        extended = {name: base64.b64encode(value).decode("ascii") for name, value in self.extended.items()}
+        return {"uid": self.uid, "gid": self.gid, "mode": f"{self.mode:04o}", "extended": extended}
+
+
+def extended_attributes(path: str | int) -> dict[str, bytes]:
+    """Return the extended attributes of a file, none where the system or the file system has none. Raises OSError."""
+    if not hasattr(os, "listxattr"):
+        return {}
+    try:
+        return {name: os.getxattr(path, name) for name in sorted(os.listxattr(path))}
+    except OSError as error:
+        if error.errno in _NO_SUCH_THING:
+            return {}
+        raise
+
+
+def _read(path: str, trusted: TrustedDirectories) -> tuple[Attributes, bool]:
+    """Return the attributes of a file or directory, and whether it is a directory."""
+    try:
+        descriptor = trusted.open_anything(path)
+        try:
+            status = os.fstat(descriptor)
+            extended = extended_attributes(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise open_error(path, error) from error
+    mode = status.st_mode & _PERMISSIONS
+    attributes = Attributes(uid=status.st_uid, gid=status.st_gid, mode=mode, extended=extended)
+    return attributes, stat.S_ISDIR(status.st_mode)

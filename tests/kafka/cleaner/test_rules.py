@@ -33,7 +33,7 @@ ROWS = {
     "has_max_lag": "0 0 0 0 0 0 0 1 1 1 1 1",
     "heeds_transactions": "0 0 0 0 1 1 1 1 1 1 1 1",
     "heeds_high_watermark": "0 0 0 0 0 0 0 0 1 1 1 1",
-    "resets_below_start": "0 0 1 1 1 1 1 1 1 1 1 1",
+    "resets_below_start": "0 1 1 1 1 1 1 1 1 1 1 1",
     "resets_above_end": "0 0 0 0 0 0 0 1 1 1 1 1",
     "clean_bytes_before_dirty": "1 0 0 0 0 0 0 0 0 0 0 0",
     "keeps_past_latest": "0 0 0 1 1 1 1 1 1 1 1 1",
@@ -59,6 +59,21 @@ def test_each_release_whose_source_was_read(name: str) -> None:
     expected = ROWS[name].split()
     found = [getattr(cleaning_rules(parse_release(release)), name) for release in READ]
     assert [str(int(each)) if isinstance(each, bool) else str(each) for each in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "first"),
+    [
+        ("groups_by_last_entry", "0.10.1.1", "0.10.2.2"),
+        ("shares_transactions", "2.1.1", "2.2.2"),
+        ("starts_at_first_segment", "2.2.2", "2.3.1"),
+        ("resets_above_end", "2.2.2", "2.3.1"),
+        ("shortcuts_empty_ranges", "2.5.0", "2.5.1"),
+    ],
+)
+def test_neighbouring_releases_whose_sources_were_compared(name: str, before: str, first: str) -> None:
+    values = [getattr(cleaning_rules(parse_release(release)), name) for release in (before, first)]
+    assert values[0] != values[1]
 
 
 def test_no_rule_ever_comes_back() -> None:

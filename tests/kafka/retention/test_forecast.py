@@ -22,8 +22,8 @@ def test_time_says_when_each_segment_falls_due() -> None:
     assert found.next_due is found.fates[1]
     assert state_of(found) == "deletes"
     assert sentence_of(found) == (
-        "1 segment with 1 B would be deleted by time, and the log start goes from 0 to 10; the next one falls due at "
-        "1970-01-01T00:00:00.401Z (in 251 ms)"
+        "1 segment with 1 B would be deleted by time; the log start offset would rise from 0 to 10; the next one "
+        "becomes due at 1970-01-01T00:00:00.401Z (in 251 ms)"
     )
     assert (found.deleted_offsets, found.kept_offsets, found.deleted_bytes, found.kept_bytes) == (10, 20, 1, 2)
 
@@ -82,7 +82,7 @@ def test_a_cleaner_that_is_off_deletes_nothing() -> None:
 def test_all_that_goes() -> None:
     found = forecast(question(segments(1, 1, times=[0, 0]), 500, retention_ms="100"))
     assert _told(found) == [("delete", "time", 101), ("delete", "time", 101)]
-    assert "all there are: a new empty one is made first" in sentence_of(found)
+    assert "none would be left, so the broker first rolls an empty one" in sentence_of(found)
     assert found.is_change
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.releases import Release, parse_release
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.candidates import first_recovered
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.kafka.start.sweep import first_recovered
 from kafkalog_core.storage.partition import read_partition
 from tests import build
 from tests.ops.truncate.truncating import EPOCHS, INTERVAL, batch, write_log
@@ -114,17 +115,29 @@ def test_neighbouring_releases_prove_the_rules_of_producers(
     assert rules_of(release).drops_old_producers is drops_old
 
 
+@pytest.mark.parametrize(
+    ("kafka", "checks", "may_end_at_base"),
+    [("1.1.1", "recover", False), ("2.0.1", "recover", True), ("2.2.2", "recover", True), ("2.3.1", "no", True)],
+)
+def test_neighbouring_sources_show_how_indexes_are_checked(kafka: str, checks: str, *, may_end_at_base: bool) -> None:
+    """OffsetIndex.sanityCheck of 1.1.1 compares with <=, of 2.0.1 with <; 2.3.1 does not call it at a start."""
+    rules = rules_of(parse_release(kafka))
+    assert (rules.checks_indexes, rules.may_end_at_base) == (checks, may_end_at_base)
+
+
 # --- which segments ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("recovery_point", "first"), [(None, 0), (0, 0), (19, 0), (20, 1), (39, 1), (40, 2), (41, 2), (10**9, 2)]
 )
 def test_the_segment_that_holds_the_recovery_point_is_the_first(recovery_point: int | None, first: int) -> None:
-    assert first_recovered([0, 20, 40], recovery_point, is_clean=False) == first
-    assert first_recovered([0, 20, 40], recovery_point, is_clean=False, only_last=True) == 2
-    assert first_recovered([0, 20, 40], recovery_point, is_clean=True) is None
-    assert first_recovered([0, 20, 40], recovery_point, is_clean=None) is None
-    assert first_recovered([0, 20, 40], recovery_point, is_clean=True, topic="__cluster_metadata") == 0
-    assert first_recovered([], recovery_point, is_clean=False) is None
+    unclean = PartitionContext(is_clean=False, recovery_point=recovery_point)
+    assert first_recovered([0, 20, 40], unclean, None, None) == first
+    assert first_recovered([0, 20, 40], unclean, None, Release(0, 8, 0)) == 2
+    for is_clean in (True, None):
+        other = replace(unclean, is_clean=is_clean)
+        assert first_recovered([0, 20, 40], other, None, None) is None
+    assert first_recovered([0, 20, 40], replace(unclean, is_clean=True), "__cluster_metadata", None) == 0
+    assert first_recovered([], unclean, None, None) is None
 
 
 def test_0_8_0_recovers_the_last_segment_alone(partition: Path) -> None:
@@ -331,8 +344,8 @@ def test_a_snapshot_behind_each_recovered_segment(partition: Path) -> None:
     log(partition, 33, "snapshot").write_bytes(build.snapshot([]))
     course, _ = played(partition)
     assert last_offsets(course) == {20: [19], 40: [39], 45: [39]}
-    assert set(course.snapshots.gone) == {33}
-    assert played(partition, "0.10.2")[0].snapshots.made == {}
+    assert set(course.snapshots.deleted) == {33}
+    assert played(partition, "0.10.2")[0].snapshots.written == {}
 
 
 @pytest.mark.parametrize(("kafka", "bases"), [("2.1", [0, 20, 40]), ("2.2", [100]), ("2.7", [100]), ("2.8", [100])])
@@ -354,7 +367,7 @@ def test_up_to_2_7_a_recovered_log_counts_as_flushed(partition: Path, kafka: str
 def test_up_to_2_7_a_producer_is_unknown_where_batches_are_read_to_recover_a_segment(
     tmp_path: Path, kafka: str, first_offset: int
 ) -> None:
-    """Log.loadProducersFromLog asks the log's own producers, which are not loaded yet: its transaction begins anew."""
+    """Log.loadProducersFromLog asks the log's own producers, which are not loaded yet: its transaction begins again."""
     fields = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
     path = write_log(tmp_path / "t-0", {0: [batch(0, 4), batch(5, 9, **fields)], 20: [batch(25, 29, **fields)], 40: []})
     producer = build.Producer(producer_id=7, last_offset=9, timestamp_ms=NOW_MS, current_txn_first_offset=5)
@@ -396,7 +409,7 @@ def test_a_corrupt_snapshot_gives_way_to_an_older_one(partition: Path) -> None:
     log(partition, 40, "snapshot").write_bytes(b"\0\1garbage")
     course, _ = played(partition, recovery_point=40)
     assert {entry for entries in last_offsets(course).values() for entry in entries} == {3, 39}
-    assert 40 in course.snapshots.made
+    assert 40 in course.snapshots.written
 
 
 def test_a_clean_start_without_any_snapshot_forgets_all_producers(partition: Path) -> None:

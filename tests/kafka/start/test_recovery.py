@@ -73,7 +73,7 @@ def recover(
 
 
 def sized(offset: int, size: int = 1000, *, count: int = 1, time_ms: int | None = None, **fields: Any) -> bytes:
-    """A batch of so many bytes."""
+    """A batch of that many bytes."""
     times = offset if time_ms is None else time_ms
     records = [Record(offset=offset + number, timestamp_ms=times, value=b"") for number in range(count - 1)]
     last = offset + count - 1

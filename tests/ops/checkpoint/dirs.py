@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, StagedPlan, make_plan
+from kafkalog_core.ops.repair.plan import PlanDraft, PlanRequest
 from tests import build
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def write_log_dir(path: Path, *, is_clean: bool = False) -> Path:
     return path
 
 
-def draft(*paths: Path, **options: Any) -> StagedPlan:
+def draft(*paths: Path, **options: Any) -> PlanDraft:
     """The plan for one site."""
     given = {"kafka": {"kafka": "4.3"}, "beside": [], "mark_clean": False} | options
     return make_plan(
@@ -80,12 +81,12 @@ def draft(*paths: Path, **options: Any) -> StagedPlan:
     )
 
 
-def changed(planned: StagedPlan, root: Path) -> list[str]:
+def changed(planned: PlanDraft, root: Path) -> list[str]:
     """Files that a plan changes, below the root."""
     return [os.path.relpath(change.path, root) for change in planned.plan.changes]
 
 
-def lines(planned: StagedPlan, name: str) -> list[Line]:
+def lines(planned: PlanDraft, name: str) -> list[Line]:
     """Lines of one file that a plan changes."""
     return [
         Line(row["line"], row["old"], row["new"])  # type: ignore[arg-type]

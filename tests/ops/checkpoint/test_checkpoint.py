@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import RefusedError
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 from tests.ops.checkpoint.dirs import CLUSTER, NOW_MS, TOPIC_IDS, Line, changed, draft, lines, write_log_dir
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
 
 RECOVERY = "recovery-point-offset-checkpoint"
 WATERMARKS = "replication-offset-checkpoint"
@@ -46,13 +47,13 @@ def clean_dir(tmp_path: Path) -> Path:
     return write_log_dir(tmp_path / "clean", is_clean=True)
 
 
-def codes(planned: StagedPlan) -> tuple[list[str], list[str]]:
+def codes(planned: PlanDraft) -> tuple[list[str], list[str]]:
     """Of findings and of refusals."""
     outcome = planned.plan.report
     return [finding.code for finding in outcome.findings], [finding.code for finding in outcome.refusals]
 
 
-def apply(planned: StagedPlan, root: Path, **options: Any) -> None:
+def apply(planned: PlanDraft, root: Path, **options: Any) -> None:
     """Apply a plan; then there is nothing to do."""
     apply_plan(planned, Disk(), now_ms=NOW_MS)
     assert changed(draft(root, **options), root) == []
@@ -287,7 +288,7 @@ def test_no_mark_without_producer_snapshots(log_dir: Path) -> None:
     refusals = planned.plan.report.refusals
     assert [(finding.code, finding.offset) for finding in refusals] == [("snapshot.missing", 100)] * 3
     assert "kafkalog reindex" in (refusals[0].cure or "")
-    note = f"it is not marked as stopped cleanly: first kafkalog reindex {log_dir} --apply (3 findings)"
+    note = f"the clean shutdown file is not written: first kafkalog reindex {log_dir} --apply (3 findings)"
     assert planned.plan.report.note == note
 
 
@@ -428,7 +429,7 @@ def test_no_mark_while_segments_are_being_exchanged(clean_dir: Path) -> None:
     planned = draft(clean_dir, mark_clean=True)
     assert changed(planned, clean_dir) == []
     assert codes(planned)[1] == ["segment.swap"]
-    assert "without the mark" in (planned.plan.report.refusals[0].cure or "")
+    assert "without the clean shutdown file" in (planned.plan.report.refusals[0].cure or "")
 
 
 @pytest.mark.parametrize("state", ["cleaned", "deleted"])

@@ -18,8 +18,8 @@ from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, MapFiller
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.compact.compact import tasks_of
+from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import MapPart, merged_map, packed_part, parts_of, simulate
-from kafkalog_core.ops.compact.task import CompactRequest, CompactTask
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.progress import NO_PROGRESS
 from tests import build

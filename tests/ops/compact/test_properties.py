@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from kafkalog_core.kafka.cleaner.rules import CleaningRules, cleaning_rules
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests.build import (
     GZIP,

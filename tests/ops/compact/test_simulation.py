@@ -10,7 +10,7 @@ import pytest
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.compact import compact as compact_module
 from kafkalog_core.ops.compact.compact import compact, tasks_of
-from kafkalog_core.ops.compact.task import CompactRequest
+from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve

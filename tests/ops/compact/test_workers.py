@@ -11,8 +11,8 @@ import pytest
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.compact.compact import compact
-from kafkalog_core.ops.compact.task import CompactRequest
-from kafkalog_core.ops.compact.to_dir import compact_to
+from kafkalog_core.ops.compact.forecast import CompactRequest
+from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from tests.ops.compact.test_map_parts import NOW_MS, Writer

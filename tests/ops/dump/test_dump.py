@@ -73,7 +73,7 @@ def test_a_torn_tail_is_no_append_where_another_segment_follows(tmp_path: Path) 
     log = write_segments(tmp_path / "topic-0", {0: (A + B)[:-5], 6: C[:-5]})
     first, last = of(dump_rows(log), "damage")
     assert (first["reason"], first["severity"]) == (last["reason"], last["severity"]) == ("torn-tail", "error")
-    assert "the file was cut, as another segment follows it" in first["detail"]
+    assert "the file was truncated, because another segment follows it" in first["detail"]
     assert "append" not in first["detail"]
     assert "an append cut short" in last["detail"]
 

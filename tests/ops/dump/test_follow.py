@@ -217,7 +217,7 @@ def test_a_truncation_is_told(partition: Path, log: Path) -> None:
     assert report.exit_status == 0
 
 
-# --- logs that are cut and written anew -------------------------------------------------------------------------------
+# --- logs that are cut and written again ------------------------------------------------------------------------------
 def anew(log: Path, size: int, data: bytes) -> Callable[[], object]:
     """Cut a log and append, as a follower does between two looks."""
 

@@ -1,4 +1,4 @@
-"""How segments follow each other: what is missing between them, what stands in two, and what is normal."""
+"""How segments follow each other: what is missing between them, what is in two, and what is normal."""
 
 from __future__ import annotations
 

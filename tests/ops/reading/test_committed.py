@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.kafka.transaction_outcomes import TxnSpan
-from kafkalog_core.ops.reading.committed import CommittedView
+from kafkalog_core.ops.reading.committed import CommittedView, TxnSpan
 from kafkalog_core.ops.reading.report import Report
 from tests.build import (
     ABORT,
@@ -120,7 +119,7 @@ def test_the_earliest_open_transaction_counts(tmp_path: Path) -> None:
 
 
 def test_transactions_across_segments(tmp_path: Path) -> None:
-    """The data stands in one file, the marker in the next."""
+    """The data is in one file, the marker in the next."""
     first = Log().txn(P, 2).txn(Q, 2)
     second = Log(first.next).end(P, ABORT).plain()
     third = Log(second.next).end(Q, COMMIT).plain()
@@ -206,8 +205,8 @@ def test_what_is_said_of_undecided_data(tmp_path: Path) -> None:
     position = next(row["position"] for row in rows if row["type"] == "damage")
     where = f"offset 2, from byte {position} of {SEGMENT}.log on"
     assert finding["message"] == (
-        "Whether the transaction of producer 11 at offset 1 was committed is not known: its marker may be in what "
-        f"is missing or cannot be read, {where}. Its records up to there are not shown."
+        "It is unknown whether the transaction of producer 11 at offset 1 was committed: its marker may be in the "
+        f"bytes that are missing or cannot be read, {where}. Its records up to there are not shown."
     )
 
 
@@ -445,7 +444,7 @@ def up_to(tmp_path: Path, log: Log, high_watermark: int) -> list[Row]:
     [(0, []), (1, [0]), (2, [0, 1]), (3, [0, 1, 2]), (6, [0, 1, 2, 3]), (99, [0, 1, 2, 3])],
 )
 def test_up_to_the_high_watermark(tmp_path: Path, high_watermark: int, expected: list[int]) -> None:
-    """It may stand inside of a batch; an open transaction behind it does not matter, one before it does."""
+    """It may are in a batch; an open transaction behind it does not matter, one before it does."""
     log = Log().plain(4).txn(P).plain()
     assert offsets_of(up_to(tmp_path, log, high_watermark)) == expected
 

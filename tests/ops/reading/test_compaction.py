@@ -6,9 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.reading import compaction
-from kafkalog_core.ops.reading.compaction import Compaction, LogPart, is_compacted, shows_no_compaction
-from kafkalog_core.ops.reading.logfiles import Checkpoints, unit_of_partition
+from kafkalog_core.ops.reading import logfiles
+from kafkalog_core.ops.reading.logfiles import (
+    Checkpoints,
+    Compaction,
+    LogPart,
+    is_compacted,
+    shows_no_compaction,
+    unit_of_partition,
+)
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from tests.build import (
@@ -108,7 +114,7 @@ def test_only_so_much_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
     data = b"".join(keyed(number, b"key %d" % (number % 9)) for number in range(10))
     parts = [part(tmp_path, data), part(tmp_path, keyed(20, None), 20)]
     assert shows_no_compaction(parts, OPTIONS)
-    monkeypatch.setattr(compaction, name, value)
+    monkeypatch.setattr(logfiles, name, value)
     assert not shows_no_compaction(parts, OPTIONS)
 
 
@@ -119,7 +125,7 @@ DIFFERENT = keyed(0, b"a") + keyed(1, b"b")
 
 def compaction_of(
     tmp_path: Path, segments: dict[int, bytes], *, topic: str = "t", cleaned: list[tuple[str, int, int]] | None
-) -> tuple[Compaction, list[compaction.LogFile]]:
+) -> tuple[Compaction, list[logfiles.LogFile]]:
     home = tmp_path / "data"
     path = write_segments(home / f"{topic}-0", segments)
     if cleaned is not None:

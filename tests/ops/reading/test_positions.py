@@ -14,7 +14,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import Position, UnreadRecords, cut, end_of, go_on, parts_between, read_split
+from kafkalog_core.ops.reading.splits import Position, UnreadRecords, divide, end_of, go_on, parts_between, read_split
 from kafkalog_core.storage.partition import read_partition
 from tests.build import batch_v2
 from tests.ops.logs import records
@@ -45,7 +45,7 @@ class Reader:
             pieces = [*parts_between(self.unit, start, end, self.losses.append)]
             del self.losses[told:]  # the same again
             for split in pieces:
-                for piece in cut(split, split_bytes):
+                for piece in divide(split, split_bytes):
                     self._read(piece)
         self.position = end
         return len(self.offsets) - before
@@ -209,7 +209,7 @@ def test_a_log_that_was_cut_back(tmp_path: Path, grown: int) -> None:
         log.next += 30
     reader.look()
     (loss,) = reader.losses
-    assert f"read up to offset {told}, then it was cut back" in loss.message
+    assert f"read up to offset {told}, then it was truncated" in loss.message
     assert reader.offsets[told:] == ([*range(3, log.next)] if grown else [])  # from the batch with the next offset on
 
 

@@ -1,4 +1,4 @@
-"""What is wrong inside of batches that are whole, what is counted, and what was not read."""
+"""What is wrong in batches that are whole, what is counted, and what was not read."""
 
 from __future__ import annotations
 

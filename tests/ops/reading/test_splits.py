@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, SelectionError
 from kafkalog_core.ops.reading import splits as splits_module
-from kafkalog_core.ops.reading.file_part import FilePart
+from kafkalog_core.ops.reading.logreader import FilePart
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.selection import Filters
-from kafkalog_core.ops.reading.splits import LogSplit, cut, plan_splits, read_split, task_request
+from kafkalog_core.ops.reading.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
@@ -40,7 +40,7 @@ SMALL = batch_v2(records(0, 3))
 
 def rows_of(splits: Iterable[LogSplit], request: DumpRequest, report: Report | None = None) -> list[Row]:
     """Rows of pieces as tasks give them: pieces and request travel."""
-    request, report = travelled(task_request(request)), report or Report()
+    request, report = travelled(replace(request, targets=())), report or Report()
     return [row for split in splits for chunk in read_split(travelled(split), request, report) for row in chunk.rows()]
 
 
@@ -92,7 +92,7 @@ def broken(data: bytes, edits: list[tuple[str, float, int]], starts: list[int]) 
         start = starts[int(where * (len(starts) - 1))]
         if kind == "flip" and log:
             log[at] ^= value
-        elif kind == "length" and start + 12 < len(log):  # a length that leads into or over what stands behind
+        elif kind == "length" and start + 12 < len(log):  # a length that leads into or over what comes after
             log[start + 8 : start + 12] = (value * 37).to_bytes(4, "big")
         elif kind == "cut":
             del log[max(at, len(log) // 2) :]
@@ -275,7 +275,7 @@ def test_to_go_on_where_somebody_stopped(tmp_path: Path) -> None:
     size = len(data) // 40
     rest = replace(whole, part=FilePart(start=10 * size, end=30 * size, begin=10 * size, next_offset=10))
     assert rest.size_bytes == 20 * size
-    assert offsets_of(rows_of(cut(rest, 150), request)) == list(range(10, 30))
+    assert offsets_of(rows_of(divide(rest, 150), request)) == list(range(10, 30))
     (log / f"{0:020d}.log").write_bytes(data[: 10 * size] + bytes(size) + data[11 * size :])
     (damage,) = rows_of([rest], request)
     assert (damage["position"], damage["next_offset"]) == (10 * size, 10)

@@ -241,7 +241,7 @@ def refusal(*paths: Path | str) -> KafkalogError:
 
 
 def test_the_others_among_several(log_dir: Path) -> None:
-    """The caller is told of each that cannot be read; patterns and what they match are several paths too."""
+    """The caller learns of each path that cannot be read; patterns and what they match are several paths too."""
     (log_dir.parent / "empty").mkdir()
     gone = str(log_dir / "gone")
     told: list[str | None] = []
@@ -301,7 +301,7 @@ def test_a_directory_that_may_be_listed_but_not_entered() -> None:
         home.chmod(0o744)
         (Path(directory) / "meta.properties").touch()
         script = "import os; from kafkalog_cli.__main__ import main; import kafkalog_cli.commands.dump\n"
-        script += "import kafkalog_cli.render.writers, kafkalog_cli.render.text\n"
+        script += "import kafkalog_cli.render.writers, kafkalog_cli.render.summary\n"
         script += "os.setegid(65534); os.seteuid(65534); main()"
         runs = [
             subprocess.run([sys.executable, "-c", script, "dump", path], capture_output=True, text=True, check=False)

@@ -13,9 +13,10 @@ import pytest
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import Plan, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import Plan, PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source
 from tests.build import (
@@ -446,7 +447,7 @@ def test_a_missing_transaction_index_is_built(transactions: Path) -> None:
     assert path.read_bytes() == good
     path.write_bytes(txn_index([(7, 0, 10, 11)]))
     made = apply(transactions)
-    assert made.changes[0].why == "txnindex.wrong-entry; 1 aborted transactions before, 1 after"
+    assert made.changes[0].why == "txnindex.wrong-entry; 1 aborted transaction before, 1 after"
     assert path.read_bytes() == good
 
 

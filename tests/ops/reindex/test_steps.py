@@ -31,7 +31,7 @@ def test_a_log_that_has_become_shorter_is_not_copied_short(tmp_path: Path, size_
     part = FileSlice(str(path), 10, 100)
     with path.open("r+b") as file:
         file.truncate(size_bytes)
-    with pytest.raises(StorageError, match="become shorter"):
+    with pytest.raises(StorageError, match="became shorter"):
         list(part.pieces())
 
 

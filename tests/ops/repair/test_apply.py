@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError
+from kafkalog_core.ops import planners
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair import apply as apply_module
-from kafkalog_core.ops.repair import plan as plan_module
 from kafkalog_core.ops.repair.apply import apply_plan, check_drift, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import file_states, space
 from kafkalog_core.storage.changing import space as permission
@@ -50,8 +51,8 @@ INDEX = "t-0/00000000000000000000.index"
 
 @pytest.fixture(autouse=True)
 def _planner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(plan_module.PLANNERS, "reindex", "tests.storage.repairs:plan")
-    monkeypatch.setitem(plan_module.PLANNERS, "truncate", "tests.ops.repair.test_apply:write_named")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(planners.PLANNERS, "truncate", "tests.ops.repair.test_apply:write_named")
 
 
 @pytest.fixture
@@ -204,7 +205,7 @@ def test_two_runs_on_different_files_go_back_in_any_order(root: Path) -> None:
     second = write_into(root, **{"meta.properties": "two", "t-1/x": "y"})
     apply_undo(plan_undo(scope_of(str(root)), first.run), Disk())
     assert snapshot(root)[INDEX] == old[INDEX]
-    assert plan_undo(scope_of(str(root)), first.run).obstacles == (f"{first.run} has been taken back already",)
+    assert plan_undo(scope_of(str(root)), first.run).obstacles == (f"{first.run} has been undone already",)
     apply_undo(plan_undo(scope_of(str(root)), second.run), Disk())
     assert snapshot(root) == old
 
@@ -228,7 +229,7 @@ def test_what_a_broker_has_changed_since_is_left(root: Path, name: str) -> None:
     plan = plan_undo(scope_of(str(root)))
     changed, ways = plan.obstacles
     assert changed == f"{root}/{name}: has changed since this run, most likely by a broker that was started"
-    assert ways.startswith("it cannot be taken back as a whole. To keep the files as they are and free the journal: ")
+    assert ways.startswith("it cannot be undone as a whole. To keep the files as they are and delete the journal: ")
     with pytest.raises(RefusedError):
         apply_undo(plan, Disk())
     assert snapshot(root) == now
@@ -238,7 +239,7 @@ def test_a_partition_that_is_gone(root: Path) -> None:
     write_into(root, **{"t-1/new": "x", "meta.properties": "y"})
     shutil.rmtree(root / "t-1")
     gone, ways = plan_undo(scope_of(str(root))).obstacles
-    assert "t-1/new: its directory is gone" in gone
+    assert "t-1/new: its directory no longer exists" in gone
     assert "--partial" not in ways
 
 
@@ -611,7 +612,7 @@ def test_a_file_that_changes_after_the_plan(root: Path, name: str, is_kept: bool
     with open(root / name, "r+b") as file:
         file.write(bytes(8))
     old = snapshot(root)
-    with pytest.raises(RefusedError, match=r"nothing has been changed\. Make a new plan"):
+    with pytest.raises(RefusedError, match=r"nothing has been changed\. Plan again"):
         apply_plan(draft, Disk(), now_ms=NOW_MS)
     assert snapshot(root) == old
     assert names_of_ours(root) == []

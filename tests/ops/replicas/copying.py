@@ -26,7 +26,7 @@ def records(first: int, last: int, *, word: str = "") -> list[Record]:
 
 
 def batches(first: int, last: int, *, each: int = 5, epoch: int = 0, word: str = "") -> list[bytes]:
-    """Batches of so many records each."""
+    """Batches of that many records each."""
     return [
         batch_v2(records(start, min(start + each - 1, last), word=word), leader_epoch=epoch)
         for start in range(first, last + 1, each)

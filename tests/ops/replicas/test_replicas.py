@@ -1,4 +1,4 @@
-"""Copies of a partition beside each other: every way in which they can differ, by bytes that were built for it."""
+"""Copies of a partition next to each other: every way in which they can differ, by bytes that were built for it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_same_in_other_segments(tmp_path: Path) -> None:
     assert comparison.replica["state"] == "identical"
     assert comparison.ranges == ()
     assert comparison.findings == ()
-    assert comparison.replica["reason"] == "All copies are the same: any of them will do."
+    assert comparison.replica["reason"] == "All copies are the same: keep any of them."
 
 
 def test_behind(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_missing_segment_is_a_loss(tmp_path: Path) -> None:
     assert states(comparison) == ["missing", "keep"]
     assert ranges(comparison) == [("missing", 20, 39, 20)]
     assert codes(comparison) == ["replicas.missing"]
-    assert "which no broker notices" in of_broker(comparison, 1)["advice"]
+    assert "and no broker notices that" in of_broker(comparison, 1)["advice"]
 
 
 def test_damage_in_one_that_another_can_mend(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_nothing_tells_which_is_true(tmp_path: Path) -> None:
     assert comparison.replica["keep"] is None
     assert states(comparison) == ["divergent", "divergent"]
     assert codes(comparison) == ["replicas.undecided"] * 2
-    assert "ask those who wrote them" in str(comparison.replica["reason"])
+    assert "ask the owners of the producers" in str(comparison.replica["reason"])
 
 
 def test_the_same_records_of_another_epoch(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_directory_that_vanishes_is_a_finding(tmp_path: Path) -> None:
 def test_one_disk_alone_is_refused(tmp_path: Path) -> None:
     one = lay(tmp_path, 1, {0: batches(0, 9)})
     request = ReplicasRequest(targets=tuple(resolve([str(one)])))
-    with pytest.raises(SelectionError, match="of 1 partitions none is there twice"):
+    with pytest.raises(SelectionError, match="none of 1 partition has two copies"):
         work_of(request)
     file = ReplicasRequest(targets=tuple(resolve([str(one / "t-0" / "00000000000000000000.log")])))
     with pytest.raises(SelectionError, match="name a directory"):

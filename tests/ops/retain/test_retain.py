@@ -20,11 +20,12 @@ from kafkalog_core.kafka.settings import Settings, SettingsRequest
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
-from kafkalog_core.ops.retain.forecaster import Retained, RetentionForecaster, RetentionOptions, Scenario
+from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, RetentionOptions, Scenario
 from kafkalog_core.ops.retain.retain import RetainRequest, retain
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.writer import Disk
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.kafka.start.results import LoadResult
-    from kafkalog_core.ops.repair.plan import StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
 
 RELEASE = Release(4, 3)
 NOW_MS = 10**13
@@ -68,12 +69,12 @@ def _options(*assignments: str, **others: Any) -> dict[str, Any]:
     return {"kafka": kafka, **others}
 
 
-def _draft(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **others: Any) -> StagedPlan:
+def _draft(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **others: Any) -> PlanDraft:
     request = PlanRequest(target=target_dir([str(log_dir)]), options=_options(*assignments, **others), now_ms=now_ms)
     return make_plan("retain", request)
 
 
-def _shown(draft: StagedPlan, log_dir: Path) -> list[tuple[str, str]]:
+def _shown(draft: PlanDraft, log_dir: Path) -> list[tuple[str, str]]:
     return [(change.kind, change.path.removeprefix(f"{log_dir}/")) for change in draft.plan.changes]
 
 
@@ -269,13 +270,13 @@ def test_an_uncertain_release_is_asked_for_where_it_decides_which_producers_are_
 
 
 # --- forecasts --------------------------------------------------------------------------------------------------------
-def _retain(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **asked: Any) -> list[Retained | Finding]:
+def _retain(log_dir: Path, *assignments: str, now_ms: int = NOW_MS, **asked: Any) -> list[RetainForecast | Finding]:
     return list(_each(log_dir, assignments, now_ms, asked))
 
 
 def _each(
     log_dir: Path, assignments: tuple[str, ...], now_ms: int, asked: dict[str, Any]
-) -> Iterator[Retained | Finding]:
+) -> Iterator[RetainForecast | Finding]:
     site = target_dir([str(log_dir)])
     wanted = RetentionOptions(kafka=SettingsRequest(kafka=str(RELEASE), assignments=assignments), now_ms=now_ms)
     return retain(RetainRequest(target=site, wanted=wanted, **asked), RetentionForecaster(site, wanted), NO_PROGRESS)
@@ -287,7 +288,7 @@ def test_scenarios_beat_all_other_settings(log_dir: Path) -> None:
         for text in ("retention.bytes=1", "log.retention.hours=1", "cleanup.policy=compact,delete,retention.ms=-1")
     )
     (found,) = _retain(log_dir, "retention.ms=-1", scenarios=scenarios)
-    assert isinstance(found, Retained)
+    assert isinstance(found, RetainForecast)
     assert [(outcome.scenario, outcome.kept_segments, outcome.kept_offsets) for outcome in found.outcomes] == [
         (None, 3, 25),
         ("retention.bytes=1", 1, 5),
@@ -305,7 +306,7 @@ def test_checks_are_those_of_a_broker_that_is_started_now(log_dir: Path) -> None
     (found,) = _retain(
         log_dir, "retention.ms=90000", "log.retention.check.interval.ms=1000", now_ms=61_000, until_ms=1_000_000
     )
-    assert isinstance(found, Retained)
+    assert isinstance(found, RetainForecast)
     assert (found.schedule.first_ms, found.schedule.interval_ms, found.schedule.delay_ms) == (91_000, 1000, 60_000)
     renamed = [event for event in found.events if event.kind == "renamed"]
     assert [(event.time_ms, event.segment.base_offset) for event in renamed] == [
@@ -317,7 +318,7 @@ def test_checks_are_those_of_a_broker_that_is_started_now(log_dir: Path) -> None
 
 def test_compacted_logs_are_checked_by_the_cleaner(log_dir: Path) -> None:
     (found,) = _retain(log_dir, "cleanup.policy=compact,delete")
-    assert isinstance(found, Retained)
+    assert isinstance(found, RetainForecast)
     assert (found.schedule.first_ms, found.schedule.interval_ms) == (NOW_MS, 15_000)
 
 
@@ -327,7 +328,7 @@ def test_settings_say_what_they_overrule(log_dir: Path, tmp_path: Path) -> None:
     site = target_dir([str(log_dir)])
     wanted = RetentionOptions(kafka=SettingsRequest(kafka="4.3", config=str(config)), now_ms=NOW_MS)
     (found,) = retain(RetainRequest(target=site, wanted=wanted), RetentionForecaster(site, wanted), NO_PROGRESS)
-    assert isinstance(found, Retained)
+    assert isinstance(found, RetainForecast)
     assert found.forecast.question.rules.retention_ms == 420_000
     assert found.forecast.question.origins["retention.ms"] == (
         f"{config}: log.retention.minutes, before log.retention.hours=5 of {config}, assumed: no metadata log "

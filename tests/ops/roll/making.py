@@ -1,4 +1,4 @@
-"""Log directories to roll anew."""
+"""Log directories to roll again."""
 
 from __future__ import annotations
 

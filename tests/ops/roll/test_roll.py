@@ -21,7 +21,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.roll import roll as roll_module
 from kafkalog_core.ops.roll.forecast import seeded_jitter
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.lock import Holder
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
@@ -102,7 +103,7 @@ def test_the_settings_that_made_the_segments_make_them_again(tmp_path: Path) -> 
         (partition / f"{first:020d}.log").write_bytes(data)
     (forecast,) = rolled(partition, internal_segment_bytes=5 * len(plain(0)))
     assert forecast.partition["same_bases"] == forecast.partition["segments_after"] == 3
-    assert forecast.partition["reason"].startswith("the same segments as there are")
+    assert forecast.partition["reason"].startswith("the same segments as on the disk")
 
 
 def test_a_file_that_cannot_be_opened_is_a_finding_of_its_partition(

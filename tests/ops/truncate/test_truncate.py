@@ -24,11 +24,13 @@ from kafkalog_core.kafka.settings import SettingsRequest, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.truncate.truncate import plan_truncate
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
@@ -54,7 +56,7 @@ from tests.ops.truncate.truncating import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.ops.repair.plan import PlanReport, StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft, PlanReport
     from tests.ops.truncate.truncating import Batch
 
 SEGMENTS = {
@@ -583,7 +585,7 @@ def test_a_start_in_between_loses_no_more(root: Path, tmp_path: Path, options: d
         assert set(goal) <= set(kept), draft.plan.changes[count]
 
 
-def interrupted(draft: StagedPlan, root: Path, copy: Path, count: int) -> Path:
+def interrupted(draft: PlanDraft, root: Path, copy: Path, count: int) -> Path:
     """A copy of the directory with the first changes of a plan."""
     shutil.copytree(root, copy)
     request = draft.plan.request

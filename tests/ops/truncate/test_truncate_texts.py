@@ -10,10 +10,10 @@ from tests.ops.truncate.truncating import WATERMARKS, batch, plan, write_log, wr
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
 
 
-def reasons(draft: StagedPlan, ending: str) -> list[str]:
+def reasons(draft: PlanDraft, ending: str) -> list[str]:
     """Of the changes of files whose paths end so."""
     return [change.why for change in draft.plan.changes if change.path.endswith(ending)]
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests import build
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from kafkalog_core.ops.repair.plan import StagedPlan
+    from kafkalog_core.ops.repair.plan import PlanDraft
 
 NOW_MS = 2_000_000
 RECOVERY = "recovery-point-offset-checkpoint"
@@ -71,7 +72,7 @@ def write_tops(root: Path, *, is_clean: bool = False, **offsets: Iterable[tuple[
     return root
 
 
-def plan(path: Path, *, kafka: str = "4.3", topic_assignments: Sequence[str] = (), **options: Any) -> StagedPlan:
+def plan(path: Path, *, kafka: str = "4.3", topic_assignments: Sequence[str] = (), **options: Any) -> PlanDraft:
     """A plan of truncate."""
     assignments = [f"log.index.interval.bytes={INTERVAL}"]
     request = {
@@ -85,7 +86,7 @@ def plan(path: Path, *, kafka: str = "4.3", topic_assignments: Sequence[str] = (
     )
 
 
-def cut(path: Path, **options: Any) -> StagedPlan:
+def cut(path: Path, **options: Any) -> PlanDraft:
     """Plan and apply; then there is nothing to do."""
     draft = plan(path, **options)
     if draft.plan.changes:
@@ -114,6 +115,6 @@ def names(partition: Path) -> list[str]:
     return sorted(f"{int(path.stem)}{path.suffix}" for path in partition.iterdir() if path.stem.isdigit())
 
 
-def codes(draft: StagedPlan) -> list[str]:
+def codes(draft: PlanDraft) -> list[str]:
     """Of what was found and refused."""
     return [finding.code for finding in (*draft.plan.report.findings, *draft.plan.report.refusals)]

@@ -93,7 +93,7 @@ def find(
                 log_end_offset=end,
                 at_risk_bytes=None,
             )
-            findings += log_dirs.refined(verdict).findings
+            findings += log_dirs.with_findings(verdict).findings
         if isinstance(target, LogDirTarget):
             findings += log_dirs.verdict(target).findings
     for across in log_dirs.across():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog_core.findings.sink import Sink
+from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.verify.check import SegmentTask
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
+from kafkalog_core.ops.verify.request import SegmentTask
 from kafkalog_core.storage.listing import group_segments, list_directory
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source

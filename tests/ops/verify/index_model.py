@@ -1,4 +1,4 @@
-"""A log and the indexes that brokers of each release write beside it, from the description of what they do alone."""
+"""A log and the indexes that brokers of each release write next to it, from the description of what they do alone."""
 
 from __future__ import annotations
 

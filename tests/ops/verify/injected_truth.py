@@ -360,7 +360,7 @@ class Partition:
 
 
 def _parsed(data: bytes, known: dict[bytes, Batch]) -> tuple[list[tuple[Batch, int]], bool | None]:
-    """Whole batches and where they start, and what stands behind them: nothing (null), a cut one, or damage."""
+    """Whole batches and where they start, and what comes after them: nothing (null), a cut one, or damage."""
     found: list[tuple[Batch, int]] = []
     position = 0
     while position < len(data):

@@ -108,7 +108,7 @@ def _place(broker: Broker, random: Random) -> tuple[Log, Segment, int]:
 
 
 def _rewritten(log: Log, segment: Segment, batches: list[Batch], *, is_indexed: bool) -> dict[str, bytes | None]:
-    """A segment's log with other batches; `is_indexed`: and its indexes made anew."""
+    """A segment's log with other batches; `is_indexed`: and its indexes made again."""
     changed = Segment(segment.base, batches)
     prefix = f"{log.topic}-0/{segment.name}"
     changes: dict[str, bytes | None] = {f"{prefix}.log": changed.data}

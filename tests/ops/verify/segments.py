@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog_core.findings.sink import Sink
+from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.ops.verify.batches import BatchCheck, RecordCheck, SegmentFigures
-from kafkalog_core.ops.verify.check import FramingCheck, SegmentTask
+from kafkalog_core.ops.verify.request import SegmentTask
+from kafkalog_core.ops.verify.segment import FramingCheck
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.verify.check import Check, Level
+    from kafkalog_core.ops.verify.request import Check, Level
 
 __all__ = ["NOW_MS", "Checked", "check_bytes", "check_file"]
 

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve
 from kafkalog_core.ops.repair.context import target_dirs
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.verify.logdir import LogDirs
 from tests.build import Record, batch_v2, meta_properties
 from tests.ops.truncate.truncating import write_log
@@ -295,7 +296,7 @@ def test_a_node_id_that_is_not_the_one_of_the_node_that_registered_the_directory
         meta.write_text(meta.read_text().replace("node.id=1", "node.id=2"))
     told = findings(*paths)
     assert [(each.code, each.severity) for each in told] == [("meta.other-node-id", "error")] * len(changed)
-    assert all("one of node 1" in each.message for each in told)
+    assert all("a directory of node 1" in each.message for each in told)
     for path in changed:
         meta = path / "meta.properties"
         command = f"sed -i.before s/^node.id=.*/node.id=1/ {meta}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns
 from kafkalog_core.format.kernels import constants
 from kafkalog_core.format.layout import BATCH_V2
-from kafkalog_core.ops.verify.verdict import EpochStart
+from kafkalog_core.ops.verify.verdict import SegmentEpochStart
 from tests.build import ZSTD, Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
 from tests.ops.logs import records
 from tests.ops.verify.segments import NOW_MS, Checked, check_bytes
@@ -41,7 +41,7 @@ def test_figures(tmp_path: Path) -> None:
     assert (figures.first_offset, figures.last_offset) == (10, 20)
     assert (figures.first_timestamp_ms, figures.max_timestamp_ms) == (1014, 5000)
     assert figures.formats == ("v2",)
-    assert figures.epochs == (EpochStart(2, 10, 0, 9), EpochStart(7, 20, len(log[0]) + len(log[1]), 19))
+    assert figures.epochs == (SegmentEpochStart(2, 10, 0, 9), SegmentEpochStart(7, 20, len(log[0]) + len(log[1]), 19))
     assert (figures.is_thinned, figures.gaps, figures.gap_count) == (False, (), 0)
 
 
@@ -208,7 +208,7 @@ def test_an_offset_behind_all_indexes_is_said_once(tmp_path: Path) -> None:
 
 
 def test_flips_of_what_no_checksum_covers(tmp_path: Path) -> None:
-    """Each bit of the fields outside of the checksum, in a batch between others whose offsets have no gaps."""
+    """Each bit of the fields outside the checksum, in a batch between others whose offsets have no gaps."""
     log = [batch_v2(records(5 * at, 5), leader_epoch=3) for at in range(3)]
     unseen = set()
     for field in ("baseOffset", "batchLength", "partitionLeaderEpoch", "magic"):

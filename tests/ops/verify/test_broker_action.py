@@ -12,9 +12,11 @@ from kafkalog_cli.main import cli
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.outcome import recovered_from
+from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.start.candidates import first_recovered
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.ops.truncate.truncating import NOW_MS, batch, plan, write_log, write_tops
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class Disk:
         request = VerifyRequest(
             targets=tuple(resolve([str(options.pop("path", self.root))])),
             now_ms=NOW_MS,
-            kafka=parse_release(kafka),
+            kafka=SettingsRequest(kafka=kafka),
             **options,
         )
         (finding,) = (one for each in verify(request) for one in each.findings if one.code == code)
@@ -88,13 +90,47 @@ def test_verify_and_truncate_say_the_same(tmp_path: Path, kafka: str, is_clean: 
         assert all(change.path != str(disk.log(base)) for change in planned.changes)
 
 
+@pytest.mark.parametrize(("index_bytes", "opening"), [(16, "Does not start"), (64, "Computes no checksum")])
+def test_verify_and_truncate_start_with_the_same_settings(tmp_path: Path, index_bytes: int, opening: str) -> None:
+    """An offset index of four entries has more than segment.index.bytes allows, or not."""
+    disk = Disk(tmp_path, is_clean=True, recovery=100)
+    write_log(disk.partition, {20: [(first, first + 4) for first in range(20, 80, 5)]})
+    disk.flip(20)
+    given = f"t:segment.index.bytes={index_bytes}"
+    result = CliRunner().invoke(cli, ["verify", "--output", "ndjson", "--topic-config", given, str(disk.root)])
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    (action,) = (row["broker_action"] for row in rows if row.get("code") == "batch.crc-mismatch")
+    assert action.startswith(opening)
+    refusals = {one.code for one in plan(disk.root, as_broker=True, topic_assignments=[given]).plan.report.refusals}
+    assert ("truncate.broker-stops" in refusals) == (opening == "Does not start")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (["--topic-config", "u:segment.index.bytes=16"], "no partition of this topic"),
+        (["--topic-config", "t:segment.index.bytes=few"], "segment.index.bytes"),
+        (["--set", "log.index.interval.bytes=-1"], "log.index.interval.bytes"),
+        (["--config", "/nowhere/server.properties"], "/nowhere/server.properties"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_anything_is_read(
+    tmp_path: Path, given: list[str], text: str
+) -> None:
+    disk = Disk(tmp_path, is_clean=True, recovery=30)
+    result = CliRunner().invoke(cli, ["verify", "--output", "ndjson", *given, str(disk.root)])
+    assert result.exit_code in {2, 3}
+    assert text in result.stderr
+    assert result.stdout == ""
+
+
 def test_a_directory_without_indexes_is_another_one_to_each_release(tmp_path: Path) -> None:
     """Verify used to give one answer for all, and truncate one for each."""
     disk = Disk(tmp_path, is_clean=False, recovery=12)
     disk.flip(10)
     disk.remove(".index")
     assert disk.action("batch.crc-mismatch", "0.8.0").startswith("Does not start because of")
-    assert "deletes the 1 segment after it" in disk.action("batch.crc-mismatch", "0.10.0")
+    assert "deletes the segment after it" in disk.action("batch.crc-mismatch", "0.10.0")
     kept = disk.action("batch.crc-mismatch", "4.3")  # recovered for itself before the log is: what follows is kept
     assert kept.startswith("Truncates the log here")
     assert "deletes" not in kept
@@ -105,16 +141,16 @@ def test_a_directory_without_indexes_is_another_one_to_each_release(tmp_path: Pa
 def test_a_missing_index_is_what_the_loader_makes_of_it(tmp_path: Path, kafka: str, code: str) -> None:
     disk = Disk(tmp_path, is_clean=True, recovery=30)
     disk.remove(".index" if code == "partition.no-companions" else "10.index")
-    request = VerifyRequest(targets=tuple(resolve([str(disk.root)])), now_ms=NOW_MS, kafka=parse_release(kafka))
+    request = VerifyRequest(targets=tuple(resolve([str(disk.root)])), now_ms=NOW_MS, kafka=SettingsRequest(kafka=kafka))
     found = [one for each in verify(request) for one in each.findings if one.code == code]
-    openings = {"fatal": "Does not start", "recover": "Recovers each segment", "empty": "Makes an empty offset index"}
+    openings = {"fatal": "Does not start", "recover": "Recovers each segment", "empty": "Creates an empty offset index"}
     rule = rules_of(parse_release(kafka)).missing_index
     assert {(one.broker_action or "").startswith(openings[rule]) for one in found} == {True}
     assert rule != "fatal" or {one.severity for one in found} == {"error"}
 
 
 @pytest.mark.parametrize(
-    ("kafka", "opening"), [("0.8.0", "Does not start"), ("0.10.0", "Makes an empty"), ("4.3", "Rec")]
+    ("kafka", "opening"), [("0.8.0", "Does not start"), ("0.10.0", "Creates an empty"), ("4.3", "Rec")]
 )
 def test_findings_of_dump_are_those_of_the_release(tmp_path: Path, kafka: str, opening: str) -> None:
     disk = Disk(tmp_path, is_clean=True, recovery=30)
@@ -129,9 +165,9 @@ def test_findings_of_dump_are_those_of_the_release(tmp_path: Path, kafka: str, o
 @pytest.mark.parametrize(
     ("base", "recovery", "lost_bytes", "text"),
     [
-        (0, 0, 2, "Truncates the log here, as the last shutdown was not clean, and the segment"),
-        (10, 12, 1, "Truncates the log here, as the last shutdown was not clean, and the segment"),
-        (0, 12, 0, "Computes no checksum at its start, as the segment is below the recovery point"),
+        (0, 0, 2, "Truncates the log here, because the last shutdown was not clean, and the segment"),
+        (10, 12, 1, "Truncates the log here, because the last shutdown was not clean, and the segment"),
+        (0, 12, 0, "Computes no checksum at its start, because the segment is below the recovery point"),
     ],
 )
 def test_a_checksum_after_a_crash(tmp_path: Path, base: int, recovery: int, lost_bytes: int, text: str) -> None:
@@ -148,8 +184,8 @@ def test_a_checksum_after_a_clean_shutdown(tmp_path: Path) -> None:
     disk.flip(10)
     finding = disk.found("batch.crc-mismatch")
     assert finding.broker_action == (
-        "Computes no checksum at its start, as the last shutdown was clean, and serves the batch to consumers, which "
-        "fail here."
+        "Computes no checksum at its start, because the last shutdown was clean, and serves the batch to consumers, "
+        "which fail here."
     )
     assert "copy" in (finding.cure or "").lower()
 
@@ -160,7 +196,7 @@ def test_a_torn_tail(tmp_path: Path, is_clean: bool, severity: str) -> None:
     disk.append(batch(30, 34)[:-5])
     finding = disk.found("log.torn-tail")
     assert finding.severity == severity
-    start = "Takes this place for the end of the log" if is_clean else "Truncates the log here: "
+    start = "Takes the offset here as the log end offset" if is_clean else "Truncates the log here: "
     assert (finding.broker_action or "").startswith(start)
 
 
@@ -192,7 +228,7 @@ def test_a_partition_outside_of_a_log_directory_has_both_answers(tmp_path: Path)
     assert (
         "After an unclean one, unless the recovery point is after this segment, it truncates the log here: " in action
     )
-    assert "as the last shutdown" not in action
+    assert "because the last shutdown" not in action
 
 
 @pytest.mark.parametrize(
@@ -201,9 +237,9 @@ def test_a_partition_outside_of_a_log_directory_has_both_answers(tmp_path: Path)
 )
 def test_what_is_recovered(kafka: str, recovery: int | None, first: int) -> None:
     context = PartitionContext(is_clean=False, recovery_point=recovery, release=parse_release(kafka))
-    assert recovered_from((0, 100, 200), context, "t") == first
-    assert recovered_from((), context, "t") is None
+    assert first_recovered((0, 100, 200), context, "t", context.release) == first
+    assert first_recovered((), context, "t", context.release) is None
     for is_clean in (True, None):
         other = PartitionContext(is_clean=is_clean, recovery_point=recovery)
-        assert recovered_from((0, 100, 200), other, "t") is None
-        assert recovered_from((0, 100, 200), other, "__cluster_metadata") == 0
+        assert first_recovered((0, 100, 200), other, "t", other.release) is None
+        assert first_recovered((0, 100, 200), other, "__cluster_metadata", other.release) == 0

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
-from kafkalog_core.ops.verify.untraceable import UNTRACEABLE, UNTRACEABLE_FIELDS
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
+from tools.untraceable import UNTRACEABLE, UNTRACEABLE_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ import pytest
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
-from kafkalog_core.ops.verify.untraceable import UNTRACEABLE_FIELDS
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from tools.untraceable import UNTRACEABLE_FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,9 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify import across, engine, spool, work
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify import engine, work
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from tests import build
 from tests.corpus.snapshots import snapshots
@@ -159,7 +160,7 @@ def test_workers_that_share_nothing_say_the_same(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(engine, "_ALONE_PIECES", alone)
     monkeypatch.setattr(work, "SPLIT_BYTES", 2000)
     monkeypatch.setattr(engine, "SPLIT_BYTES", 2000)
-    monkeypatch.setattr(spool, "_MEMORY_BYTES", 100)
+    monkeypatch.setattr(work, "_MEMORY_BYTES", 100)
     write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(4)])
     for name in ("a-0", "b-0", "s-9"):
         writer = write(tmp_path / "kafka" / name, segments=3)
@@ -217,7 +218,7 @@ def test_a_log_that_grows_is_checked_up_to_where_it_was(tmp_path: Path) -> None:
     write(tmp_path / "u-0", segments=1)
     log = tmp_path / "u-0" / f"{0:020d}.log"
     data = log.read_bytes()
-    log.write_bytes(data[:-5])  # inside of a marker, which its index knows already
+    log.write_bytes(data[:-5])  # in a marker, which its index knows already
     assert ("info", "file.grew") not in codes(check(tmp_path / "u-0"))
     assert "log.torn-tail" in {code for _, code in codes(check(tmp_path / "u-0"))}
     found = codes(check(tmp_path / "u-0", progress=Acting(lambda: log.write_bytes(data))))
@@ -271,11 +272,11 @@ def test_a_file_that_was_named_itself_and_is_gone(tmp_path: Path) -> None:
     [verdict] = list(verify(request))
     assert ("error", "batch.crc-mismatch") in codes([verdict])
     assert isinstance(verdict, PartitionVerdict)
-    assert across.settled(verdict) is verdict
+    assert engine.with_doubts(verdict) is verdict
     path.unlink()
     with pytest.raises(NotFoundError):
         resolve([str(path)])
-    assert {severity for severity, _ in codes([across.settled(verdict)])} == {"warning"}
+    assert {severity for severity, _ in codes([engine.with_doubts(verdict)])} == {"warning"}
 
 
 # --- somebody who waits -----------------------------------------------------------------------------------------------

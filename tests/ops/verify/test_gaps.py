@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.build import Record, batch_v2, offset_checkpoint
 from tests.ops.logs import write_segments
 from tests.ops.verify.dirs import write_log_dir
@@ -72,8 +73,8 @@ def test_a_copy_of_a_compacted_leader_with_one_gap_is_no_error(tmp_path: Path) -
     home = log_dir(tmp_path, {0: OTHERS + keyed(3, b"c", b"a") + keyed(5, b"a", b"c")})
     (finding,) = gaps(home)
     assert (finding.severity, finding.code) == ("warning", "batch.gap")
-    assert "normal if the topic is or was a compacted one" in finding.message
-    assert (finding.cure or "").startswith("If the topic is or was a compacted one, nothing needs to be done.")
+    assert "normal if the topic is or was compacted" in finding.message
+    assert (finding.cure or "").startswith("If the topic is or was compacted, nothing needs to be done.")
 
 
 def test_a_copy_of_a_compacted_leader_with_a_roll_in_the_gap_is_no_error(tmp_path: Path) -> None:

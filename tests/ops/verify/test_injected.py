@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
-from kafkalog_core.ops.verify.untraceable import ONLY_WARNED, UNTRACEABLE
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.ops.verify import injected_kinds, injected_truth, injection
 from tests.ops.verify.injected_files import build
 from tests.ops.verify.injected_log import FLAVOURS
+from tools.untraceable import ONLY_WARNED, UNTRACEABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -43,7 +43,7 @@ def test_it_comes_first_as_an_error_with_the_commands(place: Place) -> None:
         first = _first_row(output)
         assert '"code":"dir.interrupted"' in first
         assert '"severity":"error"' in first
-        assert "An earlier run stopped in the middle: kafkalog truncate (kafkalog-undo-" in first
+        assert "An earlier run did not finish: kafkalog truncate (kafkalog-undo-" in first
         assert f"kafkalog apply --resume {root} or kafkalog undo {root} --run kafkalog-undo-" in first
         assert f'"next_command":"kafkalog apply --resume {root}"' in first
 
@@ -51,9 +51,7 @@ def test_it_comes_first_as_an_error_with_the_commands(place: Place) -> None:
 def test_a_table_shows_it_first(place: Place) -> None:
     _, output = command("verify", str(place.root), "--output", "table")
     lines = output.splitlines()
-    assert lines[lines.index("Findings") + 1].startswith(
-        "ERROR   dir.interrupted: An earlier run stopped in the middle"
-    )
+    assert lines[lines.index("Findings") + 1].startswith("ERROR   dir.interrupted: An earlier run did not finish")
 
 
 def test_its_command_ends_it(place: Place) -> None:
@@ -70,7 +68,7 @@ def test_an_undo_that_stopped_names_the_undo(place: Place, tmp_path: Path) -> No
     with killed(0.6, lambda: command("undo", str(Place(other).root), "--apply")):
         command("undo", root, "--apply")
     first = _first_row(command("verify", root, "--output", "ndjson")[1])
-    assert "An earlier run stopped in the middle: the undo of a kafkalog truncate" in first
+    assert "An earlier run did not finish: the undo of a kafkalog truncate" in first
     line = first.partition('"next_command":"kafkalog ')[2].partition('"')[0]
     assert line.startswith(f"undo {root} --run ")
     assert command(*shlex.split(line))[0] == 0

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.ops.truncate.truncating import MARK, NOW_MS, codes, plan, write_log, write_tops
 
 if TYPE_CHECKING:

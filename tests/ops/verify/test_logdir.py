@@ -1,4 +1,4 @@
-"""Log directories beside their partitions and beside each other."""
+"""Log directories next to their partitions and next to each other."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_healthy_log_dir(tmp_path: Path, is_clean: bool) -> None:
     assert brief(find(tmp_path / "a")) == ([] if is_clean else [UNCLEAN])
 
 
-# --- offsets beside the log -------------------------------------------------------------------------------------------
+# --- offsets next to the log ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "value", "is_clean", "expected"),
     [
@@ -275,7 +275,7 @@ def test_directories_of_several_brokers_are_checked_broker_by_broker(tmp_path: P
     meta(dirs[3], node_id="2", directory_id="E" * 21 + "A", cluster_id="QmFkQ2x1c3RlcklkMTIzNA")
     wrong = [item for item in find(*dirs) if item.code == "dir.other-cluster"]
     assert [item.path for item in wrong] == [f"{dirs[3]}/meta.properties"]
-    assert wrong[0].message.endswith(f"that of {dirs[2]} is JP8dLpwyRqt7lTsK7P_TbQ.")
+    assert wrong[0].message.endswith(f"but {dirs[2]} has JP8dLpwyRqt7lTsK7P_TbQ.")
 
 
 def test_a_partition_that_moves(tmp_path: Path) -> None:
@@ -479,7 +479,7 @@ def test_damage_is_told_with_what_this_broker_will_do(tmp_path: Path) -> None:
         log_end_offset=100,
         at_risk_bytes=0,
     )
-    (item,) = log_dirs.refined(verdict).findings
+    (item,) = log_dirs.with_findings(verdict).findings
     assert item.severity == "error"
     assert (item.broker_action or "").startswith("Does not start")
     assert "copy the directory away" in (item.cure or "")

@@ -1,4 +1,4 @@
-"""The metadata log of a KRaft node beside its snapshots, by the rules of `KafkaRaftLog` 4.3.1."""
+"""The metadata log of a KRaft node next to its snapshots, by the rules of `KafkaRaftLog` 4.3.1."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.metadata_log import quorum_findings, snapshot_findings
-from kafkalog_core.ops.verify.untraceable import UNTRACEABLE_FIELDS
-from kafkalog_core.ops.verify.verdict import EpochStart, PartitionVerdict, PlaceVerdict, SegmentVerdict
-from kafkalog_core.ops.verify.work import Depth
+from kafkalog_core.ops.verify.request import Depth, VerifyRequest
+from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentEpochStart, SegmentVerdict
 from tests import build
+from tools.untraceable import UNTRACEABLE_FIELDS
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
@@ -28,7 +28,7 @@ DEMO = Path(__file__).parents[3] / "fixtures" / "demo"
 NOW_MS = 2_000_000_000_000
 
 
-def segment(path: Path, base_offset: int, epochs: tuple[EpochStart, ...]) -> SegmentVerdict:
+def segment(path: Path, base_offset: int, epochs: tuple[SegmentEpochStart, ...]) -> SegmentVerdict:
     return SegmentVerdict(
         path=f"{path}/{base_offset:020d}.log",
         base_offset=base_offset,
@@ -68,7 +68,7 @@ def check(
         (directory / f"{offset:020d}-{snapshot_epoch:010d}.checkpoint").touch()
     if lines is not None:
         (directory / "leader-epoch-checkpoint").write_bytes(build.epoch_checkpoint(lines))
-    epochs = () if epoch is None else (EpochStart(epoch, start, 0, start - 1),)
+    epochs = () if epoch is None else (SegmentEpochStart(epoch, start, 0, start - 1),)
     verdict = PartitionVerdict(
         path=str(directory),
         topic="__cluster_metadata",

@@ -9,11 +9,12 @@ from unittest import mock
 
 import pytest
 
-from kafkalog_core.findings.sink import SHOWN
+from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import segment
 from kafkalog_core.ops.verify import verdict as spans
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans
 from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.segments import NOW_MS

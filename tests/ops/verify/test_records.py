@@ -1,4 +1,4 @@
-"""Records against the header of their batch, messages inside of compressed ones, and control records."""
+"""Records against the header of their batch, messages in compressed ones, and control records."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FIRST = batch_v2(records(0, 2))
 
 
 def check_second(directory: Path, data: bytes) -> Checked:
-    """Check a batch that stands behind offsets 0 and 1; what is found is about it."""
+    """Check a batch that comes after offsets 0 and 1; what is found is about it."""
     checked = check_bytes(directory, FIRST + data)
     assert {finding.position for finding in checked.findings} <= {len(FIRST)}
     return checked
@@ -160,7 +160,7 @@ def test_the_first_message_inside_stands_behind_the_file_name(tmp_path: Path) ->
 def test_the_last_message_inside_has_the_outer_offset(tmp_path: Path) -> None:
     [finding] = check_bytes(tmp_path, wrapper_v0(records(0, 3), offset=5)).findings
     assert (finding.code, finding.offset) == ("record.wrapper-end", 2)
-    assert "the outer one 5" in finding.message
+    assert "the compressed message has 5" in finding.message
 
 
 @pytest.mark.parametrize(("wrapper", "message"), [(wrapper_v0, message_v0), (wrapper_v1, message_v1)])

@@ -1,4 +1,4 @@
-"""Finished replacements beside what they replace: a start of a broker must not make of a whole log a damaged one."""
+"""Finished replacements next to what they replace: a start of a broker must not make of a whole log a damaged one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from tests import build
 
 if TYPE_CHECKING:

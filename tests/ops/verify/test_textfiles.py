@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.findings.sink import SHOWN
+from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties

@@ -1,4 +1,4 @@
-"""Cures that delete the mark of a clean stop, beside what a start without it would cut in the same log directory."""
+"""Cures that delete the mark of a clean stop, next to what a start without it would cut in the same log directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.engine import VerifyRequest, verify
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from tests import build
 from tests.ops.verify.injected_files import build as build_log_dir
 
@@ -75,7 +76,7 @@ def test_nothing_else_would_be_cut(home: Path, jobs: int) -> None:
 
 @pytest.mark.parametrize("damaged", ["orders-0", "other-0"])
 def test_damage_in_any_partition_forbids_it(home: Path, damaged: str) -> None:
-    """Whether it comes before or behind the one that recovery would mend."""
+    """Whether it comes before or behind the one that recovery would repair."""
     tear(home, "other-0" if damaged == "orders-0" else "orders-0")
     path = logs(home, damaged)[-1]
     flip(path)
@@ -199,4 +200,4 @@ def test_a_torn_end_after_a_clean_stop_is_cut_by_a_command(home: Path) -> None:
     torn = found(home)["log.torn-tail"]
     assert torn.next_command == f"kafkalog truncate {home}/orders-0 --at-damage"
     command = "copy the directory away and truncate the log here: kafkalog truncate --at-damage"
-    assert (torn.cure or "").startswith(f"With the broker stopped, {command}. Or delete {CLEAN_MARK}")
+    assert (torn.cure or "").startswith(f"Stop the broker, {command}. Or delete {CLEAN_MARK}")

@@ -200,8 +200,7 @@ def index_checks(data: bytes) -> object:
     for batches in _runs(reader, marks=True):
         state[k.I_ROW] = 0
         for _ in range(_CALLS):
-            call = kernels.check_time_entries if is_time else kernels.check_offset_entries
-            result = call(window, count, bool(windows), marks, batches, state, faults)
+            result = kernels.check_entries(window, count, bool(windows), is_time, marks, batches, state, faults)
             check(state[k.I_FAULTS] <= k.FAULT_ROWS, f"{state[k.I_FAULTS]} faults")
             found.append((result, state.tolist(), faults[: state[k.I_FAULTS] * k.FAULT_SIZE].tolist()))
             state[k.I_FAULTS] = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.errors import FormatError
-from kafkalog_core.format.codecs import TrailingError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.compression import Arena, decompress
+from kafkalog_core.format.decode import Arena
+from kafkalog_core.format.decompression import TrailingError, decompress
 from tools.fuzz.memory import check
 
 __all__ = ["codecs"]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import KafkalogError, UnfinishedError
+from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
-from kafkalog_core.ops.repair.plan import PlanRequest, make_plan
+from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
 from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
@@ -22,7 +23,7 @@ from tools.fuzz.memory import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.repair.plan import Json, StagedPlan
+    from kafkalog_core.ops.repair.plan import Json, PlanDraft
     from kafkalog_core.ops.repair.undo import Scope
 
 __all__ = ["repaired"]
@@ -88,7 +89,7 @@ class _Repair:
             fill_disk()
         return path
 
-    def draft(self, root: str) -> StagedPlan:
+    def draft(self, root: str) -> PlanDraft:
         """Plan. Raises KafkalogError."""
         command, options = self._options.command
         policy = "compact" if command == "compact" else "delete"

@@ -7,7 +7,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-from kafkalog_cli.render.text import finding_lines
+from kafkalog_cli.render.summary import finding_lines
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.format.layout import MAX_INT64
@@ -15,7 +15,8 @@ from kafkalog_core.kafka import producers
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine, indexes, work
-from kafkalog_core.ops.verify.engine import VerifyRequest, count, rows_of_verdict
+from kafkalog_core.ops.verify.engine import count, rows_of_verdict
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from tools.fuzz.directories import MTIME_MS, PARTITIONS, SPOOL, unpack, written_paths
 from tools.fuzz.memory import check
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.verify.check import Level
+    from kafkalog_core.ops.verify.request import Level
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
 
 __all__ = ["verification"]
@@ -176,7 +177,7 @@ def _check_verdict(verdict: PartitionVerdict | PlaceVerdict) -> None:
 
 
 def _check_finding(finding: Finding) -> None:
-    check(finding.code in FINDING_TYPES, f"{finding.code} is not in the catalogue")
+    check(finding.code in FINDING_TYPES, f"{finding.code} is not in the catalog")
     for text in (finding.message, finding.broker_action, finding.cure):
         check(text is None or (bool(text) and text == text.strip()), f"{finding.code}: {text!r}")
     check(not _NOT_FILLED.search(finding.cure or ""), f"{finding.code}: {finding.cure}")

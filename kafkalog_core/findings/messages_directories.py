@@ -1,0 +1,437 @@
+"""Broker messages about a log directory: meta.properties, directories in it, locks, disks and permissions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import BrokerMessage
+
+__all__ = ["DIRECTORIES"]
+
+
+_IO: Final = "Takes the whole log directory offline, and halts if it is the last one. Before 1.0 it halts."
+_DISK: Final = ("dmesg | tail -50", "df -h {log_dir}", "df -i {log_dir}")
+_OTHER_LINES: Final = "Read the first error before this line: it names the cause."
+_META_FIX: Final = (
+    "Write the values of the broker's other log directories into the file. Never invent a cluster.id or node.id."
+)
+_META: Final = ("kafkalog dump --files {log_dir}/meta.properties",)
+
+_DIR: Final = ("kafkalog verify {dir}",)
+
+DIRECTORIES: Final = (
+    BrokerMessage(
+        "broker.meta-missing-kraft",
+        "error",
+        ("No `meta.properties` found in {dir} (have you run `kafka-storage.sh` to format the directory?)",),
+        "{dir} has no meta.properties.",
+        "The file was deleted, the disk is not mounted, or the directory is new.",
+        "Does not start.",
+        "First check whether the right disk is mounted. Then restore the file, with the cluster.id and node.id of the "
+        "broker's other directories. Never format a directory that holds partitions without --ignore-formatted.",
+        ("meta.missing-kraft",),
+        ("kafkalog verify {dir}", "kafkalog checkpoint {dir} --beside DIR"),
+    ),
+    BrokerMessage(
+        "broker.meta-missing",
+        "info",
+        ("No meta.properties file under dir {path}",),
+        "{path} does not exist yet.",
+        "This is the first start of a ZooKeeper broker, or the file was deleted.",
+        "Creates one with its broker.id.",
+        "At a first start nothing needs to be done.",
+        ("meta.missing",),
+        ("kafkalog verify {log_dir}",),
+    ),
+    BrokerMessage(
+        "broker.meta-unreadable",
+        "error",
+        (
+            "Error while reading meta.properties file {path}",
+            "Failed to read meta.properties file under dir {path}",
+            "Error: node ID not found in {path}",
+            "Failed to find required property {reason}",
+        ),
+        "meta.properties could not be read, or lacks a required value ({path}).",
+        "The file is empty, damaged, not a regular file, or not readable for the broker's user.",
+        "Takes the log directory offline. If it is the metadata log's directory or the only one, it does not start.",
+        _META_FIX,
+        ("meta",),
+        _META,
+    ),
+    BrokerMessage(
+        "broker.cluster-id-mismatch",
+        "error",
+        (
+            "Invalid cluster.id in: {path} Expected {old}, but read {new}",
+            "Invalid cluster.id in: {path}. Expected {reason}, but read {other}",
+            "Invalid cluster.id in: {path}",
+            "The Cluster ID {other} doesn't match stored clusterId {reason} in meta.properties",
+        ),
+        "The log directory belongs to another cluster than the one that the broker joins.",
+        "A disk of another cluster is mounted, the data of ZooKeeper or of the controllers was lost and created "
+        "again, or zookeeper.connect has a wrong address.",
+        "Does not start. It changes nothing on the disk.",
+        "Find out which of the two is right. Do not delete meta.properties to avoid this error: in the wrong cluster "
+        "the broker renames or deletes the partitions as strays.",
+        ("meta",),
+        _META,
+    ),
+    BrokerMessage(
+        "broker.node-id-mismatch",
+        "error",
+        (
+            "Stored node id {number} doesn't match previous node id {old}",
+            "Configured broker.id {number} doesn't match stored broker.id {reason} in meta.properties",
+            "Configured brokerId {number} doesn't match stored brokerId {reason} in meta.properties",
+            "Unexpected node ID {reason}",
+        ),
+        "node.id (broker.id) differs from the one of the log directory, or two log directories have different ones.",
+        "Disks were swapped between brokers, or the configuration belongs to another broker.",
+        "Does not start. It changes nothing on the disk.",
+        "Put the disk into the broker whose id it has, or correct node.id (broker.id) in server.properties.",
+        ("meta", "dir.other-node"),
+        _META,
+    ),
+    BrokerMessage(
+        "broker.meta-inconsistent",
+        "error",
+        (
+            "BrokerMetadata is not consistent across log.dirs",
+            "Duplicate directory ID {reason} found",
+            "Found duplicate directory.id",
+        ),
+        "The log directories of this broker contradict each other.",
+        "A directory was copied with its meta.properties, or belongs to another broker.",
+        "Does not start.",
+        "If the directory is a copy, remove the line directory.id from its meta.properties. If it belongs to another "
+        "broker, remove it from log.dirs.",
+        ("meta",),
+        _META,
+    ),
+    BrokerMessage(
+        "broker.not-a-partition",
+        "error",
+        (
+            "Found directory {path}, '{reason}' is not in the form of topic-partition",
+            "Found directory {path}, {reason} is not in the form of topic-partition",
+        ),
+        "The name of {path}, a directory in a log directory, is not the name of a partition.",
+        "The directory is lost+found at the root of a file system, .snapshot, a backup, or somebody created it.",
+        "Does not start. Only directories of such names prevent it, not files.",
+        "Move the directory out of the log directory. For lost+found, set log.dirs to a directory below the mount "
+        "point.",
+        ("dir.not-a-partition",),
+        ("kafkalog verify {log_dir}",),
+    ),
+    BrokerMessage(
+        "broker.duplicate-partition",
+        "error",
+        (
+            "Duplicate log directories for {partition} are found in both {path} and {other} It is likely",
+            "Duplicate log directories for {partition} are found in both {path} and {other}.",
+            "Duplicate log directories found: {path}, {other}!",
+        ),
+        "{partition} exists twice: in {path} and in {other}.",
+        "A move between log directories was interrupted, somebody restored a directory, or two names have the same "
+        "number.",
+        "Does not start.",
+        "Find the complete directory (later end offset, later leader epochs) and move the other one out of the log "
+        "directory.",
+        ("dir.duplicate-partition",),
+        ("kafkalog dump --segments {path} {other}",),
+    ),
+    BrokerMessage(
+        "broker.lock-held",
+        "error",
+        (
+            "Failed to acquire lock on file .lock in {dir} A Kafka instance",
+            "Failed to acquire lock on file .lock in {dir}. A Kafka instance",
+        ),
+        "Another process holds {dir}/.lock.",
+        "A broker still runs there (it may be stopping), or another program that respects the lock.",
+        "Does not start. It changes nothing.",
+        "Find the process and let it end. Do not delete .lock: two brokers on one directory destroy it.",
+        (),
+        ("fuser -v {dir}/.lock",),
+    ),
+    BrokerMessage(
+        "broker.bad-file-name",
+        "error",
+        ('NumberFormatException: For input string: "{reason}"', "NumberFormatException: {reason}"),
+        'The broker expected a number, but found "{reason}".',
+        "At the start this is a file in a partition directory, such as backup.log, whose name does not start with an "
+        "offset. Or a line of leader-epoch-checkpoint or another checkpoint has a word instead of a number.",
+        "Does not start, whichever partition it is in. The message does not name the file, but verify finds it.",
+        "Move the file out of the partition directory, or correct the line of the checkpoint.",
+        ("segment.bad-name", "checkpoint.malformed-line", "snapshot.bad-name"),
+    ),
+    BrokerMessage(
+        "broker.no-space",
+        "error",
+        ("No space left on device", "Disk quota exceeded"),
+        "The disk is full.",
+        "Records or inodes fill the disk, or a quota is reached.",
+        _IO,
+        "Free space outside the partitions first. Then shorten the retention of large topics. Never delete files of a "
+        "partition by hand while the broker runs, and never delete its newest .log.",
+        ("torn-tail",),
+        ("df -h {log_dir}", "df -i {log_dir}", "kafkalog dump --segments {log_dir}"),
+    ),
+    BrokerMessage(
+        "broker.disk-failing",
+        "error",
+        (
+            "Input/output error",
+            "Structure needs cleaning",
+            "Read-only file system",
+            "Stale file handle",
+            "Transport endpoint is not connected",
+            "a fault occurred in a recent unsafe memory access operation",
+            "a fault occurred in an unsafe memory access operation",
+        ),
+        "The operating system could not read or write the disk.",
+        "The disk, its controller, the network storage or the file system fails. A fault in a memory access is the "
+        "same error, in a memory-mapped index.",
+        _IO,
+        "Stop the broker. Copy the disk (ddrescue) before you try anything else, then repair the file system.",
+        ("unreadable", "file.not-readable"),
+        ("dmesg | tail -50", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.permission",
+        "error",
+        ("(Permission denied)", "AccessDeniedException: {path}", "Operation not permitted"),
+        "The broker's user may not read or write {path}.",
+        "Root created the file (a tool or a restore), or the mount options forbid it.",
+        _IO,
+        "Give the file the owner of the other files in the directory.",
+        ("file.foreign-owner", "file.unreadable"),
+        ("ls -ln {path}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.map-failed",
+        "error",
+        ("Map failed", "Too many open files"),
+        "The operating system refused more mapped or open files.",
+        "Each segment needs two maps and several open files: vm.max_map_count or the limit of open files is too low.",
+        _IO + " The files are not damaged.",
+        "Raise vm.max_map_count (262144 or more) and the limit of open files (100000 or more), then start.",
+        ("dir.unclean",),
+        ("sysctl vm.max_map_count", "kafkalog dump --segments {log_dir}"),
+    ),
+    BrokerMessage(
+        "broker.dir-unusable",
+        "error",
+        (
+            "Failed to create or validate data directory {path}",
+            "Failed to load {path} during broker startup",
+            "Disk error while locking directory {path}",
+            "{path}: Not a directory",
+        ),
+        "{path} cannot be used as a log directory.",
+        "It is not mounted, not a directory, belongs to another user, or the disk fails.",
+        "Continues without it: its partitions are offline. Without any other directory it halts.",
+        "Check the mount and the permissions, then start again.",
+        ("dir.unreadable", "file.foreign-owner"),
+        ("ls -ldn {path}", "kafkalog verify {path}"),
+    ),
+    BrokerMessage(
+        "broker.all-dirs-failed",
+        "error",
+        (
+            "Shutdown broker because all log dirs in {dir} have failed",
+            "Shutdown broker because none of the specified log dirs from {dir} can be created or validated",
+        ),
+        "Every log directory failed, so the broker halted: {dir}.",
+        "One bad file is enough: an I/O error or a malformed checkpoint takes its whole directory offline.",
+        "Halts without a clean shutdown. The files do not change.",
+        _OTHER_LINES,
+        ("dir.unclean",),
+        _DIR,
+    ),
+    BrokerMessage(
+        "broker.dir-already-offline",
+        "error",
+        ("The log dir {dir} is already offline due to a previous IO exception",),
+        "{dir} had failed before, and the next operation in it stopped the loading of the broker.",
+        "An earlier error in the same directory, for example an unreadable checkpoint.",
+        "Does not start.",
+        _OTHER_LINES,
+        ("checkpoint",),
+        _DIR,
+    ),
+    BrokerMessage(
+        "broker.dir-offline",
+        "error",
+        (
+            "Stopping serving replicas in dir {dir} with uuid",
+            "Stopping serving replicas in dir {dir} because the log directory has failed",
+            "Stopping serving replicas in dir {dir}",
+            "Stopping serving logs in dir {dir}",
+            "Stopping cleaning logs in dir {dir}",
+            "Stopped serving replicas in dir {dir}",
+            "because they are in the failed log directory {dir}",
+            "are offline due to failure on log directory {dir}",
+        ),
+        "The log directory {dir} is offline, with all of its partitions.",
+        "An I/O error, or an unreadable checkpoint in the directory.",
+        "Closes the partitions without flushing, and keeps the files. Other log directories continue. The directory "
+        "is online again only after a restart.",
+        _OTHER_LINES + "Repair the cause, then start the broker again.",
+        ("checkpoint", "file.not-readable"),
+        _DIR,
+    ),
+    BrokerMessage(
+        "broker.dir-offline-told",
+        "warning",
+        (
+            "Directories {dir} in broker {broker} marked offline",
+            (
+                "Unable to bring up new local leader {partition} with topic id {reason} because it resides in an "
+                "offline log dir"
+            ),
+            "Skipping creation of log because there are potentially offline log directories",
+            "Can not create log for {partition} because log directories {dir} are offline",
+            "Unable to start fetching {partition} with topic ID {reason} due to NotLeaderOrFollowerException",
+        ),
+        "A partition remains offline because a log directory of its broker is offline.",
+        "The log directory failed.",
+        "Waits for the directory. It creates no second copy elsewhere while the old one may return.",
+        _OTHER_LINES,
+    ),
+    BrokerMessage(
+        "broker.storage-error",
+        "error",
+        (
+            "Unable to start fetching {partition} with topic ID {other} due to a storage error {reason}",
+            "Unable to start fetching {partition} with topic id {other} due to a storage error {reason}",
+            "Error while renaming dir for {partition} in log dir {dir}",
+            "Error while appending records to {partition} in dir {dir}",
+            "Error while flushing log for {partition} in dir {dir} with",
+            "Error while rolling log segment for {partition} in dir {dir}",
+            "Error while deleting segments for {partition} in dir {dir}",
+            "Error while deleting log for {partition} in dir {dir}",
+            "Error while truncating log to offset {offset} for {partition} in dir {dir}",
+            "Error while truncating the entire log for {partition} in dir {dir}",
+            "Exception while reading from {partition} in dir {dir}",
+            "Exception while deleting log for {partition} in dir {dir}",
+            "Exception while deleting {path} in dir {dir}",
+        ),
+        "A disk operation failed for {partition}.",
+        "The disk fails or is full, permissions are missing, the target name exists, or the log directory has failed "
+        "before.",
+        _IO,
+        _OTHER_LINES,
+        ("file.not-readable", "dir.future-beside-current"),
+        ("dmesg | tail -50", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.atomic-move-failed",
+        "warning",
+        ("Failed atomic move of {path} to {other} retrying with a non-atomic move",),
+        "{path} could not be renamed to {other} atomically.",
+        "The file was deleted at the same time (its partition is being deleted), or the target is a directory with "
+        "files.",
+        "Tries once more. If that fails too, an error follows.",
+        "Nothing needs to be done, if no error follows.",
+        ("dir.future-beside-current",),
+    ),
+    BrokerMessage(
+        "broker.stray",
+        "warning",
+        (
+            "Log in {path} marked stray and renamed to {other}",
+            "Found stray log dir {other}(dir={path}, ",
+            "The topicId does not exist in {other}(dir={path}, ",
+            "Loaded stray log: {path}",
+        ),
+        "{path} is not assigned to this broker by the cluster's metadata, and was renamed to end in -stray.",
+        "The topic was deleted or moved while the broker was down; partition.metadata is missing; or the broker "
+        "joined another cluster.",
+        "Renames the directory to end in -stray and never reads it again. Releases before 3.7 rename it to end in "
+        "-delete, and delete it after file.delete.delay.ms (1 minute).",
+        "If you need the records, read them with kafkalog dump. If only partition.metadata was missing, stop the "
+        "broker, restore the file and remove the suffix from the directory name.",
+        ("dir.stray", "dir.not-assigned", "partition-metadata"),
+        ("kafkalog dump --segments {path}",),
+    ),
+    BrokerMessage(
+        "broker.partition-missing",
+        "error",
+        ("Expected partition {partition} with topic id {reason} to exist, but it was missing. Creating",),
+        "{partition} should be on this broker's disks, but is not: the broker creates an empty one.",
+        "Its directory was deleted or renamed, or is in an offline log directory.",
+        "Creates an empty one. A follower fetches the records from the leader. Without another replica the partition "
+        "starts at offset 0, and its records are missing.",
+        "Look for the directory (-stray, -delete, another disk) before producers write to the new one.",
+        ("dir.stray", "dir.delete"),
+        ("kafkalog dump --segments {log_dir}",),
+    ),
+    BrokerMessage(
+        "broker.log-truncation-refused",
+        "error",
+        (
+            (
+                "Halting because log truncation is not allowed for topic {reason}, Current leader {broker}'s latest "
+                "offset {end}"
+            ),
+            (
+                "Exiting because log truncation is not allowed for topic {reason}, Current leader {broker}'s latest "
+                "offset {end}"
+            ),
+            "Exiting because log truncation is not allowed for partition {partition},",
+        ),
+        "This replica has more records than its leader, and the broker halted instead of truncating them.",
+        "The leader lost the end of its log: an unclean election, or a disk that was restored from a backup.",
+        "Halts. Both logs do not change.",
+        "Compare the two replicas before you truncate one of them. kafkalog dump shows the records that only this one "
+        "has.",
+        (),
+        ("kafkalog dump --segments {place}", "kafkalog dump --records --offsets {end}.. {place}"),
+    ),
+    BrokerMessage(
+        "broker.future-replaced",
+        "info",
+        (
+            "Attempting to recover abandoned future log for {partition} at",
+            "Attempting to replace current log Log(dir={path}, ",
+            "The current replica is successfully replaced with the future replica for {partition}",
+        ),
+        "The copy of a move between log directories replaces the partition.",
+        "The metadata names the new directory for the partition.",
+        "Renames the copy to the plain name, and the old directory to end in -delete.",
+        "Nothing needs to be done.",
+        ("dir.future", "dir.delete"),
+    ),
+    BrokerMessage(
+        "broker.loading-thread",
+        "error",
+        (
+            "There was an error in one of the threads during logs loading: {reason}",
+            "There was an error in one of the threads during logs loading",
+        ),
+        "One partition could not be loaded, and this stopped the broker: {reason}.",
+        "The text shows the reason, but may not name the file.",
+        "Does not start. It loaded other partitions at the same time, and may have changed them.",
+        "Verify all log directories. Look for the finding of severity error whose broker action is that it does not "
+        "start.",
+    ),
+    BrokerMessage(
+        "broker.startup-failed",
+        "error",
+        (
+            "Encountered fatal fault: Error starting LogManager",
+            "Encountered fatal fault: {reason}",
+            "Fatal error during {reason} startup. Prepare to shutdown",
+            "Fatal error during broker startup. Prepare to shutdown",
+            "Exiting Kafka due to fatal exception",
+            "Encountered metadata publishing fault: {reason}",
+        ),
+        "The broker stopped with a fatal error.",
+        "The lines before and after this one name the cause.",
+        "Stops. The shutdown may not be clean: the next start then recovers.",
+        _OTHER_LINES,
+        ("dir.unclean",),
+    ),
+)

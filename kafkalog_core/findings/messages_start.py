@@ -1,0 +1,543 @@
+"""Broker messages about files at the start: recovery, indexes, interrupted compaction, checkpoints."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
+
+__all__ = ["FILES", "RECOVERY"]
+
+
+_LOST: Final = (
+    "If this broker was the leader, or has the only replica, the records are lost from the partition. Stop it before "
+    "file.delete.delay.ms (60 s) has passed and copy the .deleted files away: they hold the complete later segments. "
+    "Else the broker fetches them again from the leader."
+)
+_BEFORE_NEXT: Final = (
+    "Before another start check the other partitions of the directory, on a copy if there is enough space."
+)
+
+RECOVERY: Final = (
+    BrokerMessage(
+        "broker.truncated-at-corruption",
+        "error",
+        (
+            "Corruption found in segment {segment} of log {partition}, truncating to offset {offset}",
+            "Corruption found in segment {segment}, truncating to offset {offset}",
+        ),
+        "Recovery found a bad batch in segment {segment} of {partition} and truncated the log there: it ends at "
+        "offset {offset} now.",
+        "The last shutdown was not clean, and recovery stops at the first batch with a wrong size or checksum. A torn "
+        "last append causes this after every crash, and loses nothing that all replicas acknowledged.",
+        "Truncates the segment's log at the bad batch and renames every later segment of the partition to .deleted. "
+        "The broker deletes those a minute later, or at its next start. It does not raise the recovery point.",
+        _LOST,
+        ("crc-mismatch", "torn-tail", "bad-length", "zero-filled", "segment.deleted", "dir.unclean"),
+        ("kafkalog dump --segments {place}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.invalid-messages",
+        "error",
+        (
+            "Found invalid messages in log segment {path} at byte offset {position}: {reason}",
+            "Found invalid messages in log segment {path} at byte offset {position}.",
+            "Found invalid messages in log {partition}",
+        ),
+        "At byte {position} of {path} recovery found an incomplete batch: {reason}.",
+        "A crash during an append leaves a torn or zero-filled tail. Anything else is damage by the disk, by a copy, "
+        "or by somebody who edited the file.",
+        "Truncates the segment there. After an unclean shutdown it also deletes all later segments of the partition "
+        "(a line about corruption or truncation follows). If only the index was missing, it keeps later segments, "
+        "with a gap before them.",
+        _LOST,
+        ("crc-mismatch", "torn-tail", "bad-length", "zero-filled"),
+        ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.recovered-whole",
+        "info",
+        (
+            "Recovery succeeded in {count} seconds. 0 bytes truncated.",
+            "Truncated 0 invalid bytes from the log {partition}",
+        ),
+        "Recovery read the last segment and found nothing to truncate.",
+        "The last shutdown was not clean.",
+        "Truncates nothing.",
+        "Nothing needs to be done.",
+        ("dir.unclean",),
+    ),
+    BrokerMessage(
+        "broker.truncated-invalid-bytes",
+        "error",
+        (
+            "Truncated {size_bytes} invalid bytes from the log {partition}",
+            "Recovery succeeded in {count} seconds. {size_bytes} bytes truncated.",
+        ),
+        "Recovery truncated {size_bytes} bytes at the end of the last segment of {partition}.",
+        "The last shutdown was not clean. Kafka 0.7 and 0.8.0 then recover only the last segment, up to its first bad "
+        "message.",
+        "Truncates the log and keeps no copy of the bytes.",
+        "Compare the partition with a replica. Nothing in the directory can restore the bytes.",
+        ("torn-tail", "zero-filled", "crc-mismatch"),
+    ),
+    BrokerMessage(
+        "broker.segment-emptied",
+        "error",
+        (
+            (
+                "Found invalid offset during recovery. Deleting the corrupt segment and creating an empty one with "
+                "starting offset {offset}"
+            ),
+        ),
+        "Recovery found offsets of {partition} in a wrong order and emptied the segment that starts at offset "
+        "{offset}.",
+        "Offsets must increase from batch to batch. These do not, but no healthy broker writes them.",
+        "Empties that segment and renames every later segment to .deleted.",
+        _LOST,
+        ("offset-order", "segment.deleted"),
+        ("kafkalog dump --segments {place}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.all-segments-deleted",
+        "error",
+        ("Deleting all segments because logEndOffset ({end}) is smaller than logStartOffset {start}",),
+        "{partition} ends at offset {end}, but log-start-offset-checkpoint has {start} as its start: the broker "
+        "deleted the whole log.",
+        "Somebody deleted log files, recovery truncated the log below its start, or the checkpoint belongs to another "
+        "copy of the log.",
+        "Renames all segments to .deleted, empties the leader epochs, deletes the producer snapshots, and creates an "
+        "empty segment at {start}.",
+        "Stop the broker within a minute, copy the files and remove the .deleted suffix from the copies. Before the "
+        "next start remove the partition's line from log-start-offset-checkpoint and lower its count by one.",
+        ("segment.deleted", "checkpoint"),
+        ("kafkalog dump --files {log_dir}/log-start-offset-checkpoint", "kafkalog dump --segments {place}"),
+    ),
+    BrokerMessage(
+        "broker.index-missing",
+        "warning",
+        (
+            "Could not find offset index file corresponding to log file {path}, recovering segment",
+            "Could not find offset index file corresponding to log file {path}, rebuilding index",
+            "Could not find index file corresponding to log file {path}, rebuilding index",
+        ),
+        "The offset index of {path} is missing and is rebuilt.",
+        "Somebody deleted it, or copied the segment without it.",
+        "Reads the whole segment and checks its checksums, even after a clean shutdown. At the first bad batch it "
+        "truncates the log, but keeps later segments, so that there is a gap.",
+        "Nothing needs to be done, if no line about invalid messages follows. " + _BEFORE_NEXT,
+        ("segment.index-missing",),
+    ),
+    BrokerMessage(
+        "broker.no-index-file",
+        "error",
+        ("Found log file with no corresponding index file.",),
+        "A log file has no index, and this release does not start without one.",
+        "Somebody deleted an .index file. Kafka 0.8.0 does not rebuild indexes.",
+        "Stopped.",
+        "Restore the .index, start release 0.8.1 or later on the directory, or create an empty file with the name of "
+        "the index if the log is empty.",
+        ("segment.index-missing",),
+    ),
+    BrokerMessage(
+        "broker.corrupt-index",
+        "warning",
+        (
+            "Found a corrupted index file corresponding to log file {path} due to {reason}, recovering segment",
+            "Found a corrupted index file due to {reason}. deleting {path}, ",
+            "Found a corrupted index file, {path}, deleting and rebuilding index",
+        ),
+        "An index of {path} failed its check and is rebuilt: {reason}.",
+        "A crash left the index incomplete, it belongs to another copy of the log, or somebody edited it. Releases up "
+        "to 2.1 check all indexes, releases since 2.8 only the transaction index.",
+        "Deletes the indexes and reads the whole segment. It truncates the log at the first bad batch and keeps later "
+        "segments.",
+        "Nothing needs to be done, if no line about invalid messages follows. " + _BEFORE_NEXT,
+        ("index", "txnindex"),
+    ),
+    BrokerMessage(
+        "broker.index-refused",
+        "error",
+        (
+            "Corrupt index found, index file ({path}) has non-zero size but the last offset is {offset}",
+            "Corrupt time index found, time index file ({path}) has non-zero size but",
+            "Index file {path} is corrupt, found {size_bytes} bytes which is",
+        ),
+        "The check of {path} failed: its last entry is not above its base offset, or its size is not a whole number "
+        "of entries.",
+        "A crash left zeros at its end although there is a clean shutdown file, or the file belongs to another log.",
+        "Releases 0.8.0 to 0.8.2 do not start. Releases 0.9 to 2.1, and the cache of tiered storage, delete the index "
+        "and rebuild it.",
+        "Stop the broker, verify the log of the segment, then delete its .index (not the log, and not only the "
+        ".timeindex). The next start rebuilds the indexes of the segment, and truncates its log at the first bad "
+        "batch.",
+        ("index",),
+    ),
+    BrokerMessage(
+        "broker.index-orphan",
+        "warning",
+        ("Found an orphaned index file {path}, with no corresponding log file", "Found an orphaned index file, {path}"),
+        "{path} had no log file, and the broker deleted it.",
+        "Somebody deleted the log file, or it was lost in a copy. Its records are not on this disk.",
+        "Deletes the index.",
+        "Look for the log file in a backup or on a replica.",
+        ("segment.index-orphan",),
+    ),
+    BrokerMessage(
+        "broker.txnindex-version",
+        "error",
+        ("Unexpected aborted transaction version {version} in transaction index {path}, current version",),
+        "{path} has an entry of version {version}, but only version 0 exists.",
+        "The transaction index is damaged.",
+        "Does not start.",
+        "Verify the log of the segment. Then move both the .txnindex and the .index of the segment out of the "
+        "directory: the next start reads the segment, truncates it at the first bad batch, and rebuilds both.",
+        ("txnindex.bad-version",),
+    ),
+    BrokerMessage(
+        "broker.offset-overflow",
+        "error",
+        ("Split operation is only permitted for segments with overflow, and the problem path is {path}",),
+        "{path} holds an offset below its base offset, or one too far above it, and cannot be split.",
+        "A batch header is damaged (no checksum protects its base offset), or the file has a wrong name.",
+        "Does not start, now and at every later start.",
+        "Copy the partition from a healthy replica. If a replica is in sync and leads, you may move the partition "
+        "directory out of the log directory instead: the broker fetches the partition again.",
+        ("offset-order",),
+        ("kafkalog dump {path}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.segment-split",
+        "warning",
+        (
+            "Splitting overflowed segment {path}",
+            "Detected offset overflow at offset {offset} in segment",
+            "Found log segments with overflow",
+        ),
+        "A segment spans more than 2147483647 offsets and is split.",
+        "Compaction by a release before 1.1 joined segments too far apart (KAFKA-6264).",
+        "Writes new segments and renames the old one to .deleted. No record is lost.",
+        "Nothing needs to be done. Let the broker finish.",
+        ("segment.cleaned", "segment.swap"),
+    ),
+    BrokerMessage(
+        "broker.record-too-small",
+        "error",
+        ("Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}",),
+        "A batch in {path} has a size of {size_bytes} bytes, less than the smallest batch: there are zeros or garbage.",
+        "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
+        "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
+        "At the start it does not start. While it runs, the fetch fails, and consumers and followers stop there.",
+        "Copy the directory away, and look at the records after the bad place. If you can lose them, delete "
+        f"{CLEAN_MARK}: the next start recovers the log and truncates it there. {MARK_OF_ALL}",
+        ("zero-filled", "bad-length"),
+        ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.crc-mismatch",
+        "error",
+        (
+            "is corrupt (stored crc = {stored}, computed crc = {computed}",
+            "Record is corrupt {reason}",
+            "CRC is corrupt",
+        ),
+        "The stored checksum of a batch is not the checksum of its bytes (stored {stored}, computed {computed}).",
+        "Bytes changed on the disk, in memory or in a copy. If the line is about a request, a client may have sent "
+        "the batch.",
+        "In recovery it truncates the log there. A follower or a consumer stops fetching the partition.",
+        "Copy the partition from a healthy replica. Check the disk (dmesg, SMART).",
+        ("crc-mismatch",),
+    ),
+    BrokerMessage(
+        "broker.unclean-start",
+        "info",
+        (
+            "Attempting recovery for all logs in {dir} since no clean shutdown file was found",
+            "Recovering {count} logs from {dir} since no clean shutdown file was found",
+        ),
+        "{dir} has no clean shutdown file, so the broker recovers all of its partitions.",
+        "The broker was killed, the machine crashed, or the last start was interrupted (a start deletes the file).",
+        "Reads every segment from the recovery point on. It truncates a partition at the first bad batch and deletes "
+        "its later segments.",
+        "This is normal after a crash. To see what the next start would truncate, stop the broker and verify the "
+        "directory first.",
+        ("dir.unclean",),
+        ("kafkalog verify {dir}",),
+    ),
+    BrokerMessage(
+        "broker.recovering-segment",
+        "info",
+        (
+            "Recovering unflushed segment {segment} in log {partition}.",
+            "Recovering unflushed segment {segment}",
+        ),
+        "Segment {segment} of {partition} may not have been flushed before the crash: the broker reads it and "
+        "rebuilds its indexes.",
+        "This is normal after an unclean shutdown.",
+        "Reads the whole segment. Lines about corruption follow if it truncates the log.",
+        "Nothing needs to be done.",
+        ("dir.unclean",),
+    ),
+    BrokerMessage(
+        "broker.clean-start",
+        "info",
+        (
+            "Skipping recovery for all logs in {dir} since clean shutdown file was found",
+            "Skipping recovery of {count} logs from {dir} since clean shutdown file was found",
+        ),
+        "{dir} has a clean shutdown file: no segment is checked.",
+        "The last shutdown was clean.",
+        "Trusts logs and indexes. It does not notice later damage until something reads it.",
+        "Nothing needs to be done.",
+        (),
+        ("kafkalog verify {dir}",),
+    ),
+    BrokerMessage(
+        "broker.swap-found",
+        "info",
+        (
+            "Found log file {path} from interrupted swap operation",
+            "Found file {path} from interrupted swap operation",
+        ),
+        "{path} is a finished result of compaction or a split, but has not replaced the old segments yet.",
+        "The broker stopped in the middle of the swap.",
+        "Completes the swap and deletes the old segments. Releases up to 2.8 recover the file first; 3.9 and 4.x "
+        "trust it.",
+        "Nothing needs to be done.",
+        ("segment.swap", "segment.swap-alone", "segment.swap-index-missing"),
+    ),
+    BrokerMessage(
+        "broker.snapshot-unreadable",
+        "warning",
+        ("Failed to load producer snapshot from '{path}': {reason}", "Loading producer snapshot failed {reason}"),
+        "A producer snapshot, {path}, cannot be read: {reason}.",
+        "A crash truncated the file, or it is damaged.",
+        "Deletes it, uses the next older one, and reads the log from there; without a snapshot it reads the whole "
+        "log. At a clean start without any snapshot, it no longer notices duplicates of old batches.",
+        "Nothing needs to be done, if no error follows.",
+        ("snapshot-crc-mismatch", "snapshot-truncated", "snapshot-version"),
+    ),
+    BrokerMessage(
+        "broker.loading-failed",
+        "error",
+        ("Error while loading logs in {dir} in {count}ms", "Error while loading log dir {dir}"),
+        "Not all partitions of {dir} could be loaded.",
+        "A line near this one names the cause.",
+        "Continues or stops, as that line says.",
+        "Look at the most severe of the other lines.",
+        (),
+        ("kafkalog verify {dir}",),
+    ),
+)
+
+
+_OFFLINE: Final = (
+    "From 1.0 on takes the whole log directory offline, and halts if it is the only one. Earlier releases do not "
+    "start. The records do not change."
+)
+_TEXT_FILE: Final = (
+    "Stop the broker and run kafkalog checkpoint, which repairs the bad lines and keeps the others. By hand: line 1 "
+    "is 0, line 2 is the number of entries, and each entry has a line. You may delete cleaner-offset-checkpoint "
+    "instead. Do not delete replication-offset-checkpoint: followers without leader epochs (before 0.11) truncate "
+    "their logs by it. Do not delete recovery-point-offset-checkpoint: after an unclean shutdown the broker then "
+    "recovers everything."
+)
+_DUMP: Final = ("kafkalog dump --files {path}", "kafkalog verify {place}", "kafkalog checkpoint {path}")
+
+FILES: Final = (
+    BrokerMessage(
+        "broker.checkpoint-malformed",
+        "error",
+        (
+            "Malformed line in checkpoint file [{path}]: {reason}",
+            "Malformed line in checkpoint file ({path}): {reason}",
+            "Malformed line in offset checkpoint file: {reason}",
+        ),
+        "A line of {path} is malformed: {reason}.",
+        "Somebody edited the file, a full disk truncated it, or it is another file.",
+        _OFFLINE,
+        _TEXT_FILE,
+        ("checkpoint.malformed-line",),
+        _DUMP,
+    ),
+    BrokerMessage(
+        "broker.checkpoint-count",
+        "error",
+        (
+            "Expected [{count}] entries in checkpoint file [{path}], but found only [{number}]",
+            "Expected {count} entries in checkpoint file ({path}), but found only {number}",
+            "Expected {count} entries but found only {number}",
+        ),
+        "Line 2 of {path} gives {count} entries, but the file has {number}.",
+        "Somebody added or removed a line and did not change the second line, or the file was truncated.",
+        _OFFLINE,
+        _TEXT_FILE,
+        ("checkpoint.count-mismatch",),
+        _DUMP,
+    ),
+    BrokerMessage(
+        "broker.checkpoint-version",
+        "error",
+        (
+            "Unrecognised version:{version}, expected version: {number} in checkpoint file at: {path}",
+            "Unrecognized version of the checkpoint file ({path})",
+            "Unrecognized version of the highwatermark checkpoint file {version}",
+        ),
+        "The first line of {path} is {version}, not 0.",
+        "The file is damaged, or it is another file.",
+        _OFFLINE,
+        _TEXT_FILE,
+        ("checkpoint.unsupported-version",),
+        _DUMP,
+    ),
+    BrokerMessage(
+        "broker.checkpoint-start-reset",
+        "error",
+        ("Error occurred while reading log-start-offset-checkpoint file of directory {dir}, resetting",),
+        "log-start-offset-checkpoint of {dir} could not be read: all partitions start at their first segment.",
+        "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
+        "Release 4.x loads the partitions and then takes the whole directory offline, unless only a number was bad. "
+        "Consumers may see records again that a client had deleted.",
+        _TEXT_FILE
+        + ("You may delete log-start-offset-checkpoint if no client deletes records and no topic is tiered."),
+        ("checkpoint",),
+        (
+            "kafkalog dump --files {dir}/log-start-offset-checkpoint",
+            "kafkalog verify {dir}",
+            "kafkalog checkpoint {dir}",
+        ),
+    ),
+    BrokerMessage(
+        "broker.checkpoint-recovery-reset",
+        "error",
+        (
+            "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}, resetting",
+            "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}",
+        ),
+        "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not flushed.",
+        "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
+        "After an unclean shutdown it recovers every segment of every partition, and at any damage deletes all "
+        "records after it. Release 4.x then takes the directory offline, unless only a number was bad.",
+        "Verify the directory before the next start. Correct the file and do not delete it.",
+        ("checkpoint", "dir.unclean"),
+        (
+            "kafkalog dump --files {dir}/recovery-point-offset-checkpoint",
+            "kafkalog verify {dir}",
+            "kafkalog checkpoint {dir}",
+        ),
+    ),
+    BrokerMessage(
+        "broker.checkpoint-unreadable",
+        "error",
+        ("Error while reading checkpoint file {path}", "Failed to read checkpoint file {path}"),
+        "{path} could not be read.",
+        "The lines after this one show the reason: a malformed line, a wrong count or version, or a failing disk.",
+        "From 1.0 on takes the log directory offline. If it is a leader-epoch-checkpoint, its partition is not loaded "
+        "either.",
+        _TEXT_FILE,
+        ("checkpoint",),
+        _DUMP,
+    ),
+    BrokerMessage(
+        "broker.checkpoint-write-deleted",
+        "info",
+        (
+            "Failed to write to checkpoint file {path} This is ok if the topic/partition is being deleted",
+            "Failed to write to checkpoint file {path}. This is ok if the topic/partition is being deleted",
+        ),
+        "{path} could not be written because its directory no longer exists.",
+        "The partition was deleted or renamed (-delete, -stray) at the same time.",
+        "Continues.",
+        "Nothing needs to be done, if somebody deleted or moved the partition on purpose.",
+        ("dir.delete", "dir.stray"),
+    ),
+    BrokerMessage(
+        "broker.checkpoint-unwritable",
+        "error",
+        (
+            "Error while writing to checkpoint file {path}",
+            "Disk error while writing to recovery point file in directory {path}",
+            "Disk error while writing recovery offsets checkpoint in directory {path}",
+            "Disk error while writing to logStartOffset file in directory {path}",
+            "Disk error while writing log start offsets checkpoint in directory {path}",
+            "Error while writing to highwatermark file in directory {path}",
+        ),
+        "{path} could not be written.",
+        "The disk is full, read-only or failing, or the file belongs to another user.",
+        _OFFLINE,
+        "Check the free space, the mount and dmesg. Give the files of the directory to the broker's user.",
+        ("file.foreign-owner", "file.unreadable"),
+        ("ls -ln {path}", "df -h {path}"),
+    ),
+    BrokerMessage(
+        "broker.partition-metadata",
+        "error",
+        (
+            "Malformed line in partition metadata file [{path}]: {reason}",
+            "Invalid topic ID in partition metadata file ({path})",
+            "Error while reading partition metadata file {path}",
+            "Unrecognized version of partition metadata file",
+        ),
+        "{path} is damaged: it must have two lines, version: 0 and topic_id: with 22 characters.",
+        "Somebody edited the file, it was truncated, or it is another file.",
+        "Does not load the partition and takes the log directory offline. An empty file, or an invalid id, stops the "
+        "broker.",
+        "Write the two lines. The topic id is in partition.metadata of the topic's other partitions and replicas.",
+        ("partition-metadata",),
+        _DUMP,
+    ),
+    BrokerMessage(
+        "broker.partition-metadata-empty",
+        "error",
+        ('Cannot invoke "java.lang.CharSequence.length()" because "this.text" is null',),
+        "A partition.metadata file is empty or has only one line, and the broker stops.",
+        "A crash or a full disk left the file empty.",
+        "Does not start. The message does not name the file, but verify finds it.",
+        "Write the two lines, version: 0 and topic_id: ID. The id is in partition.metadata of the topic's other "
+        "partitions and replicas.",
+        ("partition-metadata.too-short",),
+        ("kafkalog verify {place}", "kafkalog checkpoint {place}"),
+    ),
+    BrokerMessage(
+        "broker.topic-id-mismatch",
+        "error",
+        (
+            "Tried to assign topic ID {reason} to log for topic partition {partition}",
+            "Topic ID in memory: {reason} does not match",
+        ),
+        "The topic id of {partition} on the disk is not the one that the cluster has.",
+        "The topic was deleted and created again while this broker was down, or the directory belongs to another "
+        "cluster.",
+        "Refuses the partition, which remains offline here.",
+        "Save the records first if you need them. Then stop the broker and move the partition directory out of the "
+        "log directory: the broker fetches the new topic's partition.",
+        ("partition-metadata",),
+        ("kafkalog dump --files {place}/partition.metadata", "kafkalog dump --records {place}"),
+    ),
+    BrokerMessage(
+        "broker.high-watermark-unknown",
+        "info",
+        (
+            "No checkpointed highwatermark is found for partition {partition}",
+            "No previously checkpointed highwatermark value found for topic {reason} partition {number}",
+            "No highwatermark file is found. Returning {number} as the highwatermark for partition {partition}",
+        ),
+        "No checkpoint has a high watermark for the partition: it starts at 0 or at the log start offset.",
+        "The partition is new, or replication-offset-checkpoint was deleted.",
+        "Agrees on a new one with the replicas.",
+        "If the partition is new, nothing needs to be done.",
+        ("high-watermark.unknown",),
+    ),
+    BrokerMessage(
+        "broker.epoch-unknown",
+        "info",
+        ("Unable to read the broker epoch in {dir}",),
+        "{dir} has no readable .kafka_cleanshutdown.",
+        "The last shutdown was not clean, or this is the first start.",
+        "Registers as a broker without a previous epoch: the controller removes it from the in-sync replicas until it "
+        "has caught up.",
+        "Nothing needs to be done: this is normal after a crash.",
+        ("dir.unclean", "clean-shutdown.malformed"),
+        ("kafkalog verify {dir}",),
+    ),
+)

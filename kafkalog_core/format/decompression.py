@@ -1,0 +1,595 @@
+"""Decompression of a batch's records, with every codec that Kafka knows, in bounded memory.
+
+`decompress` takes the whole compressed part: the value of a magic 0 or 1 wrapper, the payload of a 0.7 wrapper, the
+bytes after a magic 2 header. Rules for every codec:
+
+- **Bounded.** At most the limit and one piece of 1 MiB is decompressed, from at most `MAX_PARTS` members, frames
+  or blocks. A declared size (a content size, a block's preamble) is compared with the limit, and with the most that
+  the compressed bytes can hold, before memory is allocated. In addition to the result a zstd frame may use its window,
+  at most `layout.ZSTD_MAX_WINDOW_BYTES`.
+- **Whole.** A stream that ends early is a `TruncatedError`, without content.
+- **Nothing is dropped silently.** Everything that Kafka's readers read is read: further gzip members, a new header in
+  a snappy block stream, further zstd frames. Bytes at the end that they ignore are a `TrailingError`, which has the
+  content: GZIPInputStream ignores a tail that is not a member or is too short for one, KafkaLZ4BlockInputStream
+  everything after its first frame, SnappyInputStream a tail of 1 to 3 bytes.
+
+Checksums in the streams are verified, except lz4's header checksum in magic 0 (Kafka does not verify lz4's content
+checksum either). The libraries are imported at the first use of their codec, and each thread keeps its contexts.
+
+Single-record batches cause millions of calls, which should cost little more than the library's own call. So gzip and
+zstd first call their library if the content cannot exceed one piece, and use the result if the whole payload was
+consumed and the stream is complete; lz4 and snappy as Java's clients write them are blocks in a plain framing, which
+`kernels.unpack_rows` reads. Everything else is decoded carefully, which also finds the reason of a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from threading import local
+from typing import Any, Final, NamedTuple, Protocol
+
+from kafkalog_core.errors import FieldError, LimitError, TruncatedError, UnsupportedError
+from kafkalog_core.format import layout
+from kafkalog_core.format.checksums import ZLIB, lz4_header_checksum
+
+__all__ = [
+    "FRAMED_CODECS",
+    "MAX_PARTS",
+    "PIECE_BYTES",
+    "Buffer",
+    "Content",
+    "TrailingError",
+    "block_decompressor",
+    "decompress",
+    "inflater",
+]
+
+
+Buffer = bytes | bytearray | memoryview
+
+PIECE_BYTES: Final = 1024 * 1024  # decompressed at a time if the size is not known to be below the limit
+# Members, frames and blocks of one payload: each takes time, and some are empty. Java's streams have blocks of
+# 32 KiB and more, and the smallest that snappy-java can be set to are 1 KiB: 256 MiB of them.
+MAX_PARTS: Final = 256 * 1024
+
+
+class Content(Protocol):
+    """Decompressed bytes, in the type that the codec's library returns; a memoryview can be made of it."""
+
+    def __len__(self) -> int: ...
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+Inflater = Callable[[Buffer, int, int], "Content"]
+
+
+class TrailingError(FieldError):
+    """Bytes after the end of a whole stream, which Kafka ignores; `content` is the content of the stream."""
+
+    def __init__(self, content: Content, trailing_bytes: int, *, position: int | None) -> None:
+        noun = "byte" if trailing_bytes == 1 else "bytes"
+        super().__init__(f"{trailing_bytes} {noun} after the end of the stream, which Kafka ignores", position=position)
+        self.content = content
+        self.trailing_bytes = trailing_bytes
+
+
+def over_limit(limit_bytes: int) -> LimitError:
+    """Return the error for a payload that decompresses to more than the limit."""
+    return LimitError(f"the payload inflates to more than the limit of {limit_bytes} bytes")
+
+
+def over_parts(position: int) -> LimitError:
+    """Return the error for a payload of more members, frames or blocks than any client writes."""
+    return LimitError(f"the payload has too many parts, {MAX_PARTS} or more", position=position)
+
+
+def append(gathered: bytearray, content: Content, limit_bytes: int) -> None:
+    """Append decompressed bytes.
+
+    Raises:
+        LimitError: there are more than the limit in all.
+    """
+    if len(gathered) + len(content) > limit_bytes:
+        raise over_limit(limit_bytes)
+    gathered += content
+
+
+def gather(pieces: Iterable[bytes], limit_bytes: int) -> bytearray:
+    """Return all pieces in one buffer. Each piece is bounded, so memory is bounded by the limit and one piece.
+
+    Raises:
+        LimitError: the pieces have more bytes than the limit.
+    """
+    gathered = bytearray()
+    for piece in pieces:
+        append(gathered, piece, limit_bytes)
+    return gathered
+
+
+def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> Content:
+    """Return the decompressed bytes of `payload`; for codec 0 the payload itself.
+
+    Args:
+        codec: codec id, the low bits of the batch's attributes.
+        payload: the compressed part, whole and contiguous, as unsigned bytes.
+        magic: of the batch (0.7: 0). Magic 0: the header checksum of lz4 frames is ignored; below 2: no zstd.
+        limit_bytes: the largest allowed content.
+
+    Raises:
+        TruncatedError: the stream ends early.
+        LimitError: the content exceeds the limit, there are too many parts, or the window of a zstd frame is too large.
+        UnsupportedError: no release writes this codec id, or not with this magic.
+        TrailingError: bytes follow the end of the stream, which Kafka ignores. The error has the content.
+        FieldError: any other damage.
+    """
+    return inflater(codec)(payload, magic, limit_bytes)
+
+
+def inflater(codec: int) -> Inflater:
+    """Return the decompressor of one codec, for many calls. Its arguments: payload, magic, limit in bytes.
+
+    Raises:
+        UnsupportedError: no release writes this codec id.
+    """
+    if not 0 <= codec < len(_INFLATERS):
+        raise UnsupportedError(f"codec id {codec} is not one of Kafka's")
+    return _INFLATERS[codec]
+
+
+# --- gzip -------------------------------------------------------------------------------------------------------------
+# Compressed bytes that zlib gets at a time. It copies the bytes that it does not use, so small pieces keep it linear.
+_INPUT_BYTES: Final = 64 * 1024
+_WBITS: Final = 31  # of zlib: a gzip header and any window size
+
+
+def _gunzip(payload: Buffer, _magic: int, limit_bytes: int) -> Buffer:
+    """Return the content of all members of a gzip stream; see `decompress`."""
+    try:
+        if len(payload) <= _INPUT_BYTES:  # nearly always one member of less than a piece
+            inflater = ZLIB.decompressobj(_WBITS)
+            inflated: bytes = inflater.decompress(payload, PIECE_BYTES)
+            if inflater.eof and not inflater.unused_data and len(inflated) <= limit_bytes:
+                return inflated
+        return _members(memoryview(payload), limit_bytes)
+    except ZLIB.error as error:
+        raise FieldError(f"not a gzip stream: {error}") from error
+
+
+def _members(payload: memoryview, limit_bytes: int) -> bytearray:
+    """Return the content of all members, which GZIPInputStream reads as one stream."""
+    gathered = bytearray()
+    position = _member(payload, 0, gathered, limit_bytes)
+    count = 1
+    while position < len(payload):
+        if not _is_member(payload[position:]):
+            raise TrailingError(gathered, len(payload) - position, position=position)
+        if count == MAX_PARTS:
+            raise over_parts(position)
+        position = _member(payload, position, gathered, limit_bytes)
+        count += 1
+    return gathered
+
+
+def _is_member(tail: memoryview) -> bool:
+    """Return whether GZIPInputStream reads the bytes after a member; it ignores a tail too short for a member."""
+    return len(tail) > layout.GZIP_MIN_MEMBER_BYTES and bytes(tail[: len(layout.GZIP_MAGIC)]) == layout.GZIP_MAGIC
+
+
+def _member(payload: memoryview, position: int, gathered: bytearray, limit_bytes: int) -> int:
+    """Decompress the member at `position` in pieces. Return the position of its end."""
+    inflater = ZLIB.decompressobj(_WBITS)
+    while True:
+        handed = payload[position : position + _INPUT_BYTES]
+        inflated: bytes = inflater.decompress(handed, PIECE_BYTES)
+        append(gathered, inflated, limit_bytes)
+        if inflater.eof:
+            return position + len(handed) - len(inflater.unused_data)
+        taken = len(handed) - len(inflater.unconsumed_tail)
+        position += taken
+        if not taken and not inflated:
+            raise TruncatedError("the gzip stream ends early", position=position)
+
+
+# --- snappy -----------------------------------------------------------------------------------------------------------
+_MAGIC_SIZE: Final = len(layout.XERIAL_MAGIC)
+_SIZE_SIZE: Final = layout.XERIAL_BLOCK.size
+
+
+@cache
+def _snappy() -> Any:
+    """Return the library of snappy, which is imported at the first use of the codec."""
+    return import_module("snappy")
+
+
+def _unsnappy(payload: Buffer, _magic: int, limit_bytes: int) -> Content:
+    """Return the content of a snappy block stream, or of a raw block; see `decompress`."""
+    if payload[:_MAGIC_SIZE] != layout.XERIAL_MAGIC:
+        if 1 < len(payload) < _MAGIC_SIZE and payload == layout.XERIAL_MAGIC[: len(payload)]:
+            raise TruncatedError("the snappy stream ends within a header", position=len(payload))
+        return _unsnappy_block(payload, 0, limit_bytes)
+    view = memoryview(payload)
+    last_start = len(view) - _SIZE_SIZE
+    position = _after_snappy_header(view, 0)
+    gathered = bytearray()
+    for _ in range(MAX_PARTS):
+        if position > last_start:
+            break
+        start, position = _snappy_block(view, position)
+        if start != position:
+            append(gathered, _unsnappy_block(view[start:position], start, limit_bytes - len(gathered)), limit_bytes)
+    else:
+        raise over_parts(position)
+    if position < len(view):
+        raise TrailingError(gathered, len(view) - position, position=position)
+    return gathered
+
+
+def _snappy_block(view: memoryview, position: int) -> tuple[int, int]:
+    """Return start and end of the raw block whose size is at `position`; for a header instead, twice its end."""
+    start = position + _SIZE_SIZE
+    (size_bytes,) = layout.XERIAL_BLOCK.struct.unpack_from(view, position)
+    end: int = start + size_bytes
+    if size_bytes > 0:
+        if end > len(view):
+            raise TruncatedError("the snappy stream ends within a block", position=len(view))
+        return start, end
+    possible_magic = view[position : position + _MAGIC_SIZE]
+    if possible_magic != layout.XERIAL_MAGIC[: len(possible_magic)]:
+        raise FieldError(f"a snappy block of {size_bytes} bytes", position=position)
+    end = _after_snappy_header(view, position)
+    return end, end
+
+
+def _after_snappy_header(view: memoryview, position: int) -> int:
+    end = position + layout.XERIAL_HEADER.size
+    if end > len(view):
+        raise TruncatedError("the snappy stream ends within a header", position=len(view))
+    version = layout.XERIAL_HEADER.struct.unpack_from(view, position)[1]
+    if version < 1:  # SnappyInputStream refuses it too; it ignores the compatible version
+        raise UnsupportedError(f"snappy block stream of version {version}", position=position)
+    return end
+
+
+def _unsnappy_block(block: Buffer, position: int, limit_bytes: int) -> Content:
+    """Return the content of a raw block. `position`: of the block in the payload."""
+    declared_bytes, body = _snappy_preamble(block, position)
+    if declared_bytes > limit_bytes:
+        raise over_limit(limit_bytes)
+    if declared_bytes <= (len(block) - body) * layout.SNAPPY_MAX_RATIO:
+        try:
+            inflated: bytes = _snappy().uncompress(block)
+        except _snappy().UncompressError as error:
+            raise FieldError(f"not a snappy block: {error.__cause__}", position=position) from error
+        return inflated
+    raise FieldError(f"a snappy block of {len(block)} bytes declares {declared_bytes}", position=position)
+
+
+def _snappy_preamble(block: Buffer, position: int) -> tuple[int, int]:
+    """Return the size that a raw block declares (a varint of at most 5 bytes), and where its elements start."""
+    declared_bytes = shift = 0
+    for byte in block[: layout.MAX_VARINT_BYTES]:
+        declared_bytes |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return declared_bytes, shift // 7
+    if len(block) < layout.MAX_VARINT_BYTES:
+        raise TruncatedError("the snappy block ends within its preamble", position=position + len(block))
+    raise FieldError("the snappy block's preamble is not a valid size", position=position)
+
+
+# --- lz4 --------------------------------------------------------------------------------------------------------------
+_WHOLE_BYTES: Final = 8 * PIECE_BYTES
+_SIZE_MASK: Final = ~layout.LZ4_BLOCK_STORED
+
+
+class _Lz4Header(NamedTuple):
+    """The header of a frame, from its descriptor; `size_bytes`: of the header, with magic and checksum."""
+
+    size_bytes: int
+    block_max_bytes: int
+    block_checksum_bytes: int
+    content_checksum_bytes: int
+    has_content_size: bool
+
+
+@cache
+def _lz4() -> Any:
+    """Return the library of lz4 frames, which is imported at the first use of the codec."""
+    return import_module("lz4.frame")
+
+
+def _unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
+    """Return the content of the one frame; see `decompress`."""
+    header = _lz4_header(payload)
+    if header.has_content_size:
+        size_field = payload[layout.LZ4_BD_POSITION + 1 : header.size_bytes - 1]
+        if int.from_bytes(size_field, "little") > limit_bytes:
+            raise over_limit(limit_bytes)
+    end, bound_bytes = _lz4_bound(payload, header)
+    frame: Buffer = memoryview(payload)[:end]
+    if magic == layout.MAGIC_V0:
+        frame = _repaired(frame, header)
+    try:
+        # The library copies the whole content once more, so large frames are decompressed in pieces. Otherwise one byte
+        # more than the bound is asked for: with a full buffer the library does not read the end mark.
+        is_large = bound_bytes > min(limit_bytes, _WHOLE_BYTES)
+        content = gather(_lz4_pieces(memoryview(frame), PIECE_BYTES if is_large else bound_bytes + 1), limit_bytes)
+    except RuntimeError as error:
+        raise FieldError(f"not an lz4 frame: {error}") from error
+    if end < len(payload):
+        raise TrailingError(content, len(payload) - end, position=end)
+    return content
+
+
+def _lz4_pieces(frame: memoryview, piece_bytes: int) -> Iterator[bytes]:
+    """Yield the content of a frame in pieces.
+
+    Each frame has its own context: the library keeps the content size of a frame that did not end through a reset, and
+    compares the next frame with it.
+    """
+    context = _lz4().create_decompression_context()
+    at_end = False
+    while not at_end:
+        inflated, taken, at_end = _lz4().decompress_chunk(context, frame, piece_bytes)
+        if not (inflated or taken or at_end):
+            raise FieldError("the lz4 frame does not end where its blocks end")
+        frame = frame[taken:]
+        yield inflated
+
+
+def _lz4_bound(payload: Buffer, header: _Lz4Header) -> tuple[int, int]:
+    """Return the end of the frame, and an upper bound of its content, in bytes."""
+    position, block_max_bytes, end = header.size_bytes, header.block_max_bytes, len(payload)
+    bound_bytes = 0
+    for _ in range(MAX_PARTS):
+        start = position + layout.LZ4_BLOCK_SIZE.size
+        if start > end:
+            raise TruncatedError("the lz4 frame ends before its end mark", position=end)
+        (size,) = layout.LZ4_BLOCK_SIZE.unpack_from(payload, position)
+        if size == 0:
+            break
+        size_bytes = size & _SIZE_MASK
+        if size_bytes > block_max_bytes:
+            raise FieldError(f"an lz4 block of {size_bytes} bytes in a frame of {block_max_bytes}", position=position)
+        bound_bytes += size_bytes if size != size_bytes else min(block_max_bytes, size_bytes * layout.LZ4_MAX_RATIO)
+        position = start + size_bytes + header.block_checksum_bytes
+    else:
+        raise over_parts(position)
+    position = start + header.content_checksum_bytes
+    if position > end:
+        raise TruncatedError("the lz4 frame ends within its checksum", position=end)
+    return position, bound_bytes
+
+
+def _lz4_header(payload: Buffer) -> _Lz4Header:
+    magic = payload[: layout.LZ4_FLG_POSITION]
+    if magic != layout.LZ4_FRAME_MAGIC[: len(magic)]:
+        raise FieldError("no lz4 frame: the magic is missing", position=0)
+    if len(payload) <= layout.LZ4_BD_POSITION:
+        raise TruncatedError("the lz4 frame ends within its header", position=len(payload))
+    header = _lz4_descriptor(payload[layout.LZ4_FLG_POSITION], payload[layout.LZ4_BD_POSITION])
+    if header.size_bytes > len(payload):
+        raise TruncatedError("the lz4 frame ends within its header", position=len(payload))
+    return header
+
+
+@cache
+def _lz4_descriptor(flags: int, block_descriptor: int) -> _Lz4Header:
+    """Return the header that the bytes FLG and BD describe."""
+    if flags & (layout.LZ4_FLG_VERSION_MASK | layout.LZ4_FLG_RESERVED) != layout.LZ4_FLG_VERSION:
+        raise FieldError(f"lz4 frame flags {flags:#04x}", position=layout.LZ4_FLG_POSITION)
+    if flags & layout.LZ4_FLG_DICTIONARY:
+        raise UnsupportedError("an lz4 frame with a dictionary", position=layout.LZ4_FLG_POSITION)
+    size_code = block_descriptor >> layout.LZ4_BD_SIZE_SHIFT
+    if block_descriptor & layout.LZ4_BD_RESERVED or size_code < layout.LZ4_BD_MIN_SIZE_CODE:
+        raise FieldError(f"lz4 block descriptor {block_descriptor:#04x}", position=layout.LZ4_BD_POSITION)
+    has_content_size = bool(flags & layout.LZ4_FLG_CONTENT_SIZE)
+    return _Lz4Header(
+        size_bytes=layout.LZ4_BD_POSITION + 2 + (layout.LZ4_CONTENT_SIZE_SIZE if has_content_size else 0),
+        block_max_bytes=1 << (2 * size_code + 8),
+        block_checksum_bytes=layout.LZ4_CHECKSUM_SIZE if flags & layout.LZ4_FLG_BLOCK_CHECKSUM else 0,
+        content_checksum_bytes=layout.LZ4_CHECKSUM_SIZE if flags & layout.LZ4_FLG_CONTENT_CHECKSUM else 0,
+        has_content_size=has_content_size,
+    )
+
+
+def _repaired(frame: Buffer, header: _Lz4Header) -> Buffer:
+    """Return the frame, or a copy of it with the correct header checksum, the last byte of the header.
+
+    Writers of magic 0 hash the frame's magic too (KAFKA-3160). Kafka ignores that checksum, the library does not.
+    """
+    position = header.size_bytes - 1
+    checksum = lz4_header_checksum(bytes(frame[layout.LZ4_FLG_POSITION : position]))
+    if frame[position] == checksum:
+        return frame
+    repaired = bytearray(frame)
+    repaired[position] = checksum
+    return repaired
+
+
+# --- zstd -------------------------------------------------------------------------------------------------------------
+_SHARED_WINDOW_BYTES: Final = 8 * 1024 * 1024  # frames of larger windows get their own context, freed with the frame
+_SHARED_WINDOW: Final = (_SHARED_WINDOW_BYTES // 1024).bit_length() - 1 << 3  # the same as a window descriptor
+_ZSTD_MAGIC_SIZE: Final = len(layout.ZSTD_FRAME_MAGIC)
+_zstd_unpack_start: Final = layout.ZSTD_START.unpack_from
+_BLOCK_START: Final = layout.ZSTD_START.size  # where the first block starts in a frame without content size
+# By descriptor of such a frame.
+_CHECKSUM_BYTES: Final = {0: 0, layout.ZSTD_DESCRIPTOR_CHECKSUM: layout.ZSTD_CHECKSUM_SIZE}
+_LAST: Final = layout.ZSTD_BLOCK_LAST
+# The stored size of an RLE block is not its size in the frame.
+_LAST_OR_RLE: Final = layout.ZSTD_BLOCK_LAST | layout.ZSTD_BLOCK_TYPE_RLE
+_SIZE_SHIFT: Final = layout.ZSTD_BLOCK_SIZE_SHIFT
+_MAX_BLOCK_BYTES: Final = layout.ZSTD_MAX_BLOCK_BYTES
+
+
+class _Codec:
+    """The library of zstd, and the context of one thread."""
+
+    def __init__(self) -> None:
+        self.library = import_module("zstandard")
+        self.unknown: int = self.library.CONTENTSIZE_UNKNOWN
+        self.context = self.fresh()
+        self.decompress = self.context.decompress
+
+    def fresh(self) -> Any:
+        return self.library.ZstdDecompressor(max_window_size=layout.ZSTD_MAX_WINDOW_BYTES)
+
+    def pieces(self, frame: memoryview) -> Iterator[bytes]:
+        """Yield the content of a frame that may exceed the limit in pieces."""
+        with self.fresh().stream_reader(frame) as reader:
+            while piece := reader.read(PIECE_BYTES):
+                yield piece
+
+
+class _Thread(local):
+    def __init__(self) -> None:
+        self.codec = _Codec()
+
+
+@cache
+def _thread() -> _Thread:
+    return _Thread()
+
+
+def _unzstd(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
+    """Return the content of all frames of a zstd stream; see `decompress`."""
+    if magic < layout.MAGIC_V2:
+        raise UnsupportedError(f"zstd in a message of magic {magic}")
+    codec = _thread().codec
+    if len(payload) > _BLOCK_START and limit_bytes >= PIECE_BYTES:
+        # Is the payload one frame of at most a piece? (Anything that is not a frame fails later.) The library refuses
+        # bytes after a frame that declares its size, but not after one that does not, as Java's streams do not: such a
+        # frame must be a single block that fills the payload, and not an RLE block.
+        descriptor, window, low, high = _zstd_unpack_start(payload)
+        header = low | high << 16
+        checksum_bytes = _CHECKSUM_BYTES.get(descriptor)
+        try:
+            if checksum_bytes is None:
+                is_small = 0 < codec.library.frame_content_size(payload) <= PIECE_BYTES
+            else:
+                end = _BLOCK_START + (header >> _SIZE_SHIFT) + checksum_bytes
+                is_small = end == len(payload) and header & _LAST_OR_RLE == _LAST and window <= _SHARED_WINDOW
+            if is_small:
+                # Passing read_across_frames and allow_extra_data by name would be slower.
+                whole: bytes = codec.decompress(payload, _MAX_BLOCK_BYTES, False, False)
+                return whole
+        except codec.library.ZstdError:
+            pass
+    return _zstd_frames(codec, payload, limit_bytes)
+
+
+def _zstd_frames(codec: _Codec, payload: Buffer, limit_bytes: int) -> Buffer:
+    view = memoryview(payload)
+    size_bytes = len(view)
+    gathered = bytearray()
+    position = 0
+    for _ in range(MAX_PARTS):
+        end = _skippable_end(view, position)
+        if end == position:
+            try:
+                end, content = _zstd_frame(codec, view, position, limit_bytes - len(gathered))
+            except codec.library.ZstdError as error:
+                raise FieldError(f"not a zstd frame: {error}", position=position) from error
+            if end - position == size_bytes:  # nearly always a single frame: do not copy it
+                return content
+            append(gathered, content, limit_bytes)
+        position = end
+        if position == size_bytes:
+            return gathered
+    raise over_parts(position)
+
+
+def _skippable_end(view: memoryview, position: int) -> int:
+    """Return the end of the skippable frame at `position`, or `position` if there is none."""
+    if position == len(view) or view[position] & layout.ZSTD_SKIPPABLE_MASK != layout.ZSTD_SKIPPABLE_FIRST:
+        return position
+    magic = bytes(view[position : position + _ZSTD_MAGIC_SIZE])
+    if magic[1:] != layout.ZSTD_SKIPPABLE_MAGIC[: len(magic) - 1]:
+        return position
+    start = position + layout.ZSTD_SKIPPABLE_HEADER_SIZE
+    end = start + int.from_bytes(view[position + _ZSTD_MAGIC_SIZE : start], "little")
+    if max(start, end) > len(view):
+        raise TruncatedError("the zstd stream ends within a skippable frame", position=len(view))
+    return end
+
+
+def _zstd_frame(codec: _Codec, view: memoryview, start: int, limit_bytes: int) -> tuple[int, Buffer]:
+    """Return the end of the frame at `start`, and its content."""
+    declared, position = _zstd_header(codec, view, start)
+    end, bound_bytes = _zstd_blocks(view, position)
+    if declared.has_checksum:
+        end += layout.ZSTD_CHECKSUM_SIZE
+    if end > len(view):
+        raise TruncatedError("the zstd stream ends within a frame", position=len(view))
+    frame = view[start:end]
+    content_bytes, window_bytes = declared.content_size, declared.window_size
+    if content_bytes != codec.unknown:
+        if content_bytes > limit_bytes:
+            raise over_limit(limit_bytes)
+        if content_bytes > bound_bytes:
+            raise FieldError(f"a zstd frame declares {content_bytes} bytes, more than it can hold", position=start)
+    elif window_bytes > layout.ZSTD_MAX_WINDOW_BYTES:
+        raise LimitError(f"a zstd frame asks for a window of {window_bytes} bytes", position=start)
+    elif bound_bytes > limit_bytes:
+        return end, gather(codec.pieces(frame), limit_bytes)
+    context = codec.context if window_bytes <= _SHARED_WINDOW_BYTES else codec.fresh()
+    # At least 1: with 0 the library requires the frame to declare its size.
+    return end, context.decompress(frame, max(1, bound_bytes))
+
+
+def _zstd_header(codec: _Codec, view: memoryview, start: int) -> tuple[Any, int]:
+    """Return the parameters in the header of a frame, and the end of the header."""
+    header = view[start : start + layout.ZSTD_MAX_HEADER_SIZE]
+    try:
+        return codec.library.get_frame_parameters(header), start + codec.library.frame_header_size(header)
+    except codec.library.ZstdError:
+        if bytes(header[:_ZSTD_MAGIC_SIZE]) != layout.ZSTD_FRAME_MAGIC[: len(header)]:
+            raise
+        completed = layout.ZSTD_FRAME_MAGIC + bytes(header[_ZSTD_MAGIC_SIZE:])
+        codec.library.get_frame_parameters(completed.ljust(layout.ZSTD_MAX_HEADER_SIZE, b"\0"))  # bad ones raise again
+        raise TruncatedError("the zstd stream ends within a frame header", position=len(view)) from None
+
+
+def _zstd_blocks(view: memoryview, position: int) -> tuple[int, int]:
+    """Return the end of the blocks of a frame, and an upper bound of the bytes in them."""
+    bound_bytes = 0
+    last_start = len(view) - layout.ZSTD_BLOCK_HEADER_SIZE
+    for _ in range(MAX_PARTS):
+        if position > last_start:
+            raise TruncatedError("the zstd stream ends within a frame", position=len(view))
+        header = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+        kind, size_bytes = header & layout.ZSTD_BLOCK_TYPE_MASK, header >> layout.ZSTD_BLOCK_SIZE_SHIFT
+        position += layout.ZSTD_BLOCK_HEADER_SIZE
+        position += 1 if kind == layout.ZSTD_BLOCK_TYPE_RLE else size_bytes
+        if kind == layout.ZSTD_BLOCK_TYPE_COMPRESSED or size_bytes > layout.ZSTD_MAX_BLOCK_BYTES:
+            size_bytes = layout.ZSTD_MAX_BLOCK_BYTES
+        bound_bytes += size_bytes
+        if header & layout.ZSTD_BLOCK_LAST:
+            return position, bound_bytes
+    raise over_parts(position)
+
+
+def _stored(payload: Buffer, _magic: int, _limit_bytes: int) -> Buffer:
+    return payload
+
+
+_INFLATERS: Final[tuple[Inflater, ...]] = (_stored, _gunzip, _unsnappy, _unlz4, _unzstd)
+
+
+FRAMED_CODECS: Final = (layout.CODEC_SNAPPY, layout.CODEC_LZ4)
+"""Codecs whose streams, as Java's clients write them, are blocks in a framing that `kernels.unpack_rows` reads."""
+
+
+@cache
+def block_decompressor(codec: int) -> Callable[..., Any] | None:
+    """Return the library's function for one block of such a codec; else `None`."""
+    if codec not in FRAMED_CODECS:
+        return None
+    # cramjam is python-snappy's engine. Its functions fill a buffer, those of python-snappy and lz4 allocate one.
+    library = import_module("cramjam")
+    is_lz4 = codec == layout.CODEC_LZ4
+    function: Callable[..., Any] = library.lz4.decompress_block_into if is_lz4 else library.snappy.decompress_raw_into
+    return function

@@ -1,0 +1,148 @@
+"""Who writes to a disk: the modules that are named here, each with its reason, and no other one."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+MODULES: Final = sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")])
+WRITERS: Final = {
+    "kafkalog_core/storage/changing/writer.py": "the one door through which a broker's files are changed",
+    "kafkalog_core/storage/changing/lock.py": "a broker's .lock, opened as POSIX locks require; nothing is written",
+    "kafkalog_core/ops/pool.py": "a temporary directory, in which processes of one run leave files for each other",
+    "kafkalog_core/ops/verify/work.py": "the temporary files that processes of one run leave for each other",
+    "kafkalog_core/ops/reindex/steps.py": "the temporary files of its own processes",
+    "kafkalog_core/ops/compact/simulation.py": "temporary files of its own, from one simulated clean to the next",
+    "kafkalog_core/spark/commit/commit.py": "the lock file of an output directory",
+    "kafkalog_core/spark/session/session.py": "Spark's temporary directory, and its log",
+    "kafkalog_core/spark/session/parquet.py": "the Parquet file of a job, which it removes if the job fails",
+    "kafkalog_core/spark/catalog/volumes.py": "the Parquet files of a catalog",
+    "kafkalog_core/broker/network.py": "sendfile, from a file to a socket",
+    "kafkalog_core/broker/processors.py": "a byte to the pipe that wakes a thread",
+    "kafkalog_cli/output_file.py": "the file that a user asked for, never among those of a broker",
+    "kafkalog_cli/commands/bench.py": "a log of its own in a temporary directory",
+    "kafkalog_cli/__main__.py": "the terminal, when a run is interrupted",
+    "kafkalog_cli/main.py": "/dev/null, in place of a standard output that is closed",
+}
+_OS: Final = re.compile(
+    "O_APPEND|O_CREAT|O_RDWR|O_TMPFILE|O_TRUNC|O_WRONLY|chflags|copy_file_range|f?chmod|[fl]?chown|fdatasync|fsync|"
+    "f?truncate|link|mkdir|makedirs|mkfifo|mknod|posix_fallocate|p?writev?|remove(dirs|xattr)?|renames?|replace|rmdir|"
+    "sendfile|setxattr|splice|symlink|unlink|utime"
+)
+"""What of the module os changes a disk; the flags are those with which a file is opened for it."""
+_SHUTIL: Final = re.compile("chown|copy.*|make_archive|move|rmtree|unpack_archive")
+_PATH: Final = re.compile("hardlink_to|symlink_to|touch|write_bytes|write_text")
+_PATH_WITHOUT_ARGUMENTS: Final = re.compile("mkdir|rmdir|unlink")
+"""Methods of paths; our one door has methods of these names too, which take a path."""
+
+
+def _ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_ids)
+def test_only_modules_with_a_reason_write_to_a_disk(path: Path) -> None:
+    found = list(_writes(path.read_text(encoding="utf-8")))
+    assert bool(found) == (_ids(path) in WRITERS), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open(path, 'wb')",
+        "open(path, mode)",
+        "open(path, mode='r+b')",
+        "path.open('xb')",
+        "path.open(mode='a')",
+        "os.fdopen(number, 'wb')",
+        "os.open(path, os.O_RDWR)",
+        "flags = os.O_CREAT",
+        "os.unlink(path)",
+        "remove = os.remove",
+        "from os import replace",
+        "import os as system",
+        "from shutil import rmtree",
+        "shutil.rmtree(path)",
+        "tempfile.mkdtemp()",
+        "path.write_bytes(b'')",
+        "path.unlink()",
+        "path.mkdir(parents=True)",
+        "os.open(path, 1)",
+        "gzip.open(path, 'wb')",
+        "from tempfile import mkdtemp",
+        "pq.ParquetWriter(path, schema)",
+    ],
+)
+def test_a_write_is_noticed(text: str) -> None:
+    assert list(_writes(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["open(path, 'rb')", "Source.open(path)", "os.open(path, os.O_RDONLY)", "disk.unlink(path)", "os.getpid()"]
+)
+def test_a_read_is_none(text: str) -> None:
+    assert not list(_writes(text))
+
+
+def _writes(text: str) -> Iterator[str]:
+    """Yield what changes a disk, or may do so without being noticed here."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="os"), attr=name) if _OS.fullmatch(name):
+                yield name
+            case ast.Attribute(value=ast.Name(id="shutil"), attr=name) if _SHUTIL.fullmatch(name):
+                yield name
+            case ast.Import() | ast.ImportFrom():
+                yield from _hidden(node)
+            case ast.Call(func=ast.Name(id=name)):
+                yield from _opens(node, name)
+            case ast.Call(func=ast.Attribute(value=owner, attr=name)):
+                yield from _calls(node, ast.unparse(owner), name)
+
+
+def _hidden(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    """Yield imports that would give a writing function, or its module, another name."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names if alias.asname and alias.name in {"os", "shutil", "tempfile"})
+    elif node.module == "tempfile":
+        yield from (alias.name for alias in node.names)
+    elif node.module in {"os", "shutil"}:
+        changing = _OS if node.module == "os" else _SHUTIL
+        yield from (alias.name for alias in node.names if changing.fullmatch(alias.name))
+
+
+def _calls(call: ast.Call, owner: str, name: str) -> Iterator[str]:
+    if owner == "tempfile" and name != "gettempdir":
+        yield name
+    elif name == "open" and owner != "os" and all(each.arg != "fileobj" for each in call.keywords):
+        given = [*call.args[:2], *(each.value for each in call.keywords if each.arg == "mode")]
+        modes = [each.value for each in given if isinstance(each, ast.Constant)]
+        yield from (
+            mode for mode in modes if isinstance(mode, str) and re.fullmatch("[rwaxbt+]{0,2}[wax+][bt+]{0,2}", mode)
+        )
+    elif owner == "os":
+        yield from _opens(call, name)
+    elif (
+        name in {"ParquetWriter", "write_table"}
+        or (_PATH.fullmatch(name) and owner != "formatter")
+        or (_PATH_WITHOUT_ARGUMENTS.fullmatch(name) and not call.args)
+    ):
+        yield name
+
+
+def _opens(call: ast.Call, name: str) -> Iterator[str]:
+    """Yield an open whose mode is not plainly one of reading."""
+    if name == "open" and isinstance(call.func, ast.Attribute):  # os.open: its flags are found by their names
+        yield from (name for each in call.args[1:2] if isinstance(each, ast.Constant))
+    elif name in {"open", "fdopen"}:
+        given = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "mode")]
+        if any(not isinstance(each, ast.Constant) or set(str(each.value)) & set("wax+") for each in given):
+            yield name
