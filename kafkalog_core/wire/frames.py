@@ -54,7 +54,8 @@ class Request:
 def decode_request(data: bytes | memoryview) -> Request:
     """Return the request in a frame, without the frame's length.
 
-    Raises UnsupportedVersionError, and ProtocolError if the bytes are not a request, or are longer than it.
+    Bytes after the body are ignored, as `AbstractRequest.parseRequest` does: librdkafka 2.16 sends three of them in
+    Metadata of version 13. Raises UnsupportedVersionError, and ProtocolError if the bytes are not a request.
     """
     if len(data) < _PREFIX_BYTES:
         raise ProtocolError(f"a request has at least {_PREFIX_BYTES} bytes, not {len(data)}")
@@ -64,9 +65,7 @@ def decode_request(data: bytes | memoryview) -> Request:
     if version not in api.versions:
         raise UnsupportedVersionError(api, version, correlation_id)
     header, position = codec("RequestHeader", _header_version(api, version)).decode(data)
-    body, end = codec(f"{api.name}Request", version).decode(data, position)
-    if end != len(data):
-        raise ProtocolError(f"{api.name} version {version} ends at byte {end} of {len(data)}")
+    body, _ = codec(f"{api.name}Request", version).decode(data, position)
     return Request(api, version, correlation_id, header["client_id"], body)
 
 

@@ -65,6 +65,14 @@ def test_an_unknown_version_says_which_are_known() -> None:
     assert (error.value.api.key, error.value.version, error.value.correlation_id) == (18, 99, 9)
 
 
+def test_bytes_after_the_body_are_ignored() -> None:
+    """As brokers do: librdkafka 2.16.1 sends three of them in Metadata of version 13."""
+    assert (
+        decode_request(frame("Metadata", 9, METADATA) + b"\0\0\0").body
+        == decode_request(frame("Metadata", 9, METADATA)).body
+    )
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -72,7 +80,6 @@ def test_an_unknown_version_says_which_are_known() -> None:
         b"\x00\x12\x00\x03\x00\x00\x00",
         bytes.fromhex("7fff 0000 00000001 ffff".replace(" ", "")),
         bytes.fromhex("0012 ffff 00000001 ffff".replace(" ", "")),
-        frame("Metadata", 9, METADATA) + b"\x00",
         frame("Metadata", 9, METADATA)[:-1],
     ],
 )
