@@ -1,0 +1,179 @@
+"""The offsets that groups committed, by the records of `__consumer_offsets` in the order of the log.
+
+The last record of a key counts, and one without a value deletes. An offset that was committed in a transaction counts
+once the producer's COMMIT marker follows, and never after an ABORT marker. The offsets of a group have tombstones of
+their own, so they are kept when the group is deleted. (`GroupMetadataManager.doLoadGroupsAndOffsets`, and since 4.0
+`OffsetMetadataManager.replay`.)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_core.errors import ProtocolError
+from kafkalog_core.wire.codec import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OFFSETS_TOPIC", "CommittedOffset", "GroupOffsets", "GroupRecord"]
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+_OFFSET_KEYS: Final = frozenset({0, 1})
+_GROUP_KEYS: Final = {
+    2: ("GroupMetadataKey", "group", "GroupMetadataValue"),
+    3: ("ConsumerGroupMetadataKey", "group_id", "ConsumerGroupMetadataValue"),
+}
+_MEMBER_KEYS: Final = range(4, 18)
+"""Keys of the members and assignments of KIP-848, and of share groups (KIP-932) and streams groups (KIP-1071).
+
+Members are gone with the cluster, and share groups have no committed offsets.
+"""
+_KEY_VERSIONS: Final = 2  # bytes of the version in front of every key and value
+_NO_ID: Final = bytes(16)
+
+Place = tuple[str, int]
+"""A topic and a partition number."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A committed offset.
+
+    Args:
+        offset: the next one to read.
+        leader_epoch: of the record before it; -1: unknown (before KIP-320).
+        metadata: text that the consumer added.
+        commit_timestamp_ms: when it was committed.
+        topic_id: of the topic, 16 bytes; None: unknown (before 4.1).
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    topic_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """The last metadata record of a group: its protocol type, such as `consumer`, and its generation or epoch."""
+
+    protocol_type: str
+    generation: int
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    """What the replayed records say.
+
+    Attributes:
+        groups: the groups that have a metadata record.
+        offsets: committed offsets by group, topic and partition.
+        pending: offsets of transactions that have no marker yet, by producer id.
+        skipped: how many records are unknown or cannot be decoded, by what is wrong with them.
+    """
+
+    groups: dict[str, GroupRecord] = field(default_factory=dict)
+    offsets: dict[str, dict[Place, CommittedOffset]] = field(default_factory=dict)
+    pending: dict[int, dict[tuple[str, Place], CommittedOffset | None]] = field(default_factory=dict)
+    skipped: Counter[str] = field(default_factory=Counter)
+    _keys: dict[bytes, tuple[str, Place]] = field(default_factory=dict)
+
+    def replay(self, key: bytes | None, value: bytes | None, transaction: int | None = None) -> None:
+        """Replay one record. `transaction`: the producer id of a transactional batch; None: it is of none."""
+        known = self._keys.get(key) if key is not None else None
+        if known is None:
+            if key is None or len(key) < _KEY_VERSIONS:
+                self.skipped["a record without a key"] += 1
+                return
+            version = int.from_bytes(key[:_KEY_VERSIONS], "big")
+            if version in _GROUP_KEYS:
+                self._replay_group(version, key, value)
+                return
+            if version not in _OFFSET_KEYS:
+                if version not in _MEMBER_KEYS:
+                    self.skipped[f"a key of version {version}"] += 1
+                return
+            decoded = self._decoded("OffsetCommitKey", 0, key)
+            if decoded is None:
+                return
+            known = self._keys[key] = decoded["group"], (decoded["topic"], decoded["partition"])
+        offset = None if value is None else self._offset(value)
+        if value is not None and offset is None:
+            return
+        if transaction is None:
+            self._set(*known, offset)
+        else:
+            self.pending.setdefault(transaction, {})[known] = offset
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Replay a marker of a producer."""
+        for (group, place), offset in self.pending.pop(producer_id, {}).items():
+            if is_commit:
+                self._set(group, place, offset)
+
+    def absorb(self, other: GroupOffsets) -> None:
+        """Add what another partition of the topic holds: it has other groups, and markers of its own."""
+        self.groups |= other.groups
+        self.offsets |= other.offsets
+        for producer_id, offsets in other.pending.items():
+            self.pending.setdefault(producer_id, {}).update(offsets)
+        self.skipped += other.skipped
+
+    def pending_of(self, group: str) -> set[Place]:
+        """Return the partitions of a group with offsets in a transaction that is open."""
+        return {place for offsets in self.pending.values() for of_group, place in offsets if of_group == group}
+
+    def names(self) -> Mapping[str, str]:
+        """Return the protocol type of each group; a group with offsets alone has an empty one."""
+        return dict.fromkeys(self.offsets, "") | {name: each.protocol_type for name, each in self.groups.items()}
+
+    def _set(self, group: str, place: Place, offset: CommittedOffset | None) -> None:
+        if offset is not None:
+            self.offsets.setdefault(group, {})[place] = offset
+            return
+        of_group = self.offsets.get(group, {})
+        of_group.pop(place, None)
+        if not of_group:
+            self.offsets.pop(group, None)
+
+    def _replay_group(self, version: int, key: bytes, value: bytes | None) -> None:
+        key_name, id_name, value_name = _GROUP_KEYS[version]
+        decoded = self._decoded(key_name, 0, key)
+        if decoded is None:
+            return
+        group = decoded[id_name]
+        if value is None:
+            self.groups.pop(group, None)
+            return
+        found = self._versioned(value_name, value)
+        if found is not None:
+            generation = found["generation"] if "generation" in found else found["epoch"]
+            self.groups[group] = GroupRecord(found.get("protocol_type", "consumer"), generation)
+
+    def _offset(self, value: bytes) -> CommittedOffset | None:
+        found = self._versioned("OffsetCommitValue", value)
+        if found is None:
+            return None
+        topic_id = bytes(found.get("topic_id") or _NO_ID)
+        return CommittedOffset(
+            offset=found["offset"],
+            leader_epoch=found.get("leader_epoch", -1),
+            metadata=found["metadata"],
+            commit_timestamp_ms=found["commit_timestamp"],
+            topic_id=None if topic_id == _NO_ID else topic_id,
+        )
+
+    def _versioned(self, name: str, value: bytes) -> dict[str, Any] | None:
+        """Return a value, whose version is in its first two bytes; None: it cannot be decoded."""
+        return self._decoded(name, int.from_bytes(value[:_KEY_VERSIONS], "big"), value)
+
+    def _decoded(self, name: str, version: int, data: bytes) -> dict[str, Any] | None:
+        try:
+            return codec(name, version).decode_whole(memoryview(data)[_KEY_VERSIONS:])
+        except ProtocolError as error:
+            self.skipped[str(error)] += 1
+            return None
