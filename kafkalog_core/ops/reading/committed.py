@@ -18,10 +18,10 @@ follows the number of producers and of aborted transactions, not that of records
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
@@ -125,6 +125,7 @@ class TransactionOutcomes:
         self.log: Log = ("", None)
         self.aborted: list[TxnSpan] = []
         self.undecided: list[Undecided] = []
+        self.unmarked: list[TxnSpan] = []
         self.holes: list[Hole] = []
         self._restarts: dict[int, list[int]] = {}
         self._pieces: list[_Piece] = []
@@ -156,8 +157,10 @@ class TransactionOutcomes:
         for piece in self._pieces:
             if indexes.is_listed(piece.span):
                 self.aborted.append(piece.span)
+                self.unmarked.append(piece.span)
             elif not indexes.is_committed(piece):
                 self.undecided.append(Undecided(piece.span, self._hole_after(piece.span)))
+                self.unmarked.append(piece.span)
 
     def _add_pieces(
         self, producer_id: int, restarts: Sequence[int], marker_offset: int | None, *, is_aborted: bool
@@ -256,6 +259,7 @@ class CommittedView:
     The last stable offset is before the `open_transactions`. `unfinished` transactions end in files that are not read:
     their data is not shown, the data after it is. Both are spans from the first offset on. `undecided` transactions are
     not shown either. It is unknown whether records were lost in the `gaps`: transactions are shown as if none were.
+    Of `unmarked` transactions, which are not shown, the log has no abort marker.
     """
 
     def __init__(
@@ -268,6 +272,7 @@ class CommittedView:
         unfinished: Sequence[TxnSpan] = (),
         undecided: Sequence[Undecided] = (),
         gaps: Sequence[_Gap] = (),
+        unmarked: Iterable[TxnSpan] = (),
     ) -> None:
         self.start_offset = start_offset
         self.end_offset = end_offset
@@ -277,9 +282,33 @@ class CommittedView:
         self.gaps = tuple(gaps)
         self._firsts: dict[int, list[int]] = {}
         self._lasts: dict[int, list[int]] = {}
-        for producer_id, first, last in sorted(hidden, key=lambda span: span.last):
+        self._hidden = sorted(hidden, key=lambda span: span.last)
+        self._ends_of_unmarked = sorted(span.last + 1 for span in unmarked)
+        for producer_id, first, last in self._hidden:
             self._firsts.setdefault(producer_id, []).append(first)
             self._lasts.setdefault(producer_id, []).append(last)
+
+    @cached_property
+    def _earliest_from(self) -> list[int]:
+        """The earliest first offset of a hidden transaction and those that end after it, for each by its end."""
+        return list(accumulate((span.first for span in reversed(self._hidden)), min))[::-1]
+
+    def hidden_between(self, first: int, last: int) -> Iterator[TxnSpan]:
+        """Yield the transactions that are not shown and have an offset from `first` to `last`, by their ends."""
+        for number in range(bisect_left(self._hidden, first, key=lambda span: span.last), len(self._hidden)):
+            if self._earliest_from[number] > last:
+                return
+            if self._hidden[number].first <= last:
+                yield self._hidden[number]
+
+    def end_of_unmarked(self, offset: int) -> int:
+        """Return the end, after an offset, of a transaction that is not shown and has no marker; MAX_INT64: none.
+
+        A consumer drops the records of a producer until it sees an abort marker. So it must not get records after this
+        offset together with those before it.
+        """
+        number = bisect_right(self._ends_of_unmarked, offset)
+        return self._ends_of_unmarked[number] if number < len(self._ends_of_unmarked) else MAX_INT64
 
     def is_hidden(self, producer_id: int, offset: int) -> bool:
         """Return whether transactional data of a producer at an offset was aborted, or is not known to be committed."""
@@ -371,6 +400,7 @@ def _view_of(
         unfinished=() if is_whole else open_spans,
         undecided=undecided,
         gaps=reader.gaps,
+        unmarked=outcomes.unmarked,
     )
 
 

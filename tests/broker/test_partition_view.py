@@ -1,0 +1,306 @@
+"""A partition as its leader would read it, on logs that tests write: where reads begin and end, what is left out."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.broker import batch_map, partition_view
+from kafkalog_core.broker.partition_view import OffsetOutOfRangeError, ServedHole, ServedPartition, ViewOptions
+from kafkalog_core.errors import NotFoundError, StorageError, UnsupportedError
+from tests.broker.consuming import consumed, fetched_bytes
+from tests.build import (
+    ABORT,
+    COMMIT,
+    GZIP,
+    Record,
+    batch_v2,
+    epoch_checkpoint,
+    message_v0,
+    message_v1,
+    txn_marker,
+    wrapper_v1,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALL = 1 << 30
+
+
+def batch(first: int, count: int = 1, *, value: bytes = b"v", time_ms: int = 1, **fields: int) -> bytes:
+    records = [Record(offset=first + at, key=b"k", value=value, timestamp_ms=time_ms + at) for at in range(count)]
+    return batch_v2(records, **fields)  # type: ignore[arg-type]
+
+
+def written(place: Path, *segments: tuple[int, bytes], name: str = "t-0") -> str:
+    """A partition directory with these segments: base offset and bytes."""
+    path = place / name
+    path.mkdir(exist_ok=True)
+    for base, data in segments:
+        (path / f"{base:020}.log").write_bytes(data)
+    return str(path)
+
+
+def reads(partition: ServedPartition, offset: int, max_bytes: int = ALL, *, is_committed: bool = False) -> bytes:
+    return fetched_bytes(partition.read(offset, max_bytes, is_committed=is_committed))
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+def test_an_empty_partition_starts_and_ends_at_0(tmp_path: Path) -> None:
+    partition = ServedPartition.open(written(tmp_path))
+    assert (partition.log_start_offset, partition.log_end_offset, partition.high_watermark) == (0, 0, 0)
+    assert reads(partition, 0) == b""
+    assert partition.leader_epoch == 0
+
+
+def test_a_partition_without_records_ends_at_its_base_offset(tmp_path: Path) -> None:
+    partition = ServedPartition.open(written(tmp_path, (7, b"")))
+    assert (partition.log_start_offset, partition.log_end_offset) == (7, 7)
+
+
+@pytest.mark.parametrize(("checkpointed", "start"), [(None, 0), (3, 3), (0, 0)])
+def test_the_log_start_offset_is_the_checkpointed_one(tmp_path: Path, checkpointed: int | None, start: int) -> None:
+    path = written(tmp_path, (0, batch(0, 6)))
+    partition = ServedPartition.open(path, ViewOptions(log_start_offset=checkpointed))
+    assert partition.log_start_offset == start
+    with pytest.raises(OffsetOutOfRangeError):
+        partition.read(start - 1, ALL, is_committed=False)
+
+
+@pytest.mark.parametrize(("checkpointed", "mark"), [(None, 6), (4, 4), (9, 6)])
+def test_consumers_read_up_to_the_high_watermark(tmp_path: Path, checkpointed: int | None, mark: int) -> None:
+    path = written(tmp_path, (0, b"".join(batch(at) for at in range(6))))
+    partition = ServedPartition.open(path, ViewOptions(high_watermark=checkpointed))
+    assert partition.high_watermark == mark
+    assert consumed(partition, ALL, is_committed=False) == list(range(mark))
+    assert reads(partition, mark) == b""
+    with pytest.raises(OffsetOutOfRangeError, match="0 to 6"):
+        partition.read(7, ALL, is_committed=False)
+
+
+def test_what_is_no_partition_of_today_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        ServedPartition.open(str(tmp_path / "gone-0"))
+    (tmp_path / "old-0").mkdir()
+    (tmp_path / "old-0" / f"{0:020}.kafka").write_bytes(b"")
+    with pytest.raises(UnsupportedError, match=r"0\.7"):
+        ServedPartition.open(str(tmp_path / "old-0"))
+
+
+# --- ranges -----------------------------------------------------------------------------------------------------------
+def test_a_read_begins_with_the_batch_of_the_offset_and_ends_with_the_segment(tmp_path: Path) -> None:
+    first, second, third = batch(0, 3), batch(3, 3), batch(6, 3)
+    partition = ServedPartition.open(written(tmp_path, (0, first + second), (6, third)))
+    assert reads(partition, 0) == first + second
+    assert reads(partition, 4) == second
+    assert reads(partition, 6) == third
+
+
+def test_a_gap_of_compaction_is_passed(tmp_path: Path) -> None:
+    partition = ServedPartition.open(written(tmp_path, (0, batch(0) + batch(9)), (20, batch(25))))
+    assert reads(partition, 5) == batch(9)
+    assert reads(partition, 12) == batch(25)
+    assert reads(partition, 21) == batch(25)
+
+
+def test_the_last_batch_may_be_cut_but_not_the_first(tmp_path: Path) -> None:
+    first, second = batch(0, 3), batch(3, 3)
+    partition = ServedPartition.open(written(tmp_path, (0, first + second)))
+    assert reads(partition, 0, len(first) + 5) == first + second[:5]
+    assert reads(partition, 0, 1) == first
+    nothing = partition.read(0, 1, is_committed=False, minimum_one=False)
+    assert (nothing.pieces, nothing.size_bytes) == ((), 0)
+
+
+def test_a_range_has_one_magic(tmp_path: Path) -> None:
+    old = [Record(offset=at, key=b"k", value=b"v", timestamp_ms=5) for at in range(4)]
+    parts = [message_v0(old[0]), message_v1(old[1]) + message_v1(old[2]), batch(3)]
+    partition = ServedPartition.open(written(tmp_path, (0, b"".join(parts))))
+    found = [partition.read(offset, ALL, is_committed=False) for offset in (0, 1, 3)]
+    assert [each.magic for each in found] == [0, 1, 2]
+    assert [fetched_bytes(each) for each in found] == parts
+
+
+def test_a_compressed_wrapper_is_sent_for_any_of_its_offsets(tmp_path: Path) -> None:
+    records = [Record(offset=at, key=b"k", value=b"v", timestamp_ms=5) for at in range(4)]
+    wrapper = wrapper_v1(records, codec=GZIP)
+    partition = ServedPartition.open(written(tmp_path, (0, wrapper)))
+    assert [reads(partition, offset) for offset in range(4)] == [wrapper] * 4
+
+
+def test_small_batches_are_found_within_a_stretch_and_large_ones_alone(tmp_path: Path) -> None:
+    batches = [batch(at, value=b"x" * (40_000 if at % 100 == 50 else 10)) for at in range(400)]
+    partition = ServedPartition.open(written(tmp_path, (0, b"".join(batches))))
+    for offset, data in enumerate(batches):
+        assert reads(partition, offset, 1) == data
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+def damaged(data: bytes, at: int = -1) -> bytes:
+    changed = bytearray(data)
+    changed[at] ^= 0xFF
+    return bytes(changed)
+
+
+def test_damage_is_skipped_and_reported_once(tmp_path: Path) -> None:
+    good, bad, after = batch(0, 2), damaged(batch(2, 2)), batch(4, 2)
+    holes: list[ServedHole] = []
+    path = written(tmp_path, (0, good + bad + after))
+    partition = ServedPartition.open(path, ViewOptions(notify=holes.append))
+    assert reads(partition, 0) == good
+    assert reads(partition, 2) == after
+    assert [(hole.position, hole.size_bytes, hole.reason, hole.first_offset) for hole in holes] == [
+        (len(good), len(bad), "crc-mismatch", 2)
+    ]
+
+
+def test_damage_is_sent_as_a_broker_sends_it_on_request(tmp_path: Path) -> None:
+    log = batch(0, 2) + damaged(batch(2, 2)) + batch(4, 2)
+    partition = ServedPartition.open(written(tmp_path, (0, log)), ViewOptions(on_damage="stop"))
+    assert reads(partition, 0) == log
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 500, batch(2)[:40]])
+def test_a_tail_that_is_no_batch_is_not_served(tmp_path: Path, tail: bytes) -> None:
+    holes: list[ServedHole] = []
+    path = written(tmp_path, (0, batch(0, 2) + tail))
+    partition = ServedPartition.open(path, ViewOptions(notify=holes.append))
+    assert reads(partition, 0) == batch(0, 2)
+    assert partition.log_end_offset == 2
+    assert len(holes) == (tail[0:1] != b"\0" or any(tail))
+
+
+@pytest.mark.parametrize("max_bytes", [1, 200, ALL])
+def test_a_batch_with_too_high_offsets_is_sent_with_the_next_one(tmp_path: Path, max_bytes: int) -> None:
+    """A consumer that has read it asks for the offset after it, and would skip what follows."""
+    log = batch(0) + batch(1) + batch(900) + batch(3) + batch(4)
+    partition = ServedPartition.open(written(tmp_path, (0, log)))
+    assert partition.log_end_offset == 5
+    assert reads(partition, 2, 1) == batch(900) + batch(3)
+    found = consumed(partition, max_bytes, is_committed=False)
+    assert [offset for offset in found if offset < 900] == [0, 1, 3, 4]
+
+
+def test_a_batch_with_too_low_offsets_moves_no_reader_back(tmp_path: Path) -> None:
+    log = batch(10) + batch(11) + batch(2) + batch(12)
+    partition = ServedPartition.open(written(tmp_path, (10, log)))
+    assert partition.log_end_offset == 13
+    assert consumed(partition, 1, is_committed=False) == [10, 11, 12]
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+def data(first: int, producer: int) -> bytes:
+    return batch(first, producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
+def test_read_committed_gets_the_aborted_transactions_of_its_range(tmp_path: Path) -> None:
+    parts = [
+        data(0, 1),
+        data(1, 2),
+        txn_marker(ABORT, offset=2, producer_id=1),
+        txn_marker(COMMIT, offset=3, producer_id=2),
+        data(4, 1),
+        txn_marker(COMMIT, offset=5, producer_id=1),
+    ]
+    partition = ServedPartition.open(written(tmp_path, (0, b"".join(parts))))
+    found = partition.read(0, ALL, is_committed=True)
+    assert found.aborted == ((1, 0),)
+    fetched_bytes(found)
+    later = partition.read(4, ALL, is_committed=True)
+    assert later.aborted == ()
+    fetched_bytes(later)
+    plain = partition.read(0, ALL, is_committed=False)
+    assert plain.aborted is None
+    fetched_bytes(plain)
+    assert consumed(partition, 1, is_committed=True) == [1, 4]
+
+
+def test_read_committed_stops_before_an_open_transaction(tmp_path: Path) -> None:
+    partition = ServedPartition.open(written(tmp_path, (0, batch(0) + data(1, 1) + batch(2))))
+    assert partition.last_stable_offset() == 1
+    assert consumed(partition, ALL, is_committed=True) == [0]
+    assert consumed(partition, ALL, is_committed=False) == [0, 1, 2]
+    assert partition.latest(is_committed=True).offset == 1
+    assert partition.latest(is_committed=False).offset == 3
+
+
+# --- times and epochs -------------------------------------------------------------------------------------------------
+def test_offsets_for_times(tmp_path: Path) -> None:
+    path = written(tmp_path, (0, batch(0, 3, time_ms=10)), (3, batch(3, 3, time_ms=20)), (6, batch(6, time_ms=5)))
+    partition = ServedPartition.open(path)
+    found = [partition.offset_for_time(time_ms) for time_ms in (0, 11, 13, 22, 23)]
+    assert [each and (each.offset, each.timestamp_ms) for each in found] == [(0, 10), (1, 11), (3, 20), (5, 22), None]
+    largest = partition.offset_of_max_timestamp()
+    assert largest is not None
+    assert (largest.offset, largest.timestamp_ms) == (5, 22)
+    assert partition.earliest().offset == 0
+
+
+def test_offsets_before_a_time_as_the_oldest_clients_ask(tmp_path: Path) -> None:
+    partition = ServedPartition.open(written(tmp_path, (0, batch(0, 3)), (3, batch(3, 3))))
+    assert partition.offsets_before(-1, 5) == [6, 3, 0]
+    assert partition.offsets_before(-1, 1) == [6]
+    assert partition.offsets_before(-2, 5) == [0]
+    assert partition.offsets_before(0, 5) == []
+
+
+def test_leader_epochs_of_the_checkpoint_and_of_later_batches(tmp_path: Path) -> None:
+    log = batch(0, 3, leader_epoch=1) + batch(3, 3, leader_epoch=4) + batch(6, 2, leader_epoch=6)
+    path = written(tmp_path, (0, log))
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint([(1, 0), (4, 3)]))
+    partition = ServedPartition.open(path)
+    assert partition.leader_epoch == 6
+    assert [partition.end_of_epoch(epoch) for epoch in (-1, 0, 1, 3, 4, 6, 7)] == [
+        (-1, -1),
+        (0, 0),
+        (1, 3),
+        (1, 3),
+        (4, 6),
+        (6, 8),
+        (-1, -1),
+    ]
+    assert partition.latest(is_committed=False).leader_epoch == 6
+
+
+# --- bounds of memory, files and threads ------------------------------------------------------------------------------
+def test_maps_and_files_of_many_segments_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_view, "_MAPS_BYTES", 100)
+    monkeypatch.setattr(partition_view, "_OPEN_FILES", 2)
+    partition = ServedPartition.open(written(tmp_path, *((at, batch(at)) for at in range(30))))
+    held = partition.read(3, ALL, is_committed=False)
+    assert consumed(partition, ALL, is_committed=False) == list(range(30))
+    assert len(partition._maps) < 5
+    assert len(partition._files) == 2
+    assert fetched_bytes(held) == batch(3)  # a range keeps its file open
+    partition.close()
+
+
+def test_a_map_follows_the_bytes_of_a_log_not_its_batches(tmp_path: Path) -> None:
+    partition = ServedPartition.open(written(tmp_path, (0, b"".join(batch(at) for at in range(2000)))))
+    size = partition._maps[0].size_bytes
+    assert size < 60 * (1 + 2000 * len(batch(0)) // (batch_map.STRETCH_BYTES - len(batch(0))))
+
+
+def test_a_log_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    path = written(tmp_path, (0, batch(0)), (1, batch(1)))
+    partition = ServedPartition.open(path)
+    (tmp_path / "t-0" / f"{0:020}.log").unlink()
+    with pytest.raises(StorageError):
+        partition.read(0, ALL, is_committed=False)
+    assert reads(partition, 1) == batch(1)
+
+
+def test_several_threads_read_the_same(tmp_path: Path) -> None:
+    partition = ServedPartition.open(written(tmp_path, *((at * 10, batch(at * 10, 10)) for at in range(20))))
+    found: list[list[int]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(consumed(partition, 300, is_committed=True))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [list(range(200))] * 4
