@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
     "NO_OBSERVER",
@@ -33,6 +33,7 @@ __all__ = [
     "Reply",
     "RequestHandler",
     "SharedFile",
+    "release_ranges",
 ]
 
 
@@ -136,9 +137,14 @@ FinalAnswer: TypeAlias = Reply | NoResponse | Close
 def release(answer: object) -> None:
     """Release the files of an answer that will not be sent."""
     if isinstance(answer, Reply):
-        for piece in answer.pieces:
-            if isinstance(piece, FileRange):
-                piece.file.release()
+        release_ranges(answer.pieces)
+
+
+def release_ranges(pieces: Iterable[object]) -> None:
+    """Release the files of the ranges among some parts of a response that will not be sent."""
+    for piece in pieces:
+        if isinstance(piece, FileRange):
+            piece.file.release()
 
 
 class PendingAnswer:

@@ -1,0 +1,509 @@
+"""Consumer groups of the classic protocol, in memory: who is a member, which generation it is, who reads what.
+
+The rules are those of `ClassicGroup` and `GroupMetadataManager` of Kafka 4.3 (the same as `GroupCoordinator` before).
+A group goes from Empty to PreparingRebalance while members join, to CompletingRebalance while the leader assigns, to
+Stable. A join or a sync that has to wait is a `PendingAnswer`, so no network thread is held up. Time is an argument.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.broker.answers import PendingAnswer
+from kafkalog_core.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.broker.answers import Answer, Reply
+    from kafkalog_core.broker.requests import Body
+
+__all__ = ["GroupCoordinator", "GroupLimits", "GroupState", "JoinRequest", "Member", "MemberIdentity"]
+
+
+class GroupState(StrEnum):
+    """The states of a group, as clients see them."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLimits:
+    """Bounds of groups, with Kafka's settings in brackets.
+
+    Args:
+        min_session_s: the shortest session timeout [group.min.session.timeout.ms].
+        max_session_s: the longest one [group.max.session.timeout.ms].
+        max_members: of a group [group.max.size].
+        initial_delay_s: how long an empty group waits for more members, again for each of them
+            [group.initial.rebalance.delay.ms, 3 s in Kafka]; a disk is read by few consumers, which should not wait.
+    """
+
+    min_session_s: float = 6.0
+    max_session_s: float = 1800.0
+    max_members: int = 10_000
+    initial_delay_s: float = 0.3
+
+
+class MemberIdentity(NamedTuple):
+    """How a member names itself: its id, and the group.instance.id of a static one (KIP-345)."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """A JoinGroup request. `needs_id`: the client knows that it must join again with the id that it gets (KIP-394)."""
+
+    identity: MemberIdentity
+    client_id: str
+    client_host: str
+    session_s: float
+    rebalance_s: float
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    needs_id: bool
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A join or a sync that waits for its answer."""
+
+    answer: PendingAnswer
+    reply: Callable[[Body], Reply]
+
+
+@dataclass(slots=True)
+class Member:
+    """A member of a group; `deadline_s`: when its session ends without another sign of life."""
+
+    identity: MemberIdentity
+    request: JoinRequest
+    deadline_s: float
+    assignment: bytes = b""
+    join: _Waiting | None = None
+    sync: _Waiting | None = None
+
+    @property
+    def protocols(self) -> dict[str, bytes]:
+        """The metadata of each protocol that it supports, the preferred one first."""
+        return dict(self.request.protocols)
+
+
+@dataclass(slots=True)
+class _Group:
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    generation: int = 0
+    protocol_type: str = ""
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static: dict[str, str] = field(default_factory=dict)
+    expected: dict[str, float] = field(default_factory=dict)  # ids that were given out, until when
+    deadline_s: float = 0.0  # of the joins of a rebalance, or of its syncs
+    longest_s: float = 0.0  # until when an initial delay may be extended; 0: it is not an initial one
+
+    def supported(self) -> set[str]:
+        """The protocols that every member supports."""
+        names = [set(member.protocols) for member in self.members.values()]
+        return set.intersection(*names) if names else set()
+
+
+_MARGIN_S: Final = 5.0
+
+
+class GroupCoordinator:
+    """All groups. Thread-safe; answers that wait are completed from the thread that makes them possible."""
+
+    def __init__(
+        self, clock: Callable[[], float], new_member_id: Callable[[str], str], limits: GroupLimits | None = None
+    ) -> None:
+        """Begin without groups.
+
+        clock: that of the network, in seconds. new_member_id: returns an id that is used once, from the client's id.
+        """
+        self._clock = clock
+        self._new_member_id = new_member_id
+        self._limits = limits or GroupLimits()
+        self._groups: dict[str, _Group] = {}
+        self._lock = threading.RLock()
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+    def join(self, group_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+        """Answer JoinGroup (`GroupMetadataManager.classicGroupJoin`)."""
+        if not group_id:
+            return reply(_join_error(ErrorCode.INVALID_GROUP_ID, request))
+        if not self._limits.min_session_s <= request.session_s <= self._limits.max_session_s:
+            return reply(_join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request))
+        with self._lock:
+            group = self._groups.get(group_id)
+            if group is None:
+                if request.identity.member_id:
+                    return reply(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
+                group = self._groups[group_id] = _Group(group_id)
+            if not self._fits(group, request):
+                return reply(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request))
+            return self._join(group, request, reply)
+
+    def _fits(self, group: _Group, request: JoinRequest) -> bool:
+        """Return whether a member's protocols fit those of the others (`ClassicGroup.supportsProtocols`)."""
+        if not request.protocol_type or not request.protocols:
+            return False
+        others = [member for key, member in group.members.items() if key != request.identity.member_id]
+        if not others:
+            return True
+        common = set.intersection(*(set(member.protocols) for member in others))
+        return request.protocol_type == group.protocol_type and not common.isdisjoint(dict(request.protocols))
+
+    def _join(self, group: _Group, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+        member_id, instance_id = request.identity
+        if instance_id is not None and instance_id in group.static:
+            return self._join_static(group, request, reply)
+        if not member_id:
+            return self._join_first(group, request, reply)
+        if group.expected.pop(member_id, None) is not None:
+            return self._add(group, member_id, request, reply)
+        if member_id not in group.members:
+            return reply(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
+        return self._rejoin(group, group.members[member_id], request, reply)
+
+    def _join_first(self, group: _Group, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+        """Let a client without a member id join, or give it the id with which it has to join again (KIP-394)."""
+        if len(group.members) + len(group.expected) >= self._limits.max_members:
+            return reply(_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, request))
+        instance_id = request.identity.instance_id
+        new_id = self._new_member_id(instance_id or request.client_id)
+        if instance_id is None and request.needs_id:
+            group.expected[new_id] = self._clock() + request.session_s
+            return reply(_join_error(ErrorCode.MEMBER_ID_REQUIRED, request) | {"member_id": new_id})
+        return self._add(group, new_id, request, reply)
+
+    def _join_static(self, group: _Group, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+        """Let a static member take over from its former self, whose id is fenced from now on (KIP-345)."""
+        member_id, instance_id = request.identity
+        known_id = group.static[instance_id or ""]
+        if member_id and member_id != known_id:
+            return reply(_join_error(ErrorCode.FENCED_INSTANCE_ID, request))
+        member = group.members[known_id]
+        if member_id:
+            return self._rejoin(group, member, request, reply)
+        new_id = self._new_member_id(instance_id or "")
+        for waiting in (member.join, member.sync):
+            if waiting is not None:
+                body = _join_error(ErrorCode.FENCED_INSTANCE_ID, request) | {"assignment": b""}
+                waiting.answer.complete(waiting.reply(body | {"member_id": known_id}))
+        member.join = member.sync = None
+        group.members[new_id] = group.members.pop(known_id)
+        group.static[instance_id or ""] = new_id
+        is_same = dict(request.protocols) == member.protocols
+        member.identity, member.request = MemberIdentity(new_id, instance_id), request
+        if group.leader == known_id:
+            group.leader = new_id
+        if group.state is GroupState.STABLE and is_same:
+            self._touch(member)
+            body = self._joined_body(group, member)
+            return reply(body | {"skip_assignment": group.leader == new_id})
+        return self._rejoin(group, member, request, reply, is_new=True)
+
+    def _add(self, group: _Group, member_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+        identity = MemberIdentity(member_id, request.identity.instance_id)
+        member = Member(identity, request, self._clock() + request.session_s)
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        group.members[member_id] = member
+        if identity.instance_id is not None:
+            group.static[identity.instance_id] = member_id
+        now, delay = self._clock(), self._limits.initial_delay_s
+        if group.state is GroupState.PREPARING and group.longest_s:
+            group.deadline_s = min(now + delay, group.longest_s)
+        return self._rejoin(group, member, request, reply, is_new=True)
+
+    def _rejoin(
+        self,
+        group: _Group,
+        member: Member,
+        request: JoinRequest,
+        reply: Callable[[Body], Reply],
+        *,
+        is_new: bool = False,
+    ) -> Answer:
+        is_same = not is_new and dict(request.protocols) == member.protocols
+        member.request = request
+        self._touch(member)
+        is_leader = member.identity.member_id == group.leader
+        if is_same and (group.state is GroupState.COMPLETING or (group.state is GroupState.STABLE and not is_leader)):
+            return reply(self._joined_body(group, member))
+        waiting_s = request.rebalance_s + request.session_s + _MARGIN_S
+        body = _join_error(ErrorCode.REBALANCE_IN_PROGRESS, request)
+        pending = PendingAnswer(self._clock() + waiting_s, lambda: reply(body))
+        if member.join is not None:  # the client has asked again: its former request was lost
+            member.join.answer.complete(member.join.reply(body))
+        member.join = _Waiting(pending, reply)
+        if group.state is not GroupState.PREPARING:
+            self._prepare(group)
+        self._complete_joins(group)
+        return pending
+
+    # --- rebalances ---------------------------------------------------------------------------------------------------
+    def _prepare(self, group: _Group) -> None:
+        """Begin a rebalance: every member has to join again (`ClassicGroup.prepareRebalance`)."""
+        now = self._clock()
+        is_initial = group.state is GroupState.EMPTY
+        for member in group.members.values():
+            member.assignment = b""
+            self._answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, group)
+        longest = max((member.request.rebalance_s for member in group.members.values()), default=0.0)
+        group.longest_s = now + longest if is_initial and self._limits.initial_delay_s else 0.0
+        group.deadline_s = (
+            min(now + self._limits.initial_delay_s, group.longest_s) if group.longest_s else now + longest
+        )
+        group.state = GroupState.PREPARING
+
+    def _complete_joins(self, group: _Group) -> None:
+        """End the phase of joins once every member has joined, or its time is over."""
+        if group.state is not GroupState.PREPARING:
+            return
+        is_over = self._clock() >= group.deadline_s
+        have_joined = not group.expected and all(member.join is not None for member in group.members.values())
+        if not is_over and (group.longest_s or not have_joined):
+            return
+        for member in [each for each in group.members.values() if each.join is None]:
+            if member.identity.instance_id is None:  # a static one is a member until its session ends
+                self._drop(group, member)
+        group.generation += 1
+        group.longest_s = 0.0
+        if not group.members:
+            group.state, group.protocol, group.leader = GroupState.EMPTY, None, None
+            return
+        group.protocol = self._elected(group)
+        if group.leader not in group.members:
+            group.leader = next(iter(group.members))
+        group.state = GroupState.COMPLETING
+        group.deadline_s = self._clock() + max(member.request.rebalance_s for member in group.members.values())
+        for member in group.members.values():
+            if member.join is not None:
+                self._touch(member)
+                member.join.answer.complete(member.join.reply(self._joined_body(group, member)))
+                member.join = None
+
+    @staticmethod
+    def _elected(group: _Group) -> str:
+        """Return the protocol with most votes: a member votes for its first one that all support."""
+        common = group.supported()
+        votes = Counter(
+            next(name for name, _ in member.request.protocols if name in common) for member in group.members.values()
+        )
+        return votes.most_common(1)[0][0]
+
+    def _joined_body(self, group: _Group, member: Member) -> Body:
+        """Return the answer to a join; the leader gets all members with their metadata."""
+        members = []
+        if member.identity.member_id == group.leader:
+            members = [
+                {
+                    "member_id": each.identity.member_id,
+                    "group_instance_id": each.identity.instance_id,
+                    "metadata": each.protocols.get(group.protocol or "", b""),
+                }
+                for each in group.members.values()
+            ]
+        return {
+            "throttle_time_ms": 0,
+            "error_code": ErrorCode.NONE,
+            "generation_id": group.generation,
+            "protocol_type": group.protocol_type,
+            "protocol_name": group.protocol,
+            "leader": group.leader,
+            "skip_assignment": False,
+            "member_id": member.identity.member_id,
+            "members": members,
+        }
+
+    def sync(
+        self,
+        group_id: str,
+        identity: MemberIdentity,
+        generation: int,
+        assignments: dict[str, bytes],
+        reply: Callable[[Body], Reply],
+    ) -> Answer:
+        """Answer SyncGroup: the leader's gives everybody the assignment."""
+        with self._lock:
+            group, member, error = self._member(group_id, identity, generation)
+            if group is None or member is None or error:
+                return reply(_sync_body(error))
+            self._touch(member)
+            if group.state is GroupState.PREPARING:
+                return reply(_sync_body(ErrorCode.REBALANCE_IN_PROGRESS))
+            if group.state is GroupState.STABLE:
+                return reply(_sync_body(ErrorCode.NONE, group, member.assignment))
+            body = _sync_body(ErrorCode.REBALANCE_IN_PROGRESS)
+            pending = PendingAnswer(group.deadline_s + _MARGIN_S, lambda: reply(body))
+            member.sync = _Waiting(pending, reply)
+            if identity.member_id == group.leader:
+                group.state = GroupState.STABLE
+                for each in group.members.values():
+                    each.assignment = assignments.get(each.identity.member_id, b"")
+                    self._answer_sync(each, ErrorCode.NONE, group)
+            return pending
+
+    def _answer_sync(self, member: Member, error: ErrorCode, group: _Group) -> None:
+        if member.sync is not None:
+            self._touch(member)
+            member.sync.answer.complete(member.sync.reply(_sync_body(error, group, member.assignment)))
+            member.sync = None
+
+    # --- signs of life ------------------------------------------------------------------------------------------------
+    def heartbeat(self, group_id: str, identity: MemberIdentity, generation: int) -> ErrorCode:
+        """Note that a member lives; return what it has to do."""
+        with self._lock:
+            group, member, error = self._member(group_id, identity, generation)
+            if group is None or member is None or error:
+                return error
+            self._touch(member)
+            return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
+
+    def leave(self, group_id: str, identity: MemberIdentity) -> ErrorCode:
+        """Remove a member; a static one may be named by its instance id alone (KIP-345)."""
+        with self._lock:
+            group = self._groups.get(group_id)
+            if group is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if group.expected.pop(identity.member_id, None) is not None:
+                self._complete_joins(group)
+                return ErrorCode.NONE
+            member_id = identity.member_id
+            if identity.instance_id is not None:
+                known = group.static.get(identity.instance_id)
+                if known is None:
+                    return ErrorCode.UNKNOWN_MEMBER_ID
+                if member_id and member_id != known:
+                    return ErrorCode.FENCED_INSTANCE_ID
+                member_id = known
+            if member_id not in group.members:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            self._remove(group, group.members[member_id])
+            return ErrorCode.NONE
+
+    def expire(self) -> None:
+        """Remove members whose sessions are over, and end rebalances whose time is over.
+
+        A timer calls this: nothing happens when heartbeats stop, and a closed connection does not remove a member.
+        """
+        with self._lock:
+            now = self._clock()
+            for group in self._groups.values():
+                group.expected = {key: until for key, until in group.expected.items() if until > now}
+                for member in list(group.members.values()):
+                    is_waiting = member.join is not None or member.sync is not None
+                    if not is_waiting and now >= member.deadline_s:
+                        self._remove(group, member)
+                if group.state is GroupState.COMPLETING and now >= group.deadline_s:
+                    for member in [each for each in group.members.values() if each.sync is None]:
+                        self._drop(group, member)
+                    self._prepare(group)
+                self._complete_joins(group)
+
+    def check_commit(self, group_id: str, identity: MemberIdentity, generation: int) -> ErrorCode:
+        """Return whether a commit is that of a member, or of a consumer without a group (`validateOffsetCommit`)."""
+        with self._lock:
+            group = self._groups.get(group_id)
+            if generation < 0 and (group is None or not group.members):
+                return ErrorCode.NONE
+            if group is None:
+                return ErrorCode.ILLEGAL_GENERATION
+            _, member, error = self._member(group_id, identity, generation)
+            if member is None or error:
+                return error
+            self._touch(member)
+            return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.COMPLETING else ErrorCode.NONE
+
+    # --- looking at groups --------------------------------------------------------------------------------------------
+    def states(self) -> dict[str, tuple[GroupState, str]]:
+        """Return state and protocol type of each group."""
+        with self._lock:
+            return {key: (group.state, group.protocol_type) for key, group in self._groups.items()}
+
+    def describe(self, group_id: str) -> tuple[GroupState, str, str, list[Member]] | None:
+        """Return state, protocol type, protocol and members of a group; None: it is not in memory."""
+        with self._lock:
+            group = self._groups.get(group_id)
+            if group is None:
+                return None
+            return group.state, group.protocol_type, group.protocol or "", list(group.members.values())
+
+    # --- members ------------------------------------------------------------------------------------------------------
+    def _member(
+        self, group_id: str, identity: MemberIdentity, generation: int
+    ) -> tuple[_Group | None, Member | None, ErrorCode]:
+        """Return a group and its member, or what is wrong with how it names itself."""
+        group = self._groups.get(group_id)
+        if group is None:
+            return None, None, ErrorCode.UNKNOWN_MEMBER_ID
+        if identity.instance_id is not None:
+            known = group.static.get(identity.instance_id)
+            if known is None:
+                return group, None, ErrorCode.UNKNOWN_MEMBER_ID
+            if known != identity.member_id:
+                return group, None, ErrorCode.FENCED_INSTANCE_ID
+        member = group.members.get(identity.member_id)
+        if member is None:
+            return group, None, ErrorCode.UNKNOWN_MEMBER_ID
+        if generation != group.generation:
+            return group, member, ErrorCode.ILLEGAL_GENERATION
+        return group, member, ErrorCode.NONE
+
+    def _touch(self, member: Member) -> None:
+        member.deadline_s = self._clock() + member.request.session_s
+
+    def _remove(self, group: _Group, member: Member) -> None:
+        """Remove a member, which begins a rebalance or may end one."""
+        self._drop(group, member)
+        if group.state in {GroupState.STABLE, GroupState.COMPLETING}:
+            self._prepare(group)
+        self._complete_joins(group)
+
+    @staticmethod
+    def _drop(group: _Group, member: Member) -> None:
+        del group.members[member.identity.member_id]
+        if member.identity.instance_id is not None:
+            group.static.pop(member.identity.instance_id, None)
+        for waiting, body in (
+            (member.join, _join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.request)),
+            (member.sync, _sync_body(ErrorCode.UNKNOWN_MEMBER_ID)),
+        ):
+            if waiting is not None:
+                waiting.answer.complete(waiting.reply(body))
+
+
+def _join_error(code: ErrorCode, request: JoinRequest) -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "error_code": code,
+        "generation_id": -1,
+        "protocol_type": None,
+        "protocol_name": "",
+        "leader": "",
+        "member_id": request.identity.member_id,
+        "members": [],
+    }
+
+
+def _sync_body(code: ErrorCode, group: _Group | None = None, assignment: bytes = b"") -> Body:
+    return {
+        "throttle_time_ms": 0,
+        "error_code": code,
+        "protocol_type": None if group is None else group.protocol_type,
+        "protocol_name": None if group is None else group.protocol,
+        "assignment": assignment,
+    }

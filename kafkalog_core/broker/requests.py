@@ -1,0 +1,125 @@
+"""From the bytes of a request to the handler of its API, and from a handler's body to the bytes of a response.
+
+A handler is a function of a decoded request; it knows neither connections nor encodings (Kafka's `KafkaApis`). It
+returns the answer that `RequestContext.reply` makes of a response body, or a `PendingAnswer` whose body comes later.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
+
+from kafkalog_core.broker.answers import Close, Reply
+from kafkalog_core.errors import ProtocolError
+from kafkalog_core.wire.error_codes import ErrorCode
+from kafkalog_core.wire.frames import UnsupportedVersionError, decode_request, encode_response
+from kafkalog_core.wire.schemas import apis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kafkalog_core.broker.answers import Answer, ConnectionFacts, Piece
+    from kafkalog_core.wire.frames import Request
+    from kafkalog_core.wire.schemas import Api
+
+__all__ = ["Body", "Handler", "RequestContext", "RequestDispatcher", "RequestObserver"]
+
+Body: TypeAlias = dict[str, Any]
+"""A message: fields by the names of Kafka's schemas in snake case. Fields that have a default may be missing."""
+
+_API_VERSIONS: Final = "ApiVersions"
+_LAST_API_VERSIONS: Final = 4  # in version 5 a client names the node that it expects, which a dead disk cannot promise
+_NAMED: Final = 3  # since this version clients name their software (KIP-511)
+_CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """A decoded request, and the connection that it came from."""
+
+    request: Request
+    connection: ConnectionFacts
+
+    @property
+    def body(self) -> Body:
+        """The body of the request."""
+        return self.request.body
+
+    @property
+    def version(self) -> int:
+        """The version of the request, which is that of its response."""
+        return self.request.version
+
+    def reply(self, body: Body) -> Reply:
+        """Return the response with this body. Raises ProtocolError if a field does not fit its schema."""
+        request = self.request
+        pieces = encode_response(request.api, request.version, request.correlation_id, body)
+        return Reply(cast("Sequence[Piece]", pieces))  # the parts of a body are bytes and file ranges alone
+
+
+Handler: TypeAlias = "Callable[[RequestContext], Answer]"
+
+
+class RequestObserver(Protocol):
+    """Receives what clients ask for that is not served. Network threads call it."""
+
+    def request_refused(self, connection: ConnectionFacts, detail: str) -> None:
+        """Note a request that is not answered, and whose connection is closed."""
+
+
+class RequestDispatcher:
+    """The `RequestHandler` of the network: decodes a request, and calls the handler of its API.
+
+    Every version from 0 to the given one is advertised, although brokers of 4.x removed the first ones: the table of
+    schemas has them all, so clients of 0.8 to 0.10 are served too.
+    """
+
+    def __init__(self, handlers: Mapping[str, tuple[int, Handler]], observer: RequestObserver | None = None) -> None:
+        """Take the handlers.
+
+        handlers: the last version that is served and the handler, by the name of the API (`Fetch`); ApiVersions itself
+            is answered here.
+        """
+        by_name = {api.name: api for api in apis().values()}
+        self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
+        own = by_name[_API_VERSIONS]
+        self._handlers[own.key] = (_LAST_API_VERSIONS, self._api_versions)
+        self._ranges = [
+            {"api_key": key, "min_version": 0, "max_version": last} for key, (last, _) in sorted(self._handlers.items())
+        ]
+        self._observer = observer
+
+    def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
+        """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
+        try:
+            decoded = decode_request(request)
+        except UnsupportedVersionError as error:
+            return self._unsupported(error.api, error.correlation_id, connection, str(error))
+        except ProtocolError as error:
+            return self._close(connection, str(error))
+        last, handler = self._handlers.get(decoded.api.key, (-1, None))
+        if handler is None:
+            return self._close(connection, f"{decoded.api.name} is not served")
+        if decoded.version > last:
+            detail = f"{decoded.api.name} is served up to version {last}, not in version {decoded.version}"
+            return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
+        return handler(RequestContext(decoded, connection))
+
+    def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
+        """Answer ApiVersions of an unknown version in version 0, from which the client learns the range (KIP-511)."""
+        if api.name != _API_VERSIONS:
+            return self._close(connection, detail)
+        body = {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": self._ranges}
+        return Reply(cast("Sequence[Piece]", encode_response(api, 0, correlation_id, body)))
+
+    def _api_versions(self, context: RequestContext) -> Answer:
+        words = [context.body[name] for name in ("client_software_name", "client_software_version")]
+        is_valid = context.version < _NAMED or all(map(_CLIENT_WORD.fullmatch, words))  # ApiVersionsRequest.isValid
+        error = ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
+        return context.reply({"error_code": error, "api_keys": self._ranges, "throttle_time_ms": 0})
+
+    def _close(self, connection: ConnectionFacts, detail: str) -> Answer:
+        if self._observer is not None:
+            self._observer.request_refused(connection, detail)
+        return Close(detail)

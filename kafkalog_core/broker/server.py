@@ -1,0 +1,132 @@
+"""A broker over disks that nothing writes to: the handlers of all requests, over the network.
+
+Each part is usable alone: `ServedDisks` reads, the handlers answer, `NetworkServer` listens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
+from kafkalog_core.broker.fetch_requests import FetchRequests
+from kafkalog_core.broker.group_requests import CommittedOffsets, GroupRequests
+from kafkalog_core.broker.groups import GroupCoordinator, GroupLimits
+from kafkalog_core.broker.network import NetworkServer
+from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.errors import StorageError, UnsupportedError
+from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.text import count_of
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
+    from kafkalog_core.broker.group_requests import Commits
+    from kafkalog_core.broker.network import Address, Listener
+    from kafkalog_core.broker.served_disks import ServedDisks
+
+__all__ = ["BrokerOptions", "ReadOnlyBroker"]
+
+_NOTED_PROBLEMS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """How the broker listens and answers.
+
+    Args:
+        listen: addresses, at least one.
+        advertised: host and port that clients are sent to, by the name of the listener; port 0: the listener's own.
+        commits: what becomes of offsets that clients commit.
+        limits: bounds of the network.
+        groups: bounds of groups.
+    """
+
+    listen: Sequence[Listener]
+    advertised: Mapping[str, tuple[str, int]]
+    commits: Commits = "memory"
+    limits: NetworkLimits = field(default_factory=NetworkLimits)
+    groups: GroupLimits = field(default_factory=GroupLimits)
+
+
+class ReadOnlyBroker:
+    """A broker that reads from disks alone; a context manager that starts it and closes it."""
+
+    def __init__(
+        self,
+        disks: ServedDisks,
+        options: BrokerOptions,
+        *,
+        clock: Callable[[], float],
+        clock_ms: Callable[[], int],
+        new_member_id: Callable[[str], str],
+        observer: NetworkObserver = NO_OBSERVER,
+    ) -> None:
+        """Read the committed offsets, and listen; nothing is accepted before the start. Raises ListenError.
+
+        Args:
+            disks: what is served; the caller closes it after the broker.
+            options: how it listens and answers.
+            clock: monotonic seconds.
+            clock_ms: time of day, in milliseconds since 1970.
+            new_member_id: returns an id that is used once for a member of a group, from the client's id.
+            observer: receives what happens on the network.
+        """
+        self._disks = disks
+        self._options = options
+        offsets, problems = read_group_offsets(self._offset_logs())
+        self.notes = [f"committed offsets may be missing: {each}" for each in problems[:_NOTED_PROBLEMS]]
+        if len(problems) > _NOTED_PROBLEMS:
+            self.notes.append(f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these")
+        if OFFSETS_TOPIC not in disks.topics:
+            self.notes.append(f"no group has a committed offset: {OFFSETS_TOPIC} is not among what is served")
+        self._groups = GroupCoordinator(clock, new_member_id, options.groups)
+        committed = CommittedOffsets(offsets)
+        handlers = (
+            TopicRequests(disks, self._address),
+            FetchRequests(disks, clock),
+            GroupRequests(disks, committed, self._groups, self._address, clock_ms, options.commits),
+        )
+        dispatcher = RequestDispatcher({name: entry for each in handlers for name, entry in each.handlers().items()})
+        self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)
+        self.addresses: Sequence[Address] = self._network.addresses
+        self._ports = {each.listener: each.port for each in reversed(self.addresses)}
+
+    def _offset_logs(self) -> Iterator[str]:
+        """Yield the directories of the partitions with committed offsets, the best copy of each."""
+        topic = self._disks.topics.get(OFFSETS_TOPIC)
+        for number in sorted(topic.copies) if topic is not None else ():
+            try:
+                partition = self._disks.partition(OFFSETS_TOPIC, number)
+            except (StorageError, UnsupportedError):
+                continue  # Metadata lists it without a leader
+            if partition is not None:
+                yield partition.path
+
+    def _address(self, connection: ConnectionFacts) -> NodeAddress:
+        host, port = self._options.advertised[connection.listener]
+        return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
+
+    def sweep(self) -> None:
+        """End the sessions and rebalances whose time is over: to be called a few times a second."""
+        self._groups.expire()
+
+    def requests(self) -> tuple[int, int]:
+        """Return the number of requests, and of bytes sent, since the start."""
+        counters = self._network.counters()
+        return sum(each.requests for each in counters), sum(each.bytes_out for each in counters)
+
+    def __enter__(self) -> Self:
+        """Start the threads."""
+        self._network.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop accepting, let answers in flight end, and close every connection."""
+        self._network.close()
