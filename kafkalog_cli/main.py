@@ -58,6 +58,7 @@ COMMANDS: Final = {
         "kafkalog_cli.commands.compact:compact_command",
         "Forecast what the log cleaner does, or clean logs.",
     ),
+    "serve": ("kafkalog_cli.commands.serve:serve_command", "Serve a dead disk to Kafka clients, read-only."),
     "spark": ("kafkalog_cli.commands.spark:spark_group", "Work on the disks of a whole cluster with Apache Spark."),
     "apply": ("kafkalog_cli.commands.apply:apply_command", "Apply a plan, or finish an interrupted run."),
     "undo": ("kafkalog_cli.commands.undo:undo_command", "Undo changes that kafkalog has made."),

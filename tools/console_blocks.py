@@ -49,8 +49,9 @@ VARYING: Final = (
     (re.compile(r"\S*/kafkalog-docs-\w{8}/"), "/data/disks/"),
     (re.compile(r"\bneeds [\d.]+ [KMGT]iB"), "needs 32.0 KiB"),
     (re.compile(r"[\d.]+ [KMGT]iB( that are)? free"), r"207.4 GiB\1 free"),
+    (re.compile(r"\b127\.0\.0\.1:\d+"), "127.0.0.1:40123"),
 )
-"""What differs between runs or disks, and what the pages show: names of journals, temporary paths, space."""
+"""What differs between runs or disks, and what the pages show: names of journals, temporary paths, space, ports."""
 
 
 class Step(NamedTuple):

@@ -135,6 +135,7 @@ CASES: Final[Mapping[str, tuple[Case, ...]]] = {
         Case("zsh", last=".", prose=True),
         Case("fish", last=".", prose=True),
     ),
+    "serve": (Case("--listen 127.0.0.1:0 --for 0.1 {kafka}", last=r"read-only, at 127\.0\.0\.1:\d+$", prose=True),),
     "spark catalog": (
         Case("--to {new} --master local[2] {kafka}", 4),
         Case("--to {new} --master local[2] {kafka}", 4, first="spark catalog --to {new} --master local[2] {kafka}"),

@@ -226,6 +226,7 @@ NOT_READING: Final = {
     "bench": "times one file that is named: an error of its own",
     "completion": "reads no file",
     "explain": "reads no log directory",
+    "serve": "a partition that it may not read has no leader, and clients get its error",
     "undo": "reads its journal alone",
 }
 

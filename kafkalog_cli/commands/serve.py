@@ -1,0 +1,296 @@
+"""`kafkalog serve`: a dead disk, read-only, for any Kafka client."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import signal
+import threading
+import time
+import uuid
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.options import common
+from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.render.cells import safe_text
+from kafkalog_cli.running import clock_ms, warn_of_interpreted
+from kafkalog_core.broker.answers import CloseReason
+from kafkalog_core.broker.network import Listener
+from kafkalog_core.broker.partition_view import ViewOptions
+from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.server import BrokerOptions, ReadOnlyBroker
+from kafkalog_core.format.names import DirectoryState
+from kafkalog_core.text import count_of, size
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from kafkalog_core.broker.answers import ConnectionFacts
+    from kafkalog_core.broker.partition_view import ServedHole
+    from kafkalog_core.ops.reading.selection import Selection
+
+__all__ = ["serve_command"]
+
+EXAMPLES = (
+    Example("kafkalog serve /var/lib/kafka", "The topics on this disk, for clients on this machine"),
+    Example(
+        "kafkalog serve /mnt/broker1 /mnt/broker2 --listen 0.0.0.0:9092 --advertise forensics.example:9092",
+        "The disks of two brokers of one cluster, for clients on other machines",
+    ),
+    Example("kafkalog serve --on-damage stop /var/lib/kafka", "Damaged batches as a broker would serve them"),
+)
+_SWEEP_SECONDS: Final = 0.25
+_OPEN: Final = "every client that can reach this address can read every topic, because there is no authentication"
+_USUAL: Final = frozenset({CloseReason.PEER, CloseReason.IDLE, CloseReason.SHUTDOWN})
+
+
+class _Endpoint(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> _Endpoint:
+    """Return host and port of `HOST:PORT` or `[IPV6]:PORT`. Raises BadParameter."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise click.BadParameter(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
+    return _Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+def parse_seconds(text: str) -> float:
+    """Return a positive number of seconds. Raises BadParameter."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise click.BadParameter(f"{text!r} is not a positive number of seconds")
+    return seconds
+
+
+@click.command(
+    name="serve",
+    cls=Command,
+    examples=EXAMPLES,
+    exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
+)
+@common.targets_argument
+@click.option(
+    "--listen",
+    type=parse_endpoint,
+    default="127.0.0.1:9092",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="The address for clients. Port 0 takes a free port. There is no authentication and no encryption.",
+)
+@click.option(
+    "--advertise",
+    type=parse_endpoint,
+    metavar="HOST:PORT",
+    help="The address that clients are sent to, as advertised.listeners of a broker.  [default: that of --listen]",
+)
+@click.option(
+    "--on-damage",
+    type=click.Choice(("skip", "stop")),
+    default="skip",
+    show_default=True,
+    help="skip serves the batches before and after damage, and reports each hole; stop serves it as a broker would.",
+)
+@click.option(
+    "--high-watermark",
+    type=click.Choice(("end", "checkpoint")),
+    default="end",
+    show_default=True,
+    help=(
+        "How far consumers may read: to the end of the log, or to the checkpointed high watermark, which is too low "
+        "after a crash."
+    ),
+)
+@click.option(
+    "--set-aside",
+    type=click.Choice((DirectoryState.DELETE.value, DirectoryState.STRAY.value)),
+    multiple=True,
+    help=(
+        "Also serve directories that a broker renamed to -delete or -stray, as topics orders.delete and orders.stray. "
+        "Repeatable."
+    ),
+)
+@click.option(
+    "--commits",
+    type=click.Choice(("memory", "refuse")),
+    default="memory",
+    show_default=True,
+    help="Offsets that consumer groups commit: kept in memory until kafkalog stops, or refused.",
+)
+@click.option(
+    "--node-id",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Id of the broker that clients see.  [default: that of the first disk]",
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=parse_seconds,
+    metavar="SECONDS",
+    help="Stop after this time.  [default: at Ctrl-C or SIGTERM]",
+)
+@click.option(
+    "--log",
+    "log_form",
+    type=click.Choice(("text", "json")),
+    default="text",
+    show_default=True,
+    help="Form of the lines on stderr: holes, connections that are refused or fail.",
+)
+@common.selection_options
+@common.limit_options
+def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
+    """Serve the topics on the disks of a dead broker to any Kafka client, read-only.
+
+    PATH is a log directory, a partition directory or a glob of them, of one broker or of several brokers of one
+    cluster. kafkalog answers as one broker: consumers, consumer groups, kcat and Kafka's own tools read from it.
+    Nothing is written to the disks, and no index is needed. Of several copies of a partition, the one with the latest
+    leader epoch is served, then the longest. Offsets that groups had committed are read from __consumer_offsets.
+
+    Once clients can connect, kafkalog prints one line to stdout, which ends with the address. It stops at Ctrl-C or
+    SIGTERM, with exit status 0.
+    """
+    warn_of_interpreted()
+    log = _Log(given["log_form"])
+    listen, advertise = given["listen"], given["advertise"] or given["listen"]
+    if _is_any(advertise.host):
+        raise click.UsageError(f"clients cannot connect to {advertise.host}: give --advertise HOST:PORT as well")
+    options = DiskOptions(
+        view=ViewOptions(on_damage=given["on_damage"], max_batch_bytes=given["max_batch_bytes"], notify=log.hole),
+        high_watermark=given["high_watermark"],
+        set_aside=frozenset(map(DirectoryState, given["set_aside"])),
+        node_id=given["node_id"],
+    )
+    with ExitStack() as stack:
+        disks = stack.enter_context(closing(ServedDisks(resolve_all(paths, selection), options)))
+        broker = ReadOnlyBroker(
+            disks,
+            BrokerOptions(
+                listen=[Listener("PLAINTEXT", listen.host, listen.port)],
+                advertised={"PLAINTEXT": advertise},
+                commits=given["commits"],
+            ),
+            clock=time.monotonic,
+            clock_ms=clock_ms,
+            new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
+            observer=log,
+        )
+        stop = _until_signal(stack)
+        stack.enter_context(broker)
+        _introduce(log, disks, broker, listen)
+        end_s = None if given["seconds"] is None else time.monotonic() + given["seconds"]
+        while not stop.wait(_SWEEP_SECONDS):
+            broker.sweep()
+            if end_s is not None and time.monotonic() >= end_s:
+                break
+        requests, sent = broker.requests()
+    log.message(f"stopped after {count_of(requests, 'request')} and {size(sent)} sent")
+    return ExitStatus.CLEAN
+
+
+def _introduce(log: _Log, disks: ServedDisks, broker: ReadOnlyBroker, listen: _Endpoint) -> None:
+    """Print what is served and where to stdout, and what the user should know to stderr."""
+    for note in (*disks.notes, *broker.notes):
+        log.message(note)
+    if not _is_loopback(listen.host):
+        log.message(f"warning: {_OPEN}")
+    address = _Endpoint(broker.addresses[0].host, broker.addresses[0].port)
+    partitions = sum(len(topic.copies) for topic in disks.topics.values())
+    what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"
+    click.echo(f"serving {what} of cluster {disks.cluster_id} as broker {disks.node_id}, read-only, at {address}")
+
+
+def _until_signal(stack: ExitStack) -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set; the handlers of before are back once `stack` is closed."""
+    stop = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        stack.callback(signal.signal, number, signal.signal(number, note))
+    return stop
+
+
+def _is_any(host: str) -> bool:
+    return host in {"", "0.0.0.0", "::"}  # noqa: S104 - it is refused as an address for clients
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Log:
+    """Lines on stderr, as text or as JSON, written by several threads; also the observer of the network."""
+
+    def __init__(self, form: str) -> None:
+        self._is_json = form == "json"
+        self._lock = threading.Lock()
+
+    def message(self, text: str, **values: object) -> None:
+        """Write one line; `values` are further members of the JSON object."""
+        line = f"kafkalog: {safe_text(text)}"
+        if self._is_json:
+            line = json.dumps({"type": "message", "time_ms": clock_ms(), "message": text} | values)
+        with self._lock:
+            click.echo(line, err=True)
+
+    def hole(self, hole: ServedHole) -> None:
+        """Report a place that is skipped."""
+        place = f"bytes {hole.position} to {hole.position + hole.size_bytes - 1}"
+        first = "" if hole.first_offset is None else f" (from offset {hole.first_offset} on)"
+        self.message(
+            f"hole: {hole.path}: {place} are damaged, and not served{first}: {hole.reason}, {hole.detail}",
+            path=hole.path,
+            position=hole.position,
+            size_bytes=hole.size_bytes,
+            reason=hole.reason,
+            next_offset=hole.first_offset,
+        )
+
+    def connection_opened(self, connection: ConnectionFacts) -> None:
+        """Do nothing: what is usual is not reported."""
+
+    def connection_refused(self, peer_host: str, listener: str, detail: str) -> None:
+        """Report a connection that is one too many."""
+        del listener
+        self.message(f"refused a connection of {peer_host}: {detail}")
+
+    def connection_closed(
+        self, connection: ConnectionFacts, reason: CloseReason, detail: str, error: BaseException | None
+    ) -> None:
+        """Report a connection that ends with an error or a refusal."""
+        if reason in _USUAL:
+            return
+        cause = detail or (f"{type(error).__name__}: {error}" if error is not None else "")
+        peer = f"{connection.peer_host}:{connection.peer_port}"
+        self.message(f"closed the connection of {peer}: {reason.value}{f' ({cause})' if cause else ''}")
+
+    def request_handled(
+        self, connection: ConnectionFacts, request_bytes: int, response_bytes: int, duration_s: float
+    ) -> None:
+        """Do nothing: counters count requests."""
+
+    def bytes_sent(self, connection: ConnectionFacts, size_bytes: int) -> None:
+        """Do nothing: counters count bytes."""
+
+    def network_error(self, what: str, error: BaseException) -> None:
+        """Report a failure that belongs to no connection."""
+        self.message(f"{what} failed: {type(error).__name__}: {error}")
