@@ -1,7 +1,7 @@
 """One partition of a dead disk, read as its leader would read it: ranges of its files, offsets, times and epochs.
 
-Segments are mapped when they are first read (`batch_map`); the log end offset needs the last one alone. A range is sent
-from the file as it is. Transactions come from `ops.reading.committed`, the same replay that `dump --committed` uses.
+Segments are mapped when they are first read (`batch_map`); the log end offset needs the end of the last one alone. A
+range is sent from the file as it is. Transactions come from `ops.reading.committed`, the replay of `dump --committed`.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from kafkalog_core.broker.answers import SharedFile
+from kafkalog_core.broker.answers import FileRange
 from kafkalog_core.broker.batch_map import map_batches
+from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.kafka.fetch import offsets_before
 from kafkalog_core.kafka.leader_epochs import EpochStart, History, history, read_epoch_file
-from kafkalog_core.kafka.logdir.bounds import log_bounds
+from kafkalog_core.kafka.logdir.bounds import last_indexed, log_bounds
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
@@ -30,13 +30,12 @@ from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, unit_of_
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.scan import ScanOptions
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source, open_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.broker.answers import FileRange
     from kafkalog_core.broker.batch_map import BatchMap, Place
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.storage.listing import Segment
@@ -56,9 +55,6 @@ __all__ = [
 OnDamage = Literal["skip", "stop"]
 """Whether damaged bytes are left out of what is sent, or sent as a broker would send them."""
 
-_MAPS_BYTES: Final = 16 * 1024 * 1024
-"""Memory that the maps of one partition may take together; the one that is in use may be larger."""
-_OPEN_FILES: Final = 8
 _UNDEFINED: Final = -1
 _NO_EPOCH: Final = (-1, -1)
 
@@ -142,61 +138,64 @@ class FetchedRange:
 class ServedPartition:
     """A partition directory as it was when it was opened: nothing writes to it. Thread-safe."""
 
-    def __init__(self, partition: Partition, options: ViewOptions) -> None:
+    def __init__(self, partition: Partition, options: ViewOptions, cache: SegmentCache) -> None:
         """Take a partition that was listed; see `open`."""
         self.path = partition.path
         self._partition = partition
         self._options = options
+        self._cache = cache
         self._segments = tuple(segment for segment in partition.segments if segment.log is not None)
         self._bases = [segment.base_offset for segment in self._segments]
         self._lock = threading.RLock()
-        self._maps: OrderedDict[int, BatchMap] = OrderedDict()
-        self._files: OrderedDict[int, SharedFile] = OrderedDict()
         self._notified: set[tuple[str, int]] = set()
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
         self.log_start_offset = log_bounds(first_base, context, rules_of(LATEST)).local_start
 
     @classmethod
-    def open(cls, path: str, options: ViewOptions | None = None) -> ServedPartition:
+    def open(cls, path: str, options: ViewOptions | None = None, cache: SegmentCache | None = None) -> ServedPartition:
         """List a partition directory, and find its log end offset.
 
-        Raises StorageError if it cannot be read, and UnsupportedError for a log of Kafka 0.7.
+        `cache`: what partitions share; None: its own. Raises StorageError if it cannot be read, and UnsupportedError
+        for a log of Kafka 0.7.
         """
         partition = read_partition(path)
         if partition.format != "log":
             raise UnsupportedError(
                 "a log of Kafka 0.7, which today's clients cannot read: use kafkalog dump", path=path
             )
-        opened = cls(partition, options or ViewOptions())
-        opened._bounds  # noqa: B018 - a log that cannot be read is an error here, not in a later request
+        opened = cls(partition, options or ViewOptions(), cache or SegmentCache())
+        opened._tail  # noqa: B018 - a log that cannot be read is an error here, not in a later request
         return opened
-
-    def close(self) -> None:
-        """Close the files; ranges that are being sent keep theirs open."""
-        with self._lock:
-            files, self._files = list(self._files.values()), OrderedDict()
-        for file in files:
-            file.release()
 
     # --- bounds -------------------------------------------------------------------------------------------------------
     @cached_property
-    def _bounds(self) -> tuple[int, int]:
-        """The log end offset and the latest leader epoch in the last segment that has one."""
+    def _tail(self) -> tuple[int, int]:
+        """The log end offset, and the leader epoch of the last batch of the last segment; -1: it has none.
+
+        Metadata asks this of every partition, so it is read from the last index entry on, where the index is right and
+        the log is whole from there (as `LogSegment.readNextOffset` does); else the segment is mapped.
+        """
         if not self._segments:
             return self.log_start_offset, _UNDEFINED
-        number = len(self._segments) - 1
-        last = self._map(number)
-        epoch = last.epochs[-1][0] if last.epochs else _UNDEFINED
-        if epoch == _UNDEFINED and number and not last.end:  # rolled, and not written to since
-            before = self._map(number - 1)
-            epoch = before.epochs[-1][0] if before.epochs else _UNDEFINED
-        return max(last.end_offset, self.log_start_offset), epoch
+        segment = self._segments[-1]
+        with Source.open(_log_path(segment)) as source:
+            start = last_indexed(source, segment)
+            if start:
+                end, epoch = segment.base_offset, _UNDEFINED
+                for item in scan(source, base_offset=None, options=self._options.scan_options, start=start):
+                    if isinstance(item, Damage):
+                        break
+                    end, epoch = item.batches.column("last_offset")[-1] + 1, item.batches.column("leader_epoch")[-1]
+                else:
+                    return max(end, self.log_start_offset), epoch
+        last = self._map(len(self._segments) - 1)
+        return max(last.end_offset, self.log_start_offset), last.epochs[-1][0] if last.epochs else _UNDEFINED
 
     @property
     def log_end_offset(self) -> int:
         """The offset after the last batch."""
-        return self._bounds[0]
+        return self._tail[0]
 
     @property
     def high_watermark(self) -> int:
@@ -263,7 +262,8 @@ class ServedPartition:
                 for span in self._committed.hidden_between(offset, max(last_offset, place.last_offset))
             )
         size = end - place.position
-        return FetchedRange((self._file(number).range(place.position, size),), size, place.magic, aborted)
+        file = self._cache.hold(_log_path(self._segments[number]))  # the range is this holder
+        return FetchedRange((FileRange(file, place.position, size),), size, place.magic, aborted)
 
     def _find(self, offset: int) -> tuple[int, Place] | None:
         """Return the segment and the place of the first batch that ends at an offset or after it; None: none does."""
@@ -330,12 +330,15 @@ class ServedPartition:
     # --- leader epochs ------------------------------------------------------------------------------------------------
     @cached_property
     def _history(self) -> History:
-        """The leader epochs in the checkpoint and in the last segment."""
+        """The leader epochs in the checkpoint and, where it lacks the latest ones, in the last segment with any."""
         file = read_epoch_file(self.path)
-        in_log = self._map(len(self._segments) - 1).epochs if self._segments else []
         in_file = () if file is None else file.entries
-        if not in_file and self._bounds[1] != _UNDEFINED and not in_log:
-            in_log = [(self._bounds[1], self.log_start_offset)]
+        in_log: list[tuple[int, int]] = []
+        if not in_file or in_file[-1].epoch < self._tail[1]:
+            number = len(self._segments) - 1
+            if number > 0 and self._tail[1] == _UNDEFINED and not self._segments[-1].size_bytes:
+                number -= 1  # the last one was rolled, and not written to since
+            in_log = self._map(number).epochs if number >= 0 else []
         return history(in_file, [EpochStart(*each) for each in in_log], self.log_end_offset)
 
     @property
@@ -363,18 +366,16 @@ class ServedPartition:
 
     # --- segments -----------------------------------------------------------------------------------------------------
     def _map(self, number: int) -> BatchMap:
-        """Return the map of a segment; the least recently used ones are dropped. Raises StorageError."""
+        """Return the map of a segment. Raises StorageError."""
+        segment = self._segments[number]
+        path = _log_path(segment)
         with self._lock:
-            found = self._maps.pop(number, None)
+            found = self._cache.get(path)
             if found is None:
-                segment = self._segments[number]
-                with Source.open(_log_path(segment)) as source:
+                with Source.open(path) as source:
                     found = map_batches(source, segment.base_offset, options=self._options.scan_options)
+                self._cache.put(path, found)
                 self._notify(segment, found)
-            self._maps[number] = found
-            kept = sum(each.size_bytes for each in self._maps.values())
-            while kept > _MAPS_BYTES and len(self._maps) > 1:
-                kept -= self._maps.popitem(last=False)[1].size_bytes
             return found
 
     def _notify(self, segment: Segment, batches: BatchMap) -> None:
@@ -395,27 +396,16 @@ class ServedPartition:
                 )
             )
 
-    def _file(self, number: int) -> SharedFile:
-        """Return a segment's log, open. Raises StorageError."""
-        with self._lock:
-            found = self._files.pop(number, None)
-            if found is None:
-                path = _log_path(self._segments[number])
-                try:
-                    found = SharedFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-                except OSError as error:
-                    raise open_error(path, error) from error
-            self._files[number] = found
-            while len(self._files) > _OPEN_FILES:
-                self._files.popitem(last=False)[1].release()
-            return found
-
     def _bytes(self, number: int, start: int, end: int) -> memoryview:
         """Return bytes of a segment's log. Raises StorageError."""
+        path = _log_path(self._segments[number])
+        file = self._cache.hold(path)
         try:
-            return memoryview(os.pread(self._file(number).descriptor, end - start, start))
+            return memoryview(os.pread(file.descriptor, end - start, start))
         except OSError as error:
-            raise open_error(_log_path(self._segments[number]), error) from error
+            raise open_error(path, error) from error
+        finally:
+            file.release()
 
 
 def _log_path(segment: Segment) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.broker.partition_view import ServedPartition, ViewOptions
+from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
@@ -101,7 +102,8 @@ class ServedDisks:
         """List the directories. Raises SelectionError, RefusedError for disks of two clusters, and StorageError."""
         self._options = options
         self._lock = threading.Lock()
-        self._opened: dict[tuple[str, int], ServedPartition | StorageError | UnsupportedError] = {}
+        self._cache = SegmentCache()
+        self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
         self._opening: dict[tuple[str, int], threading.Lock] = {}
         self._configs: ClusterConfigs | None = None
         self.notes: list[str] = []
@@ -160,33 +162,29 @@ class ServedDisks:
 
     def close(self) -> None:
         """Close all files."""
-        with self._lock:
-            opened, self._opened = list(self._opened.values()), {}
-        for each in opened:
-            if isinstance(each, ServedPartition):
-                each.close()
+        self._cache.close()
 
     # --- copies -------------------------------------------------------------------------------------------------------
-    def _open_best(self, topic: ServedTopic, number: int) -> ServedPartition | StorageError | UnsupportedError:
-        """Open the copies, and keep the one that an election prefers: the latest leader epoch, then the longest log."""
+    def _open_best(self, topic: ServedTopic, number: int) -> ServedPartition | UnsupportedError:
+        """Open the copies, and keep the one that an election prefers: the latest leader epoch, then the longest log.
+
+        Raises StorageError if none can be read: the next request tries again.
+        """
         best: ServedPartition | None = None
         failure: StorageError | UnsupportedError | None = None
         for copy in topic.copies[number]:
             try:
-                opened = ServedPartition.open(copy.place.path, self._view_options(copy.context))
+                opened = ServedPartition.open(copy.place.path, self._view_options(copy.context), self._cache)
             except (StorageError, UnsupportedError) as error:
                 failure = failure or error
                 continue
-            if best is None:
+            if best is None or _rank(opened) > _rank(best):
                 best = opened
-            elif _rank(opened) > _rank(best):
-                best.close()
-                best = opened
-            else:
-                opened.close()
-        if best is None:
-            return failure or StorageError("no copy of it can be read")
-        return best
+        if best is not None:
+            return best
+        if isinstance(failure, UnsupportedError):
+            return failure
+        raise failure or StorageError("no copy of it can be read")
 
     def _view_options(self, context: PartitionContext) -> ViewOptions:
         mark = context.high_watermark if self._options.high_watermark == "checkpoint" else None

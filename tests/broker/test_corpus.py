@@ -51,7 +51,6 @@ def _check(tree: Tree, snapshot: Snapshot, seen: list[int], *, is_committed: boo
             assert all(offset in left for offset in _once(seen)), max_bytes
         else:
             assert _once(found) == _once(seen), max_bytes
-    partition.close()
 
 
 @pytest.mark.parametrize("snapshot", [each for each in snapshots() if each.records], ids=lambda snapshot: snapshot.id)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.broker import batch_map, partition_view
+from kafkalog_core.broker import batch_map
 from kafkalog_core.broker.partition_view import OffsetOutOfRangeError, ServedHole, ServedPartition, ViewOptions
+from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.errors import NotFoundError, StorageError, UnsupportedError
+from kafkalog_core.storage.scan import ScanOptions
+from kafkalog_core.storage.source import Source
 from tests.broker.consuming import consumed, fetched_bytes
 from tests.build import (
     ABORT,
@@ -20,6 +23,7 @@ from tests.build import (
     epoch_checkpoint,
     message_v0,
     message_v1,
+    offset_index,
     txn_marker,
     wrapper_v1,
 )
@@ -266,22 +270,40 @@ def test_leader_epochs_of_the_checkpoint_and_of_later_batches(tmp_path: Path) ->
 
 
 # --- bounds of memory, files and threads ------------------------------------------------------------------------------
-def test_maps_and_files_of_many_segments_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_view, "_MAPS_BYTES", 100)
-    monkeypatch.setattr(partition_view, "_OPEN_FILES", 2)
-    partition = ServedPartition.open(written(tmp_path, *((at, batch(at)) for at in range(30))))
+def test_maps_and_files_of_many_segments_are_bounded(tmp_path: Path) -> None:
+    cache = SegmentCache(max_map_bytes=100, max_files=2)
+    partition = ServedPartition.open(written(tmp_path, *((at, batch(at)) for at in range(30))), cache=cache)
     held = partition.read(3, ALL, is_committed=False)
     assert consumed(partition, ALL, is_committed=False) == list(range(30))
-    assert len(partition._maps) < 5
-    assert len(partition._files) == 2
+    maps, files = cache.sizes
+    assert maps < 5
+    assert files == 2
     assert fetched_bytes(held) == batch(3)  # a range keeps its file open
-    partition.close()
+    cache.close()
+    assert cache.sizes[1] == 0
+
+
+def test_the_log_end_needs_no_map_where_the_index_is_right(tmp_path: Path) -> None:
+    """Metadata asks for the leader epoch of every partition: a whole active segment must not be read for that."""
+    cache = SegmentCache()
+    log = b"".join(batch(at, leader_epoch=3) for at in range(200))
+    path = written(tmp_path, (0, log))
+    position = log.index(batch(150, leader_epoch=3))
+    (tmp_path / "t-0" / f"{0:020}.index").write_bytes(offset_index([(150, position)]))
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint([(3, 0)]))
+    partition = ServedPartition.open(path, cache=cache)
+    assert (partition.log_end_offset, partition.leader_epoch) == (200, 3)
+    assert cache.sizes[0] == 0
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(log[:-1] + b"x")  # the last batch is damaged
+    assert ServedPartition.open(path).log_end_offset == 199
 
 
 def test_a_map_follows_the_bytes_of_a_log_not_its_batches(tmp_path: Path) -> None:
-    partition = ServedPartition.open(written(tmp_path, (0, b"".join(batch(at) for at in range(2000)))))
-    size = partition._maps[0].size_bytes
-    assert size < 60 * (1 + 2000 * len(batch(0)) // (batch_map.STRETCH_BYTES - len(batch(0))))
+    data = b"".join(batch(at) for at in range(2000))
+    (tmp_path / "log").write_bytes(data)
+    with Source.open(str(tmp_path / "log")) as source:
+        size = batch_map.map_batches(source, 0, options=ScanOptions(resync=True)).size_bytes
+    assert size < 60 * (1 + len(data) // (batch_map.STRETCH_BYTES - len(batch(0))))
 
 
 def test_a_log_that_is_gone_is_an_error(tmp_path: Path) -> None:

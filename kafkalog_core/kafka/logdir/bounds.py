@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Bound", "Extent", "LogBounds", "log_bounds", "read_extent"]
+__all__ = ["Bound", "Extent", "LogBounds", "last_indexed", "log_bounds", "read_extent"]
 
 _FRAMES: Final = ScanOptions(check=False)
 _START_FILE: Final = "log-start-offset-checkpoint"
@@ -201,7 +201,7 @@ def _end(source: Source, segment: Segment) -> tuple[int, bool, int]:
 
     As `LogSegment.readNextOffset` does, it reads from the last index entry on, but only where the index is right.
     """
-    start = _last_indexed(source, segment)
+    start = last_indexed(source, segment)
     end, is_sure, max_timestamp_ms = _end_from(source, segment, start)
     if start and (end == segment.base_offset or not is_sure):
         end, is_sure, max_timestamp_ms = _end_from(source, segment, 0)
@@ -219,7 +219,7 @@ def _end_from(source: Source, segment: Segment, start: int) -> tuple[int, bool, 
     return end, is_sure, max_timestamp_ms
 
 
-def _last_indexed(source: Source, segment: Segment) -> int:
+def last_indexed(source: Source, segment: Segment) -> int:
     """Return the position of the last index entry, if a batch with its offset starts there; 0: the index is no help."""
     if segment.index is None:
         return 0
