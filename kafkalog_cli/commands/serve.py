@@ -227,7 +227,11 @@ def _until_signal(stack: ExitStack) -> threading.Event:
 
 
 def _is_any(host: str) -> bool:
-    return host in {"", "0.0.0.0", "::"}  # noqa: S104 - it is refused as an address for clients
+    """Return whether a host means every address of the machine."""
+    try:
+        return not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _is_loopback(host: str) -> bool:

@@ -197,7 +197,7 @@ class ServedDisks:
         if len(clusters) > 1:
             raise RefusedError(
                 f"the log directories belong to {len(clusters)} clusters ({', '.join(clusters)}), whose topics must "
-                "not be mixed; serve each cluster with a command of its own"
+                "not be mixed; name the directories of one cluster: kafkalog serve PATH..."
             )
         nodes = [int(each.node_id) for each in identities if each.node_id is not None and each.node_id.isdecimal()]
         node_id = self._options.node_id
