@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.format.layout import MAGIC_V2, MAX_INT64
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import BATCHES_TO_JUDGE, Damage, ScanOptions, batch_too_high, last_places, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.storage.source import Source
@@ -62,6 +62,7 @@ class BatchMap:
         self._positions = array("q")
         self._ends = array("q")
         self._lasts = array("q")
+        self._times = array("q")
         self._magics = bytearray()
         self._units = bytearray()  # 1: a stretch that is read as a whole
         self._breaks: list[int] = []  # ends of the ranges without a hole or a change of the magic
@@ -69,7 +70,7 @@ class BatchMap:
     @property
     def size_bytes(self) -> int:
         """Memory of the map, in bytes."""
-        return 8 * (len(self._positions) * 3 + len(self._breaks)) + 2 * len(self._magics)
+        return 8 * (len(self._positions) * 4 + len(self._breaks)) + 2 * len(self._magics)
 
     @property
     def end(self) -> int:
@@ -104,18 +105,38 @@ class BatchMap:
 
         Nor does it end within batches that must be sent together.
         """
-        end = min(limit, self._breaks[bisect_right(self._breaks, position)])
+        number = bisect_right(self._breaks, position)
+        end = min(limit, self._breaks[number] if number < len(self._breaks) else self.end)
         number = bisect_right(self._positions, end) - 1
         if self._units[number] and position < self._positions[number] < end < self._ends[number]:
             return self._positions[number]
         return end
+
+    def stretches_from_time(self, timestamp_ms: int) -> Iterator[tuple[int, int]]:
+        """Yield positions and ends of the stretches with a batch whose largest timestamp is at or after a time."""
+        for number, latest in enumerate(self._times):
+            if latest >= timestamp_ms:
+                yield self._positions[number], self._ends[number]
 
     def last_offset_before(self, end: int) -> int:
         """Return an offset that is not below that of the last batch which starts before `end`."""
         return self._lasts[max(bisect_left(self._positions, end) - 1, 0)]
 
     # --- making it ----------------------------------------------------------------------------------------------------
-    def add(self, position: int, end: int, magic: int, last_offset: int, *, is_unit: bool = False) -> None:
+    def append(self, position: int, end: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Add a batch of magic 2 that was appended to the log, to the last stretch if that has room."""
+        self.end_offset = last_offset + 1
+        self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
+        has_room = bool(self._ends) and self._ends[-1] == position and end - self._positions[-1] <= STRETCH_BYTES
+        if not has_room or self._units[-1] or self._magics[-1] != MAGIC_V2:
+            self.add(position, end, MAGIC_V2, last_offset, max_timestamp_ms)
+            return
+        self._ends[-1], self._lasts[-1] = end, last_offset
+        self._times[-1] = max(self._times[-1], max_timestamp_ms)
+
+    def add(
+        self, position: int, end: int, magic: int, last_offset: int, max_timestamp_ms: int, *, is_unit: bool = False
+    ) -> None:
         """Add a stretch after the others."""
         if self._ends and (self._ends[-1] != position or self._magics[-1] != magic):
             self._breaks.append(self._ends[-1])
@@ -123,22 +144,18 @@ class BatchMap:
         self._ends.append(end)
         self._magics.append(magic)
         self._units.append(is_unit)
+        self._times.append(max_timestamp_ms)
         self._lasts.append(last_offset)
 
     def cut(self, position: int, last_offset: int) -> None:
         """Remove what is at a position or after it; `last_offset` is that of the batch before it."""
         while self._positions and self._positions[-1] >= position:
-            for column in (self._positions, self._ends, self._magics, self._units, self._lasts):
+            for column in (self._positions, self._ends, self._magics, self._units, self._lasts, self._times):
                 column.pop()
         while self._breaks and self._breaks[-1] >= (self._ends[-1] if self._ends else 0):
             self._breaks.pop()
         if self._ends and self._ends[-1] > position:
             self._ends[-1], self._lasts[-1] = position, last_offset
-
-    def finish(self) -> None:
-        """End the map: nothing is added after this."""
-        if self._ends:
-            self._breaks.append(self._ends[-1])
 
 
 def map_batches(source: Source, base_offset: int, *, options: ScanOptions) -> BatchMap:
@@ -178,7 +195,6 @@ class _Mapper:
                 self._go_back()
         self._end_join()
         self._map.end_offset = max(self._previous + 1, base_offset)
-        self._map.finish()
         return self._map
 
     def _add_run(self, run: Run) -> None:
@@ -217,7 +233,7 @@ class _Mapper:
                 self._joined = None
             else:
                 is_unit = False
-            self._map.add(start, stop, magic, self._previous, is_unit=is_unit)
+            self._map.add(start, stop, magic, self._previous, max(times[first:after]), is_unit=is_unit)
             first = after
 
     def _note_epochs(self, batches: BatchColumns, first: int, last: int) -> None:
@@ -245,14 +261,16 @@ class _Mapper:
         before = self._last[-BATCHES_TO_JUDGE][2]
         self._map.cut(start, before)
         self._previous = last_offset
-        self._map.add(start, self._end_of_last, self._magic_of_last, last_offset, is_unit=True)
+        self._map.add(
+            start, self._end_of_last, self._magic_of_last, last_offset, self._map.max_timestamp_ms, is_unit=True
+        )
 
     def _end_join(self) -> None:
         """Add what waits for a batch that does not come."""
         if self._joined is not None:
             start, end = self._joined
             self._joined = None
-            self._map.add(start, end, self._magic_of_last, self._previous, is_unit=True)
+            self._map.add(start, end, self._magic_of_last, self._previous, self._map.max_timestamp_ms, is_unit=True)
 
 
 def _of_one_magic(formats: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:

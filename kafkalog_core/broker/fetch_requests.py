@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.broker.answers import Answer, FileRange, FinalAnswer
+    from kafkalog_core.broker.append_waiters import AppendWaiters
     from kafkalog_core.broker.partition_access import PartitionRange, ReadableDisks, ReadablePartition
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
@@ -50,6 +51,7 @@ class _Response:
         left_bytes: what the limit of the response leaves.
         ranges: pieces that hold their files.
         is_due: whether it is sent at once: there is data, or a partition could not be read.
+        has_error: whether a partition could not be read.
         is_known: whether some partition of the request exists.
     """
 
@@ -60,6 +62,7 @@ class _Response:
     topics: list[Body] = field(default_factory=list)
     ranges: list[FileRange] = field(default_factory=list)
     is_due: bool = False
+    has_error: bool = False
     is_known: bool = False
 
     @property
@@ -91,13 +94,15 @@ class _Response:
 class FetchRequests:
     """The handlers of Fetch, ListOffsets and OffsetForLeaderEpoch over some disks. Thread-safe."""
 
-    def __init__(self, disks: ReadableDisks, clock: Callable[[], float]) -> None:
+    def __init__(self, disks: ReadableDisks, clock: Callable[[], float], appends: AppendWaiters | None = None) -> None:
         """Take the disks.
 
-        clock: the time of the server's clock, in seconds, in which the network measures deadlines.
+        clock: the time of the server's clock, in seconds, in which the network measures deadlines. appends: tells of
+            what is appended; None: nothing is.
         """
         self._disks = disks
         self._clock = clock
+        self._appends = appends
         self._old_clients = OldClientReader()
         self._offsets = OffsetRequests(disks)
 
@@ -113,6 +118,8 @@ class FetchRequests:
         if body.get("session_epoch", -1) > 0:
             return context.reply(_response_body(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, []))
         response = self._read_all(context)
+        if self._appends is not None:
+            return self._sent_or_waiting(context, response, self._appends)
         if self._waits(body, response):
             deadline_s = self._clock() + body["max_wait_ms"] / 1000
             return PendingAnswer(deadline_s, lambda: _sent(context, response))
@@ -130,6 +137,44 @@ class FetchRequests:
         wants_data = body["max_wait_ms"] > 0 and body["min_bytes"] > 0
         return wants_data and response.is_known and not response.is_due
 
+    # --- waiting for appends ------------------------------------------------------------------------------------------
+    def _sent_or_waiting(self, context: RequestContext, response: _Response, appends: AppendWaiters) -> Answer:
+        """Send a response with enough data, or wait for it until max_wait is over (`DelayedFetch`)."""
+        body = context.body
+        if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(body, response):
+            return _sent(context, response)
+        response.release()
+        keys = frozenset(
+            (name, each["partition"])
+            for topic in body["topics"]
+            if (name := self._name_of(topic, context.version)) is not None
+            for each in topic["partitions"]
+        )
+
+        def at_deadline() -> FinalAnswer:
+            appends.remove(keys, attempt)
+            return _sent(context, self._read_all(context))
+
+        def attempt() -> None:
+            found = self._read_all(context)
+            if not _is_enough(body, found):
+                found.release()
+                return
+            appends.remove(keys, attempt)
+            pending.complete(_sent(context, found))
+
+        deadline_s = self._clock() + body["max_wait_ms"] / 1000
+        pending = PendingAnswer(deadline_s, at_deadline, abandoned=lambda: appends.remove(keys, attempt))
+        appends.add(keys, attempt)
+        attempt()  # what was appended meanwhile
+        return pending
+
+    def _name_of(self, topic: Body, version: int) -> str | None:
+        if version >= _FIRST_WITH_IDS:
+            return self._disks.topic_name(bytes(topic["topic_id"]))
+        name: str = topic["topic"]
+        return name
+
     # --- partitions ---------------------------------------------------------------------------------------------------
     def _read_all(self, context: RequestContext) -> _Response:
         """Read every partition, in the order of the request. Files are released if anything unexpected happens."""
@@ -138,11 +183,10 @@ class FetchRequests:
         response = _Response(context.version, body.get("isolation_level", 0) == _COMMITTED, max(0, limit))
         try:
             for topic in body["topics"]:
-                topic_id = bytes(topic.get("topic_id") or b"")
-                has_id = context.version >= _FIRST_WITH_IDS
-                name = self._disks.topic_name(topic_id) if has_id else topic["topic"]
+                name = self._name_of(topic, context.version)
                 partitions = [self._read(each, name, _replica_of(body), response) for each in topic["partitions"]]
-                named = {"topic_id": topic_id} if has_id else {"topic": name}
+                has_id = context.version >= _FIRST_WITH_IDS
+                named = {"topic_id": bytes(topic["topic_id"])} if has_id else {"topic": name}
                 response.topics.append({**named, "partitions": partitions})
         except BaseException:
             response.release()
@@ -165,7 +209,7 @@ class FetchRequests:
         except (KafkalogError, OSError) as error:
             code = error_of(error)
         if code not in _UNKNOWN_PARTITIONS:
-            response.is_known = response.is_due = True
+            response.is_known = response.is_due = response.has_error = True
         if code == ErrorCode.KAFKA_STORAGE_ERROR and response.version <= _LAST_WITHOUT_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # KafkaApis.maybeDownConvertStorageError
         is_outside = partition is not None and code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -195,6 +239,11 @@ class FetchRequests:
             aborted = () if isinstance(found, ConvertedRange) else found.aborted or ()
             body["aborted_transactions"] = [{"producer_id": each, "first_offset": first} for each, first in aborted]
         return body
+
+
+def _is_enough(body: Body, response: _Response) -> bool:
+    """Return whether a response is sent without a further wait."""
+    return response.has_error or response.size_bytes >= body["min_bytes"]
 
 
 def _replica_of(body: Body) -> int:

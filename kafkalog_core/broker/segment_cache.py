@@ -76,6 +76,14 @@ class SegmentCache:
                 self._files.popitem(last=False)[1].release()
             return found
 
+    def forget(self, path: str) -> None:
+        """Drop what is kept of a log that is deleted or replaced."""
+        with self._lock:
+            known, file = self._maps.pop(path, None), self._files.pop(path, None)
+            self._map_bytes -= known.size_bytes if known is not None else 0
+        if file is not None:
+            file.release()
+
     def close(self) -> None:
         """Close all files; ranges that are being sent keep theirs open."""
         with self._lock:

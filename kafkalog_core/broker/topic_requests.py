@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog_core.broker.answers import Close
 from kafkalog_core.errors import StorageError, UnsupportedError
@@ -16,26 +16,54 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
+    from kafkalog_core.broker.partition_access import ReadablePartition
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
-    from kafkalog_core.broker.served_disks import ServedDisks, ServedTopic
+    from kafkalog_core.broker.served_disks import ServedTopic
 
     _Found = ServedTopic | tuple[str | None, bytes]  # what was asked for: a topic, or the name and id of none
 
-__all__ = ["NodeAddress", "TopicRequests"]
+__all__ = ["ListedDisks", "NodeAddress", "TopicRequests"]
 
 _NO_ID: Final = bytes(16)
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 _TOPIC_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # AclOperation: READ, DESCRIBE, DESCRIBE_CONFIGS
 _CLUSTER_OPERATIONS: Final = 1 << 8 | 1 << 10
+_ALL_TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))  # AclEntry.supportedOperations
+_ALL_CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 _BROKERS_ENDPOINT: Final = 1
 _CONTROLLERS_ENDPOINT: Final = 2
 _TOPIC_RESOURCE: Final = 2  # ConfigResource.Type
 _DYNAMIC_TOPIC_CONFIG: Final = 1  # DescribeConfigsResponse.ConfigSource
 _STRING_TYPE: Final = 2  # DescribeConfigsResponse.ConfigType
 _READ_ONLY: Final = "this broker serves a disk read-only: nothing can be produced to it"
+
+
+class ListedDisks(Protocol):
+    """The topics on some disks, as they are listed and described."""
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+
+    @property
+    def log_dirs(self) -> Sequence[str]:
+        """The log directories."""
+
+    @property
+    def topics(self) -> Mapping[str, ServedTopic]:
+        """The topics by name."""
+
+    def topic_name(self, topic_id: bytes, /) -> str | None:
+        """Return the name of the topic with an id of 16 bytes; None: there is none."""
+
+    def partition(self, name: str, number: int, /) -> ReadablePartition | None:
+        """Return a partition; None: it is not on these disks."""
+
+    def topic_configs(self, name: str, /) -> Mapping[str, str]:
+        """Return the settings of a topic that differ from the broker's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +82,18 @@ class NodeAddress:
 class TopicRequests:
     """The handlers of Metadata and Describe* requests over some disks, and of Produce, which is refused."""
 
-    def __init__(self, disks: ServedDisks, address: Callable[[ConnectionFacts], NodeAddress]) -> None:
+    def __init__(
+        self,
+        disks: ListedDisks,
+        address: Callable[[ConnectionFacts], NodeAddress],
+        create: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Take the disks. create: creates a topic that a client asks for, if that is allowed; None: it never is."""
         self._disks = disks
         self._address = address
+        self._create = create
+        self._topic_operations = _TOPIC_OPERATIONS if create is None else _ALL_TOPIC_OPERATIONS
+        self._cluster_operations = _CLUSTER_OPERATIONS if create is None else _ALL_CLUSTER_OPERATIONS
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -73,11 +110,13 @@ class TopicRequests:
 
     # --- topics -------------------------------------------------------------------------------------------------------
     def metadata(self, context: RequestContext) -> Answer:
-        """Answer Metadata (`KafkaApis.handleTopicMetadataRequest`). No topic is ever created."""
+        """Answer Metadata (`KafkaApis.handleTopicMetadataRequest`)."""
         body, node = context.body, self._address(context.connection)
         asked = body["topics"]
         is_all = asked is None or (context.version == 0 and not asked)
-        operations = _TOPIC_OPERATIONS if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
+        if not is_all and body.get("allow_auto_topic_creation", True):
+            self._create_missing(asked)
+        operations = self._topic_operations if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
         topics = self._all_topics() if is_all else self._asked_topics(asked)
         of_cluster = body.get("include_cluster_authorized_operations")
         return context.reply(
@@ -87,10 +126,22 @@ class TopicRequests:
                 "cluster_id": self._disks.cluster_id,
                 "controller_id": node.node_id,
                 "topics": [self._described(error, each, operations, node) for error, each in topics],
-                "cluster_authorized_operations": _CLUSTER_OPERATIONS if of_cluster else _UNKNOWN_OPERATIONS,
+                "cluster_authorized_operations": self._cluster_operations if of_cluster else _UNKNOWN_OPERATIONS,
                 "error_code": ErrorCode.NONE,
             }
         )
+
+    def _create_missing(self, asked: Iterable[Body]) -> None:
+        """Create the topics that do not exist (auto.create.topics.enable)."""
+        for each in asked if self._create is not None else ():
+            name = each["name"]
+            if (
+                name
+                and name not in self._disks.topics
+                and topic_name_problem(name) is None
+                and self._create is not None
+            ):
+                self._create(name)
 
     def _all_topics(self) -> Iterator[tuple[ErrorCode, ServedTopic]]:
         return ((ErrorCode.NONE, topic) for topic in self._disks.topics.values())
@@ -169,7 +220,7 @@ class TopicRequests:
                 next_cursor = {"topic_name": name, "partition_index": 0}
                 break
             ((error, found),) = self._asked_topics([{"name": name}])
-            described = self._described(error, found, _TOPIC_OPERATIONS, node)
+            described = self._described(error, found, self._topic_operations, node)
             first = cursor["partition_index"] if cursor is not None and name == first_name else 0
             page = described["partitions"][first : first + left]
             topics.append(described | {"partitions": page})
@@ -198,7 +249,7 @@ class TopicRequests:
                 "cluster_id": self._disks.cluster_id,
                 "controller_id": node.node_id,
                 "brokers": [] if error else [broker],
-                "cluster_authorized_operations": _CLUSTER_OPERATIONS if wants_operations else _UNKNOWN_OPERATIONS,
+                "cluster_authorized_operations": self._cluster_operations if wants_operations else _UNKNOWN_OPERATIONS,
             }
         )
 

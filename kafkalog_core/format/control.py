@@ -5,12 +5,12 @@ Every size is compared with the remaining bytes before memory of that size is al
 
 from __future__ import annotations
 
-import base64
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog_core.errors import FieldError, TruncatedError
 from kafkalog_core.format.layout import CONTROL_TYPE_NAMES, MAX_VARINT_BYTES, UUID_SIZE
+from kafkalog_core.format.textfile import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ class FlexibleReader:
 
     def uuid(self) -> str:
         """Return the next 16 bytes as `org.apache.kafka.common.Uuid.toString` does: base64url without padding."""
-        return base64.urlsafe_b64encode(self._take(UUID_SIZE)).rstrip(b"=").decode("ascii")
+        return uuid_text(self._take(UUID_SIZE))
 
     def unsigned_varint(self) -> int:
         """Return the next varint as `ByteUtils.readUnsignedVarint` does. Raises FieldError for more than 5 bytes."""

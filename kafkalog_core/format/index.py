@@ -191,9 +191,12 @@ class IndexBuilder:
         bits: rules of the release, REBUILD_LAST to REBUILD_EPOCHS.
         interval_bytes: index.interval.bytes.
         max_index_bytes: segment.index.bytes.
+        rows: batches that are added at a time, which take 36 bytes of memory each.
     """
 
-    def __init__(self, base_offset: int, *, bits: int, interval_bytes: int, max_index_bytes: int) -> None:
+    def __init__(
+        self, base_offset: int, *, bits: int, interval_bytes: int, max_index_bytes: int, rows: int = BATCH_ROWS
+    ) -> None:
         self.offset_index, self.time_index = bytearray(), bytearray()
         self.epochs: list[tuple[int, int]] = []
         self._base_offset = base_offset
@@ -206,9 +209,10 @@ class IndexBuilder:
         self._state[k.X_TIME_LAST] = self._state[k.X_MAX_TIME] = self._state[k.X_EPOCH] = -1
         self._state[k.X_MAX_OFFSET] = base_offset
         self._state[k.X_FIRST] = k.LEAST
-        self._new_entries = bytearray(BATCH_ROWS * OFFSET_INDEX_ENTRY.size)
-        self._new_times = bytearray(BATCH_ROWS * TIME_INDEX_ENTRY.size)
-        self._new_epochs = array("q", bytes(2 * 8 * BATCH_ROWS))
+        self._rows = rows
+        self._new_entries = bytearray(rows * OFFSET_INDEX_ENTRY.size)
+        self._new_times = bytearray(rows * TIME_INDEX_ENTRY.size)
+        self._new_epochs = array("q", bytes(2 * 8 * rows))
 
     # --- what is known ------------------------------------------------------------------------------------------------
     @property
@@ -267,7 +271,7 @@ class IndexBuilder:
             state[k.X_FIRST] = first_offset
         new = (self._new_entries, self._new_times, self._new_epochs)
         while True:
-            end = min(last, state[k.X_ROW] + BATCH_ROWS)
+            end = min(last, state[k.X_ROW] + self._rows)
             stop = kernels.rebuild(batches, end, self._bits, state, *new)
             self.offset_index += self._new_entries[: state[k.X_NEW_ENTRIES] * OFFSET_INDEX_ENTRY.size]
             self.time_index += self._new_times[: state[k.X_NEW_TIMES] * TIME_INDEX_ENTRY.size]

@@ -31,6 +31,7 @@ __all__ = [
     "parse_int64",
     "parse_uuid",
     "split",
+    "uuid_text",
 ]
 
 # A checkpoint line has at most a topic of 249 bytes and two numbers. A longer line is cut, so that garbage without a
@@ -125,6 +126,11 @@ def parse_uuid(text: str) -> bytes | None:
     """Parse as `org.apache.kafka.common.Uuid.fromString` does (base64url, padding optional); `None` where it throws."""
     match = _UUID.fullmatch(text)
     return None if match is None else base64.urlsafe_b64decode(match[1] + "==")
+
+
+def uuid_text(value: bytes | memoryview) -> str:
+    """Return an id of 16 bytes as `org.apache.kafka.common.Uuid.toString` does: base64url without padding."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
 def split(pattern: re.Pattern[str], text: str) -> list[str]:

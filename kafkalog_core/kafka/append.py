@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kafkalog_core.errors import LimitError
+from kafkalog_core.format.columns import BATCH_ROWS
 from kafkalog_core.format.index import IndexBuilder, first_offset_inside, name_records, offset_of_time
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
@@ -150,6 +151,8 @@ class Appender:
         rules: of the release.
         jitter: what is subtracted from segment.ms for a segment, by its base offset.
         now_ms: when the first segment is opened; None: unknown.
+        segment: the active segment of a log that is continued; None: a new log begins.
+        rows: batches that an append call has at most, or that are indexed at a time (`IndexBuilder`).
     """
 
     def __init__(
@@ -161,15 +164,29 @@ class Appender:
         rules: AppendRules,
         jitter: Callable[[int], int] = lambda _: 0,
         now_ms: int | None = None,
+        segment: OpenSegment | None = None,
+        rows: int = BATCH_ROWS,
     ) -> None:
         self._sink = sink
+        self._rows = rows
         self._limits = limits
         self._rules = rules
         self._jitter = jitter
         self.end_offset = base_offset
         self.recovery_point = base_offset
         self._flushed_ms = now_ms
-        self._segment = self._open(base_offset, now_ms)
+        if segment is not None:
+            self.end_offset = self.recovery_point = segment.end_offset
+        self._segment = segment or self._open(base_offset, now_ms)
+
+    @property
+    def segment(self) -> OpenSegment:
+        """The active segment."""
+        return self._segment
+
+    def limit(self, limits: AppendLimits) -> None:
+        """Change the settings; the indexes of the active segment keep theirs until it is rolled."""
+        self._limits = limits
 
     # --- appends ------------------------------------------------------------------------------------------------------
     def append_batches(self, run: Run, first: int = 0, last: int | None = None, *, now_ms: int | None = None) -> None:
@@ -203,6 +220,10 @@ class Appender:
             self._roll(reason, batch, now_ms)
         self._write(run, list(batches.column("position")), first, last, is_set=True)
 
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment at the log end offset, as a broker does before it deletes the active one."""
+        self._roll("time", AppendSet(0, -1, -1, self.end_offset), now_ms)
+
     def tick(self, now_ms: int) -> None:
         """Flush as a broker does every flush period, where the last flush is flush.ms ago."""
         if self._flushed_ms is None or now_ms - self._flushed_ms >= self._limits.flush_ms:
@@ -228,6 +249,7 @@ class Appender:
             bits=self._rules.bits,
             interval_bytes=limits.index_interval_bytes,
             max_index_bytes=limits.segment_index_bytes,
+            rows=self._rows,
         )
         segment = OpenSegment(
             base_offset=base_offset,

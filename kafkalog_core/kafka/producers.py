@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import BATCH_ROWS
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry
@@ -125,7 +124,7 @@ class ProducerStates:
         self._state = array("q", bytes(8 * k.G_SIZE))
         self._producers = array("q")
         self._slots = array("q")
-        self._ended = array("q", bytes(8 * k.E_SIZE * BATCH_ROWS))
+        self._ended = array("q", bytes(8 * k.E_SIZE * _FIRST_CAPACITY))
         self._make_room(_FIRST_CAPACITY)
 
     @property
@@ -212,10 +211,11 @@ class ProducerStates:
         if self._state[k.G_COUNT] == self._state[k.G_CAPACITY]:
             self._make_room(_with_room(self._state[k.G_CAPACITY]))
         header = _header(batches, row)
-        events += diagnose(header, self._known(header.producer_id), marker, sequences=self.sequences)
+        events += diagnose(header, self.known(header.producer_id), marker, sequences=self.sequences)
         self._advance(batches, marks, row, row + 1, k.ANY, events)
 
-    def _known(self, producer_id: int) -> Known | None:
+    def known(self, producer_id: int) -> Known | None:
+        """Return what is known of a producer; None: nothing."""
         at = self._find(producer_id) if producer_id >= 0 else -1
         if at < 0:
             return None

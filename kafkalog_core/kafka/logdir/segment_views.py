@@ -212,7 +212,7 @@ def _max_timestamp(segment: Segment, active: Extent | None, release: Release) ->
         if segment.index is None and segment.size_bytes:
             return _with_origin(_scanned(segment), _OF_LOG, _NO_TIMES)
         # LogSegment.readMaxTimestampAndOffsetSoFar: the last entry of the time index
-        indexed = _last_time(segment.timeindex)
+        indexed = last_time(segment.timeindex)
     except StorageError as error:
         return NO_TIMESTAMP, _BY_FILE.format(f"{_UNREADABLE}: {error.message}")
     if active is not None:
@@ -224,7 +224,7 @@ def _with_origin(timestamp_ms: int, origin: str, else_origin: str) -> tuple[int,
     return (timestamp_ms, origin) if timestamp_ms >= 0 else (NO_TIMESTAMP, else_origin)
 
 
-def _last_time(file: FileInfo | None) -> int:
+def last_time(file: FileInfo | None) -> int:
     """Return the timestamp of the last entry, before the zero tail that a crash leaves; -1: none."""
     if file is None or not file.size_bytes:
         return NO_TIMESTAMP

@@ -37,6 +37,8 @@ Result = TypeVar("Result")
 _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITTEN: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPENDED: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_TEMPORARY: Final = ".tmp"
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 _ONLY_MINE: Final = 0o600
 """Permissions of a file until its owner is set: no other user can open it before that."""
@@ -149,6 +151,33 @@ class Disk:
             self._do("fsync", path, lambda: _sync(descriptor))
         finally:
             os.close(descriptor)
+
+    # --- a log that a live broker appends to --------------------------------------------------------------------------
+    def open_log(self, path: str) -> int:
+        """Open a file for appends, create it if it is missing, and return its descriptor, which reads it too."""
+        return self._do("open", path, lambda: self._open(path, _APPENDED))
+
+    def append(self, descriptor: int, path: str, data: bytes | memoryview, size_bytes: int) -> None:
+        """Append to a file of `size_bytes`; where the system refuses a part, the file is as it was before."""
+        try:
+            self.write(descriptor, path, data)
+        except WriteError:
+            self._do("truncate", path, lambda: os.ftruncate(descriptor, size_bytes))
+            raise
+
+    def sync(self, descriptor: int, path: str) -> None:
+        """Fsync an open file."""
+        self._do("fsync", path, lambda: _sync(descriptor))
+
+    def replace_file(self, path: str, content: bytes, like: str) -> None:
+        """Write a small file that is old or new after a crash, with the owner and group of `like`."""
+        directory, name = os.path.split(path)
+        temporary = f"{directory}/kafkalog-{name}{_TEMPORARY}"
+        if self.trusted.exists(temporary):
+            self.unlink(temporary)
+        self.write_file(temporary, (content,), Attributes.of_new_file(like, self.trusted), None)
+        self.rename(temporary, path)
+        self.sync_directory(directory)
 
     def sync_file(self, path: str) -> None:
         """Fsync a file that another library, or a broker, has written."""

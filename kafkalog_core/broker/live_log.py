@@ -1,0 +1,652 @@
+"""The log of one partition that is written: appended to, rolled, shortened at its start, and read meanwhile.
+
+What is written when is stated in `kafka.append`; this module holds the files (Kafka's `UnifiedLog` and `LocalLog`).
+Indexes of the active segment are in memory until it is rolled or closed: after a crash, recovery builds them from the
+log, as it does for a broker whose mapped index pages were lost. Readers see an immutable list of segments, so that a
+fetch goes on while segments are rolled and deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.broker.answers import FileRange, SharedFile
+from kafkalog_core.broker.batch_map import BatchMap, map_batches
+from kafkalog_core.broker.partition_view import (
+    AbortedTransaction,
+    FetchedRange,
+    OffsetOutOfRangeError,
+    TimedOffset,
+)
+from kafkalog_core.errors import StorageError
+from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
+from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64, V2_LEADER_EPOCH
+from kafkalog_core.format.names import FileKind, fixed_file_name, segment_file_name
+from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
+from kafkalog_core.kafka.append import Appender, OpenSegment
+from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, history, read_epoch_file
+from kafkalog_core.kafka.logdir.segment_views import last_time
+from kafkalog_core.kafka.producer_anomalies import markers_of
+from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
+from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules import append_rules, recovery_rules
+from kafkalog_core.storage.changing.writer import Attributes
+from kafkalog_core.storage.framing import LogFraming
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source, open_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kafkalog_core.broker.batch_map import Place
+    from kafkalog_core.broker.segment_cache import SegmentCache
+    from kafkalog_core.kafka.append import AppendLimits, Roll
+    from kafkalog_core.kafka.producer_anomalies import Known
+    from kafkalog_core.storage.changing.writer import Disk
+    from kafkalog_core.storage.listing import Segment
+
+__all__ = ["Appended", "LiveLog", "LiveSegment", "LogFacts"]
+
+_RULES: Final = append_rules(LATEST)
+_RECOVERY: Final = recovery_rules(LATEST)
+_SCAN: Final = ScanOptions(check=False)
+_ROWS: Final = 64
+_UNDEFINED: Final = -1
+_NS_PER_MS: Final = 1_000_000
+_NO_EPOCH: Final = (-1, -1)
+_SEGMENT_KINDS: Final = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+
+
+class Appended(NamedTuple):
+    """Offsets of a batch that was appended."""
+
+    base_offset: int
+    last_offset: int
+
+
+@dataclass(slots=True)
+class LiveSegment:
+    """A segment; `batches`: its map while it is the active one. `mtime_ms` is that of the log once it was rolled."""
+
+    base_offset: int
+    path: str
+    file: SharedFile | None = None
+    size_bytes: int = 0
+    end_offset: int = 0
+    max_timestamp_ms: int = _UNDEFINED
+    mtime_ms: int = 0
+    batches: BatchMap | None = None
+    aborted: bytearray = field(default_factory=bytearray)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """What a log is opened with.
+
+    Args:
+        limits: the settings of its topic for appends.
+        log_start_offset: the checkpointed one; None: the base offset of the first segment.
+        leader_epoch: of what is appended.
+    """
+
+    limits: AppendLimits
+    log_start_offset: int | None = None
+    leader_epoch: int = 0
+
+
+class _Sink:
+    """What an appender writes to: the segments of a log."""
+
+    def __init__(self, log: LiveLog) -> None:
+        self._log = log
+
+    def begin(self, segment: OpenSegment) -> None:
+        """Begin a segment."""
+        self._log.begin_segment(segment)
+
+    def append(self, data: memoryview, run: Run, first: int, last: int) -> None:
+        """Append batches."""
+        self._log.append_rows(data, run, first, last)
+
+    def end(self, segment: OpenSegment, roll: Roll | None) -> None:
+        """End a segment."""
+        self._log.end_segment(segment, roll)
+
+    def flush(self, end_offset: int) -> None:
+        """Flush."""
+        del end_offset
+        self._log.flush()
+
+
+class LiveLog:
+    """The log of one partition. Thread-safe; appends are made one at a time."""
+
+    def __init__(
+        self, path: str, disk: Disk, cache: SegmentCache, facts: LogFacts, *, clock_ms: Callable[[], int]
+    ) -> None:
+        """Open a log that was recovered, or begin a new one in an empty directory. Raises StorageError.
+
+        clock_ms: time of day, in milliseconds since 1970.
+        """
+        self.path = path
+        self._disk = disk
+        self._cache = cache
+        self._clock_ms = clock_ms
+        self._lock = threading.RLock()
+        self._columns = BatchColumns(_ROWS)
+        self.leader_epoch = facts.leader_epoch
+        self._aborted: list[CompletedTxn] = []
+        self._unsynced: list[LiveSegment] = []
+        self.is_deleted = False
+        self._segments: tuple[LiveSegment, ...] = ()
+        partition = read_partition(path)
+        found = [each for each in partition.segments if each.log is not None]
+        file = read_epoch_file(path)
+        self._epochs = EpochCache(() if file is None else file.entries, LATEST)
+        self.leader_epoch = max([facts.leader_epoch, *(each.epoch for each in self._epochs.entries[-1:])])
+        self._segments = tuple(_sealed(each, after.base_offset) for each, after in pairwise(found))
+        self._states = ProducerStates(sequences="unchecked")
+        self._snapshots: set[int] = set()
+        first = found[0].base_offset if found else facts.log_start_offset or 0
+        self.log_start_offset = max(first, facts.log_start_offset or 0)
+        self._appender = self._continued(found[-1], facts.limits) if found else self._new(first, facts.limits)
+        self.log_start_offset = min(self.log_start_offset, self._appender.end_offset)
+        snapshots = {each.name.base_offset or 0: each.path for each in partition.snapshots if each.name.canonical}
+        self._restore_producers(snapshots)
+        self._snapshots |= snapshots.keys()
+        self._synced = self.log_end_offset  # what was there was recovered
+        for segment in found:
+            self._read_aborted(segment)
+
+    # --- opening ------------------------------------------------------------------------------------------------------
+    def _new(self, base_offset: int, limits: AppendLimits, segment: OpenSegment | None = None) -> Appender:
+        return Appender(
+            _Sink(self), base_offset, limits=limits, rules=_RULES, now_ms=self._clock_ms(), segment=segment, rows=_ROWS
+        )
+
+    def _continued(self, last: Segment, limits: AppendLimits) -> Appender:
+        """Return the appender that goes on with the last segment, whose batches are read once."""
+        path, base = _path_of(last), last.base_offset
+        indexes = IndexBuilder(
+            base,
+            bits=_RULES.bits,
+            interval_bytes=limits.index_interval_bytes,
+            max_index_bytes=limits.segment_index_bytes,
+            rows=_ROWS,
+        )
+        segment = OpenSegment(base_offset=base, indexes=indexes, created_ms=self._clock_ms(), end_offset=base)
+        live = LiveSegment(base, path)
+        with Source.open(path) as source:
+            live.batches = map_batches(source, base, options=_SCAN)
+            for item in scan(source, base_offset=None, options=_SCAN):
+                if isinstance(item, Damage):
+                    break
+                _count(segment, item)
+        live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
+        live.max_timestamp_ms = live.batches.max_timestamp_ms
+        if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut
+            raise StorageError(
+                f"{last.size_bytes - segment.size_bytes} bytes after its last batch are none; "
+                "cut them first: kafkalog truncate --as-broker --apply",
+                path=path,
+            )
+        live.file = SharedFile(self._disk.open_log(path))
+        self._segments = (*self._segments, live)
+        return self._new(base, limits, segment)
+
+    def _restore_producers(self, snapshots: dict[int, str]) -> None:
+        """Replay the producers from the newest snapshot on (`UnifiedLog.rebuildProducerState`)."""
+        end, start = self.log_end_offset, self.log_start_offset
+        for offset in sorted((each for each in snapshots if each <= end), reverse=True):
+            with Source.open(snapshots[offset]) as source:
+                content = bytes(source.window(0, source.size_bytes))
+            self._states = ProducerStates.from_snapshot(decode_snapshot(content), sequences="unchecked")
+            start = offset
+            break
+        for segment in self._segments if start < end else ():
+            if segment.end_offset > start:
+                self._replay_file(segment, start)
+
+    def _replay_file(self, segment: LiveSegment, start: int) -> None:
+        with Source.open(segment.path) as source:
+            for item in scan(source, base_offset=None, options=_SCAN):
+                if isinstance(item, Run):
+                    first = bisect_left(item.batches.column("last_offset"), start)
+                    markers = markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES)
+                    self._states.replay(item.batches, markers, first=first)
+
+    def _read_aborted(self, segment: Segment) -> None:
+        if segment.txnindex is None:
+            return
+        with Source.open(segment.txnindex.path) as source:
+            content = bytes(source.window(0, source.size_bytes))
+        entries = [CompletedTxn(*each[1:4], True, each[4]) for each in iter_txn_entries(content)]
+        self._aborted += entries
+        if segment.base_offset == self._segments[-1].base_offset:
+            self._segments[-1].aborted += b"".join(_entry_of(each) for each in entries)
+
+    # --- bounds -------------------------------------------------------------------------------------------------------
+    @property
+    def log_end_offset(self) -> int:
+        """The offset after the last batch."""
+        return self._appender.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The log end offset: there is no other replica."""
+        return self._appender.end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is on the disk."""
+        with self._lock:
+            return self._unsynced[0].base_offset if self._unsynced else self._synced
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segments."""
+        return sum(each.size_bytes for each in self._segments)
+
+    @property
+    def segments(self) -> tuple[LiveSegment, ...]:
+        """The segments, the active one last."""
+        return self._segments
+
+    def last_stable_offset(self) -> int:
+        """Return the first offset of the open transactions, else the high watermark."""
+        with self._lock:
+            unstable = self._states.first_unstable_offset
+            return self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
+
+    # --- appends ------------------------------------------------------------------------------------------------------
+    def known_producer(self, producer_id: int) -> Known | None:
+        """Return what is known of a producer; None: nothing. Call it under `lock` to act on it."""
+        return self._states.known(producer_id)
+
+    @property
+    def lock(self) -> threading.RLock:
+        """What an append holds; for a check and an append that belong together."""
+        return self._lock
+
+    def producers(self) -> ProducerStates:
+        """Return the producers; call it under `lock`."""
+        return self._states
+
+    def append(self, batch: bytearray) -> Appended:
+        """Append a whole batch of magic 2 at the log end offset. Raises WriteError, and StorageError if it is deleted.
+
+        Its base offset and leader epoch are written into `batch`; its checksum does not cover them.
+        """
+        with self._lock:
+            if self.is_deleted:
+                raise StorageError("the partition was deleted", path=self.path)
+            base, now_ms = self.log_end_offset, self._clock_ms()
+            batch[0:8] = base.to_bytes(8, "big")
+            batch[V2_LEADER_EPOCH : V2_LEADER_EPOCH + 4] = self.leader_epoch.to_bytes(4, "big")
+            memory, columns = memoryview(batch), self._columns
+            LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=columns)
+            self._note_epoch(base)
+            self._appender.append_set(Run(memory, columns, False), now_ms=now_ms)
+            return Appended(base, self.log_end_offset - 1)
+
+    def _note_epoch(self, offset: int) -> None:
+        latest = self._epochs.entries[-1].epoch if self._epochs.entries else _UNDEFINED
+        if self.leader_epoch > latest:
+            self._epochs.assign(EpochStart(self.leader_epoch, offset))
+            self._write_epochs()
+
+    def _write_epochs(self) -> None:
+        content = encode_epoch_checkpoint((each.epoch, each.start_offset) for each in self._epochs.entries)
+        self._replace(fixed_file_name(FileKind.LEADER_EPOCH), content)
+
+    def limit(self, limits: AppendLimits) -> None:
+        """Change the settings of the topic."""
+        with self._lock:
+            self._appender.limit(limits)
+
+    # --- files --------------------------------------------------------------------------------------------------------
+    def begin_segment(self, segment: OpenSegment) -> None:
+        """Begin a segment."""
+        path = f"{self.path}/{segment_file_name(segment.base_offset, FileKind.LOG)}"
+        self._disk.write_file(path, (), Attributes.of_new_file(self.path), None)
+        file = SharedFile(self._disk.open_log(path))
+        base = segment.base_offset
+        self._segments = (*self._segments, LiveSegment(base, path, file, end_offset=base, batches=BatchMap(base)))
+
+    def append_rows(self, data: memoryview, run: Run, first: int, last: int) -> None:
+        """Write batches to the active segment, and replay their producers."""
+        live, rows = self._segments[-1], run.batches
+        if live.file is None or live.batches is None:
+            raise StorageError("the log is closed", path=self.path)
+        self._disk.append(live.file.descriptor, live.path, data, live.size_bytes)
+        position = live.size_bytes
+        lasts, sizes, times = (rows.column(name) for name in ("last_offset", "size_bytes", "max_timestamp_ms"))
+        for row in range(first, last):
+            live.batches.append(position, position + sizes[row], lasts[row], times[row])
+            position += sizes[row]
+        live.size_bytes, live.end_offset = position, lasts[last - 1] + 1
+        live.max_timestamp_ms = live.batches.max_timestamp_ms
+        if not rows.holds_only("producer_id", _UNDEFINED):
+            markers = markers_of(run.memory, rows, max_bytes=MAX_BATCH_BYTES)
+            for event in self._states.replay(rows, markers, first=first, last=last):
+                if isinstance(event, CompletedTxn) and event.is_aborted:
+                    self._aborted.append(event)
+                    live.aborted += _entry_of(event)
+
+    def end_segment(self, segment: OpenSegment, roll: Roll | None) -> None:
+        """Write the indexes of a segment that is rolled or closed, and the producers at its end."""
+        live = self._segments[-1]
+        names = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+        for kind, content in zip(names, (segment.indexes.offset_index, segment.indexes.time_index), strict=True):
+            self._replace(segment_file_name(live.base_offset, kind), bytes(content))
+        if live.aborted:
+            self._replace(segment_file_name(live.base_offset, FileKind.TXN_INDEX), bytes(live.aborted))
+        live.mtime_ms = os.stat(live.path).st_mtime_ns // _NS_PER_MS
+        self._write_snapshot(live.end_offset if roll is None else roll.next_base)
+        if roll is not None:
+            if live.batches is not None:
+                self._cache.put(live.path, live.batches)
+            live.batches = None
+            self._unsynced.append(live)
+
+    def flush(self) -> None:
+        """Fsync, as flush.messages asks for; a segment that was just rolled is left to `sync`, on another thread."""
+        if self._segments[-1] not in self._unsynced:
+            self.sync()
+
+    def _write_snapshot(self, offset: int) -> None:
+        if offset <= self.log_start_offset or offset in self._snapshots:
+            return
+        entries = self._states.snapshot_entries(_RECOVERY.snapshot_style)
+        content = encode_snapshot(entries, order=_RECOVERY.snapshot_order)
+        self._replace(segment_file_name(offset, FileKind.SNAPSHOT), content)
+        self._snapshots.add(offset)
+
+    def _replace(self, name: str, content: bytes) -> None:
+        self._disk.replace_file(f"{self.path}/{name}", content, self.path)
+
+    # --- the rest of a log's life -------------------------------------------------------------------------------------
+    def sync(self, *, with_active: bool = True) -> None:
+        """Fsync what was appended; without the active segment only those that were rolled. Raises WriteError."""
+        with self._lock:
+            waiting, active, end = list(self._unsynced), self._segments[-1], self.log_end_offset
+        for live in waiting:
+            if live.file is not None:
+                self._disk.sync(live.file.descriptor, live.path)
+        if with_active and active.file is not None:
+            self._disk.sync(active.file.descriptor, active.path)
+        with self._lock:
+            for live in waiting:
+                self._unsynced.remove(live)
+                if live.file is not None:
+                    live.file.release()
+                    live.file = None
+            self._synced = max(self._synced, end if with_active else active.base_offset)
+
+    def close(self) -> None:
+        """Write all that a clean shutdown leaves: the log on the disk, its indexes, producers and epochs."""
+        with self._lock:
+            if self.is_deleted:
+                return
+            self.sync()
+            self._appender.close()
+            self._write_epochs()
+            self._release()
+
+    def _release(self) -> None:
+        for live in self._segments:
+            if live.file is not None:
+                live.file.release()
+                live.file = None
+
+    def delete(self) -> None:
+        """Stop using the files: the directory is about to be deleted. Ranges that are being sent stay readable."""
+        with self._lock:
+            self.is_deleted = True
+            self._release()
+            for live in self._segments:
+                self._cache.forget(live.path)
+
+    def roll(self) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        with self._lock:
+            if self._segments[-1].size_bytes:
+                self._appender.roll(self._clock_ms())
+
+    def advance_start(self, offset: int) -> None:
+        """Raise the log start offset (DeleteRecords, retention). Raises OffsetOutOfRangeError."""
+        with self._lock:
+            if not 0 <= offset <= self.log_end_offset:
+                raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark", path=self.path)
+            if offset > self.log_start_offset:
+                self.log_start_offset = offset
+                self._epochs.truncate_start(offset)
+                self._write_epochs()
+
+    def delete_segments(self, bases: Sequence[int]) -> int:
+        """Delete the first segments, which `bases` names; the active one is rolled first. Return how many are gone."""
+        with self._lock:
+            if bases and bases[-1] == self._segments[-1].base_offset:
+                self.roll()
+            gone = [live for live in self._segments[:-1] if live.base_offset in set(bases)]
+            self._segments = tuple(live for live in self._segments if live not in gone)
+            self.advance_start(max(self.log_start_offset, self._segments[0].base_offset))
+            self._forget_segments(gone)
+            self._aborted = [each for each in self._aborted if each.last_offset >= self.log_start_offset]
+        return len(gone)
+
+    def _forget_segments(self, gone: Sequence[LiveSegment]) -> None:
+        """Delete the files of segments: whoever reads them holds them open."""
+        for live in gone:
+            if live in self._unsynced:
+                self._unsynced.remove(live)
+            if live.file is not None:
+                live.file.release()
+                live.file = None
+            self._cache.forget(live.path)
+            for kind in (*_SEGMENT_KINDS, FileKind.SNAPSHOT):
+                path = f"{self.path}/{segment_file_name(live.base_offset, kind)}"
+                if os.path.lexists(path):
+                    self._disk.unlink(path)
+            self._snapshots.discard(live.base_offset)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+    def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:
+        """Return what a fetch returns, as `ServedPartition.read` does."""
+        nothing = FetchedRange(aborted=() if is_committed else None)
+        with self._lock:
+            if not self.log_start_offset <= offset <= self.log_end_offset:
+                raise OffsetOutOfRangeError(f"offset {offset} is outside of the log", path=self.path)
+            limit = self.last_stable_offset() if is_committed else self.log_end_offset
+            found = self._find(offset) if offset < limit else None
+            if found is None:
+                return nothing
+            segment, batches, place = found
+            end = batches.range_end(place.position, place.position + max(max_bytes, 0))
+            if end < place.end:
+                if not minimum_one:
+                    return nothing
+                end = place.end
+            if limit < segment.end_offset:
+                stretch = batches.stretch_of(limit)
+                if stretch is not None:
+                    end = min(end, batches.place(stretch, limit, partial(self._bytes, segment)).position)
+            if end <= place.position:
+                return nothing
+            aborted = self._aborted_between(offset, batches.last_offset_before(end)) if is_committed else None
+            file = self._hold(segment)
+        size = end - place.position
+        return FetchedRange((FileRange(file, place.position, size),), size, place.magic, aborted)
+
+    def _aborted_between(self, first: int, last: int) -> tuple[AbortedTransaction, ...]:
+        start = bisect_left(self._aborted, first, key=lambda each: each.last_offset)
+        return tuple(
+            AbortedTransaction(each.producer_id, each.first_offset)
+            for each in self._aborted[start:]
+            if each.first_offset <= last
+        )
+
+    def _find(self, offset: int) -> tuple[LiveSegment, BatchMap, Place] | None:
+        segments = self._segments
+        number = max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
+        for segment in segments[number:]:
+            batches = self._map(segment)
+            stretch = batches.stretch_of(offset)
+            if stretch is not None:
+                return segment, batches, batches.place(stretch, offset, partial(self._bytes, segment))
+        return None
+
+    def _map(self, segment: LiveSegment) -> BatchMap:
+        if segment.batches is not None:
+            return segment.batches
+        found = self._cache.get(segment.path)
+        if found is None:
+            with Source.open(segment.path) as source:
+                found = map_batches(source, segment.base_offset, options=ScanOptions(check=True, resync=True))
+            self._cache.put(segment.path, found)
+            segment.max_timestamp_ms = found.max_timestamp_ms
+        return found
+
+    def _hold(self, segment: LiveSegment) -> SharedFile:
+        if segment.file is None:
+            return self._cache.hold(segment.path)
+        segment.file.hold()
+        return segment.file
+
+    def _bytes(self, segment: LiveSegment, start: int, end: int) -> memoryview:
+        file = self._hold(segment)
+        try:
+            return memoryview(os.pread(file.descriptor, end - start, start))
+        except OSError as error:
+            raise open_error(segment.path, error) from error
+        finally:
+            file.release()
+
+    def batches_from(self, offset: int) -> Iterator[Run]:
+        """Yield the batches from the one that holds an offset on, up to the log end offset at the start."""
+        with self._lock:
+            segments = [each for each in self._segments if each.end_offset > offset]
+        for segment in segments:
+            with Source.open(segment.path) as source:
+                for item in scan(source, base_offset=None, options=_SCAN):
+                    if isinstance(item, Run):
+                        yield item
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+    def earliest(self) -> TimedOffset:
+        """Return the log start offset, with the leader epoch there."""
+        return TimedOffset(self.log_start_offset, leader_epoch=self._epoch_at(self.log_start_offset))
+
+    def latest(self, *, is_committed: bool) -> TimedOffset:
+        """Return the last stable offset or the high watermark, with the leader epoch there."""
+        offset = self.last_stable_offset() if is_committed else self.high_watermark
+        return TimedOffset(offset, leader_epoch=self._epoch_at(offset))
+
+    def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
+        """Return the first record with a timestamp at or after a time; None: there is none."""
+        with self._lock:
+            for segment in self._segments:
+                if not segment.size_bytes:
+                    continue
+                batches = self._map(segment)
+                if batches.max_timestamp_ms < timestamp_ms:
+                    continue
+                for start, end in batches.stretches_from_time(timestamp_ms):
+                    found = _first_at(self._bytes(segment, start, end), timestamp_ms, self.log_start_offset)
+                    if found is not None:
+                        return TimedOffset(*found, self._epoch_at(found[0]))
+        return None
+
+    def offset_of_max_timestamp(self) -> TimedOffset | None:
+        """Return the first record with the largest timestamp (KIP-734); None: there is none."""
+        with self._lock:
+            latest = max((self._map(each).max_timestamp_ms for each in self._segments), default=_UNDEFINED)
+            return None if latest < 0 else self.offset_for_time(latest)
+
+    def offsets_before(self, timestamp_ms: int, max_count: int) -> list[int]:
+        """Return offsets of segments by their modification times, as `ServedPartition.offsets_before` does."""
+        with self._lock:
+            now_ms = self._clock_ms()
+            start = self.log_start_offset
+            entries = [(max(each.base_offset, start), each.mtime_ms or now_ms) for each in self._segments]
+            if self._segments[-1].size_bytes:
+                entries.append((self.log_end_offset, now_ms))
+        if timestamp_ms == -2:
+            entries = entries[:1]
+        elif timestamp_ms != -1:
+            while entries and entries[-1][1] > timestamp_ms:
+                entries.pop()
+        return [offset for offset, _ in entries[::-1][:max_count]]
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return the largest epoch up to a given one, and the offset at which it ends; (-1, -1): unknown."""
+        entries = self._epochs.entries
+        if epoch == self.leader_epoch:
+            return epoch, self.log_end_offset
+        if not entries or epoch < 0 or epoch > entries[-1].epoch:
+            return _NO_EPOCH
+        return history(entries, (), self.log_end_offset).up_to(epoch) or (epoch, entries[0].start_offset)
+
+    def _epoch_at(self, offset: int) -> int:
+        if offset >= self.log_end_offset:
+            return self.leader_epoch
+        entries = self._epochs.entries
+        number = bisect_right(entries, offset, key=lambda each: each.start_offset) - 1
+        return entries[number].epoch if number >= 0 else _UNDEFINED
+
+
+def _first_at(memory: memoryview, timestamp_ms: int, first_offset: int) -> tuple[int, int] | None:
+    """Return offset and timestamp of the first record at or after a time, among those from an offset on."""
+    columns = BatchColumns(len(memory) // 26 + 1)
+    LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=columns)
+    times = columns.column("max_timestamp_ms")
+    for piece in decode_run(memory, columns, max_bytes=MAX_BATCH_BYTES, wanted=lambda row: times[row] >= timestamp_ms):
+        if isinstance(piece, RecordRun):
+            offsets, record_times = piece.records.column("offset"), piece.records.column("timestamp_ms")
+            for offset, time_ms in zip(offsets, record_times, strict=True):
+                if time_ms >= timestamp_ms and offset >= first_offset:
+                    return offset, time_ms
+    return None
+
+
+def _count(segment: OpenSegment, run: Run) -> None:
+    """Add batches that are in a log already to its segment and indexes."""
+    rows = run.batches
+    if not segment.size_bytes:
+        segment.first_timestamp_ms = rows.column("max_timestamp_ms")[0]
+    segment.indexes.add_batches(rows)
+    segment.size_bytes = rows.column("position")[-1] + rows.column("size_bytes")[-1]
+    segment.batches += rows.count
+    segment.end_offset = rows.column("last_offset")[-1] + 1
+
+
+def _sealed(segment: Segment, end_offset: int) -> LiveSegment:
+    """Return a segment that is not written any more; `end_offset`: where the next one begins."""
+    if segment.log is None:
+        raise StorageError("the segment has no log")
+    return LiveSegment(
+        segment.base_offset,
+        segment.log.path,
+        size_bytes=segment.size_bytes,
+        mtime_ms=segment.log.mtime_ns // _NS_PER_MS,
+        end_offset=end_offset,
+        max_timestamp_ms=last_time(segment.timeindex),
+    )
+
+
+def _path_of(segment: Segment) -> str:
+    return "" if segment.log is None else segment.log.path
+
+
+def _entry_of(transaction: CompletedTxn) -> bytes:
+    return encode_txn_entry(*transaction[:3], transaction.last_stable_offset)
