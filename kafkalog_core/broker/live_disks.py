@@ -47,7 +47,12 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveDisks", "LiveOptions"]
 
-_CHECKPOINTS: Final = (FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK, FileKind.LOG_START_OFFSET)
+_CHECKPOINTS: Final = (
+    FileKind.RECOVERY_POINT,
+    FileKind.HIGH_WATERMARK,
+    FileKind.LOG_START_OFFSET,
+    FileKind.CLEANER_OFFSET,
+)
 _MARK: Final = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
 _DELETED: Final = "-delete"
 _MAX_NAME: Final = 255
@@ -276,6 +281,16 @@ class LiveDisks:
         """Return an id that no producer has had."""
         with self._lock:
             return self._cluster.next_producer_id()
+
+    def cleaner_offset(self, name: str, number: int) -> int | None:
+        """Return the first offset of a partition that no clean has seen; None: it was never cleaned."""
+        return self._offsets[FileKind.CLEANER_OFFSET].get((name, number))
+
+    def note_cleaned(self, name: str, number: int, offset: int) -> None:
+        """Note where a clean ended."""
+        with self._lock:
+            self._offsets[FileKind.CLEANER_OFFSET][name, number] = offset
+            self._write_checkpoints()
 
     def _open_log(self, key: Key) -> LiveLog:
         with self._lock:

@@ -30,7 +30,7 @@ from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64, V2_LEADER_EPOCH
-from kafkalog_core.format.names import FileKind, fixed_file_name, segment_file_name
+from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, history, read_epoch_file
@@ -365,12 +365,22 @@ class LiveLog:
             self.sync()
 
     def _write_snapshot(self, offset: int) -> None:
+        self._sweep_snapshots(offset)
         if offset <= self.log_start_offset or offset in self._snapshots:
             return
         entries = self._states.snapshot_entries(_RECOVERY.snapshot_style)
         content = encode_snapshot(entries, order=_RECOVERY.snapshot_order)
         self._replace(segment_file_name(offset, FileKind.SNAPSHOT), content)
         self._snapshots.add(offset)
+
+    def _sweep_snapshots(self, offset: int) -> None:
+        """Delete the snapshot of an earlier stop, which is that of no segment (`removeStraySnapshots`)."""
+        bases = {each.base_offset for each in self._segments}
+        for stray in [each for each in self._snapshots if each not in bases and each != offset]:
+            path = f"{self.path}/{segment_file_name(stray, FileKind.SNAPSHOT)}"
+            if os.path.lexists(path):
+                self._disk.unlink(path)
+            self._snapshots.discard(stray)
 
     def _replace(self, name: str, content: bytes) -> None:
         self._disk.replace_file(f"{self.path}/{name}", content, self.path)
@@ -442,8 +452,27 @@ class LiveLog:
             self._segments = tuple(live for live in self._segments if live not in gone)
             self.advance_start(max(self.log_start_offset, self._segments[0].base_offset))
             self._forget_segments(gone)
+            self._sweep_snapshots(max(self._snapshots, default=0))
             self._aborted = [each for each in self._aborted if each.last_offset >= self.log_start_offset]
         return len(gone)
+
+    def exchange(self, new: LiveSegment, old: Sequence[LiveSegment]) -> bool:
+        """Put a cleaned segment, whose files end in .swap, in the place of others (`LocalLog.replaceSegments`).
+
+        Return whether it was done: not if one of them is gone by now. A start completes what a crash interrupts here.
+        """
+        with self._lock:
+            if self.is_deleted or any(each not in self._segments for each in old):
+                return False
+            first = self._segments.index(old[0])
+            self._forget_segments(old)
+            for kind in _SEGMENT_KINDS:
+                path = f"{self.path}/{segment_file_name(new.base_offset, kind, FileState.SWAP)}"
+                if os.path.lexists(path):
+                    self._disk.rename(path, f"{self.path}/{segment_file_name(new.base_offset, kind)}")
+            self._disk.sync_directory(self.path)
+            self._segments = (*self._segments[:first], new, *self._segments[first + len(old) :])
+        return True
 
     def _forget_segments(self, gone: Sequence[LiveSegment]) -> None:
         """Delete the files of segments: whoever reads them holds them open."""
@@ -454,11 +483,10 @@ class LiveLog:
                 live.file.release()
                 live.file = None
             self._cache.forget(live.path)
-            for kind in (*_SEGMENT_KINDS, FileKind.SNAPSHOT):
+            for kind in _SEGMENT_KINDS:
                 path = f"{self.path}/{segment_file_name(live.base_offset, kind)}"
                 if os.path.lexists(path):
                     self._disk.unlink(path)
-            self._snapshots.discard(live.base_offset)
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:

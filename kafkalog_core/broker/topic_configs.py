@@ -51,10 +51,17 @@ class ConfigEntry(NamedTuple):
 
 
 class TopicConfigs:
-    """Settings by topic; `broker`: values that replace the broker's defaults, by their names in server.properties."""
+    """Settings by topic; `broker`: values that replace the broker's defaults, by their names in server.properties.
+
+    `settings` are those of the broker.
+    """
 
     def __init__(self, broker: Mapping[str, str] | None = None) -> None:
-        self._settings = Settings(release=LATEST, assigned=dict(broker or {}))
+        self.settings = Settings(release=LATEST, assigned=dict(broker or {}))
+
+    def broker(self, name: str) -> Setting:
+        """Return a setting of the broker in effect."""
+        return self.settings.broker(name)
 
     def check(self, topic: str, configs: Mapping[str, str]) -> None:
         """Raise SettingError for a setting that no topic has, or a value that it cannot have."""
@@ -71,7 +78,7 @@ class TopicConfigs:
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
         """Return the settings that matter for the log. Raises SettingError."""
         cluster = ClusterConfigs(topics={topic: dict(configs)}, listed=frozenset({topic}))
-        return replace(self._settings, cluster=cluster).for_topic(topic)
+        return replace(self.settings, cluster=cluster).for_topic(topic)
 
     def policy_of(self, topic: str, configs: Mapping[str, str]) -> AppendPolicy:
         """Return what counts for appends."""
@@ -106,8 +113,8 @@ class TopicConfigs:
         """Yield the settings of the broker that this program knows, by name."""
         for each in SETTINGS:
             if each.keys:
-                setting = self._settings.broker(each.name)
-                given = self._settings.assigned
+                setting = self.settings.broker(each.name)
+                given = self.settings.assigned
                 is_default = not any(key.name in given for key in each.keys)
                 yield ConfigEntry(
                     each.keys[0].name, setting.text, is_default, _TYPES.get(each.kind, _STRING), setting.text
