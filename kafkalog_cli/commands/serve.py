@@ -19,6 +19,9 @@ from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.running import clock_ms, warn_of_interpreted
 from kafkalog_core.broker.answers import CloseReason
+from kafkalog_core.broker.live_disks import LiveDisks
+from kafkalog_core.broker.live_server import LiveBroker
+from kafkalog_core.broker.live_settings import LiveSettings
 from kafkalog_core.broker.network import Listener
 from kafkalog_core.broker.partition_view import ViewOptions
 from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
@@ -27,6 +30,7 @@ from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.text import count_of, size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import FrameType
 
     from kafkalog_core.broker.answers import ConnectionFacts
@@ -150,6 +154,20 @@ def parse_seconds(text: str) -> float:
     show_default=True,
     help="Form of the lines on stderr: holes, connections that are refused or fail.",
 )
+@click.option(
+    "--read-write",
+    is_flag=True,
+    help="Be a small live broker on one log directory: clients create topics, produce and commit to it. An empty "
+    "directory becomes that of a new cluster.",
+)
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With --read-write: a setting of the broker by its name in server.properties, such as log.retention.ms=-1; "
+    "repeatable.",
+)
 @common.selection_options
 @common.limit_options
 def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
@@ -168,6 +186,10 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
     listen, advertise = given["listen"], given["advertise"] or given["listen"]
     if _is_any(advertise.host):
         raise click.UsageError(f"clients cannot connect to {advertise.host}: give --advertise HOST:PORT as well")
+    if given["read_write"]:
+        return _serve_live(paths, selection, log, listen, advertise, given)
+    if given["assignments"]:
+        raise click.UsageError("--set is for --read-write: nothing is written here")
     options = DiskOptions(
         view=ViewOptions(on_damage=given["on_damage"], max_batch_bytes=given["max_batch_bytes"], notify=log.hole),
         high_watermark=given["high_watermark"],
@@ -188,10 +210,59 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
             new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
             observer=log,
         )
+        return _run(stack, log, disks, broker, listen, given["seconds"])
+
+
+def _serve_live(
+    paths: tuple[str, ...],
+    selection: Selection,
+    log: _Log,
+    listen: _Endpoint,
+    advertise: _Endpoint,
+    given: Mapping[str, Any],
+) -> int:
+    """Be a live broker on one directory."""
+    if len(paths) != 1 or not selection.is_everything:
+        raise click.UsageError("--read-write takes one log directory, and serves all of it")
+    with ExitStack() as stack:
+        disks = stack.enter_context(
+            closing(
+                LiveDisks(
+                    paths[0],
+                    LiveSettings.of(given["assignments"]),
+                    clock_ms=clock_ms,
+                    new_id=lambda: uuid.uuid4().bytes,
+                )
+            )
+        )
+        broker = LiveBroker(
+            disks,
+            BrokerOptions(
+                listen=[Listener("PLAINTEXT", listen.host, listen.port)],
+                advertised={"PLAINTEXT": advertise},
+            ),
+            clock=time.monotonic,
+            clock_ms=clock_ms,
+            new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
+            observer=log,
+        )
+        return _run(stack, log, disks, broker, listen, given["seconds"])
+
+
+def _run(
+    stack: ExitStack,
+    log: _Log,
+    disks: ServedDisks | LiveDisks,
+    broker: ReadOnlyBroker | LiveBroker,
+    listen: _Endpoint,
+    seconds: float | None,
+) -> int:
+    """Serve until a signal, or until the time is over."""
+    with stack:
         stop = _until_signal(stack)
         stack.enter_context(broker)
         _introduce(log, disks, broker, listen)
-        end_s = None if given["seconds"] is None else time.monotonic() + given["seconds"]
+        end_s = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(_SWEEP_SECONDS):
             broker.sweep()
             if end_s is not None and time.monotonic() >= end_s:
@@ -201,7 +272,9 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
     return ExitStatus.CLEAN
 
 
-def _introduce(log: _Log, disks: ServedDisks, broker: ReadOnlyBroker, listen: _Endpoint) -> None:
+def _introduce(
+    log: _Log, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker | LiveBroker, listen: _Endpoint
+) -> None:
     """Print what is served and where to stdout, and what the user should know to stderr."""
     for note in (*disks.notes, *broker.notes):
         log.message(note)
@@ -210,7 +283,8 @@ def _introduce(log: _Log, disks: ServedDisks, broker: ReadOnlyBroker, listen: _E
     address = _Endpoint(broker.addresses[0].host, broker.addresses[0].port)
     partitions = sum(len(topic.copies) for topic in disks.topics.values())
     what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"
-    click.echo(f"serving {what} of cluster {disks.cluster_id} as broker {disks.node_id}, read-only, at {address}")
+    how = "read-write" if isinstance(disks, LiveDisks) else "read-only"
+    click.echo(f"serving {what} of cluster {disks.cluster_id} as broker {disks.node_id}, {how}, at {address}")
 
 
 def _until_signal(stack: ExitStack) -> threading.Event:

@@ -1,73 +1,33 @@
-"""The requests of consumer groups: the offsets that the disks hold, and commits that are kept in memory over them."""
+"""The requests of the members of consumer groups, and those that look at groups."""
 
 from __future__ import annotations
 
-import threading
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.groups import GroupState, JoinRequest, MemberIdentity
-from kafkalog_core.topics.group_offsets import CommittedOffset
+from kafkalog_core.broker.partition_access import error_of
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
+    from kafkalog_core.broker.committed_offsets import OffsetStore
     from kafkalog_core.broker.groups import GroupCoordinator, Member
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
-    from kafkalog_core.broker.served_disks import ServedDisks
     from kafkalog_core.broker.topic_requests import NodeAddress
-    from kafkalog_core.topics.group_offsets import GroupOffsets
 
-__all__ = ["Commits", "CommittedOffsets", "GroupRequests"]
+__all__ = ["GroupRequests"]
 
-Commits = Literal["memory", "refuse"]
-"""What becomes of offsets that consumers commit."""
-
-_NO_OFFSET: Final = CommittedOffset(-1)
-_TOPIC_IDS: Final = 10  # OffsetCommit and OffsetFetch name topics by id since this version
-_GROUPS: Final = 8  # OffsetFetch asks for several groups since this version
 _BATCHED: Final = 4  # FindCoordinator since this version
 _LEAVES_SEVERAL: Final = 3
 _NEEDS_ID: Final = 4
 _KNOWN_KEY_TYPES: Final = frozenset({0, 1})  # FindCoordinatorRequest.CoordinatorType: group, transaction
 _CLASSIC: Final = "classic"
-_CONSUMER: Final = "consumer"
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
-_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 8  # AclOperation: READ, DESCRIBE
+_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8  # AclOperation: READ, DELETE, DESCRIBE
 _NOT_FOUND_IS_AN_ERROR: Final = 6  # DescribeGroups since this version (KIP-1043)
-_MAX_METADATA: Final = 4096  # offset.metadata.max.bytes
-
-Place = tuple[str, int]
-
-
-class CommittedOffsets:
-    """Committed offsets: those that the disks hold, and over them those of consumers since the start. Thread-safe."""
-
-    def __init__(self, on_disk: GroupOffsets) -> None:
-        self._on_disk = on_disk
-        self._in_memory: dict[str, dict[Place, CommittedOffset]] = {}
-        self._lock = threading.Lock()
-
-    def groups(self) -> dict[str, str]:
-        """Return the protocol type of each group that has ever committed; empty: unknown."""
-        with self._lock:
-            return dict.fromkeys(self._in_memory, _CONSUMER) | dict(self._on_disk.names())
-
-    def of_group(self, group: str) -> dict[Place, CommittedOffset]:
-        """Return all offsets of a group."""
-        with self._lock:
-            return self._on_disk.offsets.get(group, {}) | self._in_memory.get(group, {})
-
-    def commit(self, group: str, place: Place, offset: CommittedOffset) -> None:
-        """Keep an offset until the broker stops."""
-        with self._lock:
-            self._in_memory.setdefault(group, {})[place] = offset
-
-    def unstable(self, group: str) -> set[Place]:
-        """Return the partitions whose offset is in a transaction that was open when the cluster stopped (KIP-447)."""
-        return self._on_disk.pending_of(group)
 
 
 class GroupRequests:
@@ -75,34 +35,31 @@ class GroupRequests:
 
     def __init__(
         self,
-        disks: ServedDisks,
-        offsets: CommittedOffsets,
+        offsets: OffsetStore,
         groups: GroupCoordinator,
         address: Callable[[ConnectionFacts], NodeAddress],
-        clock_ms: Callable[[], int],
-        commits: Commits = "memory",
+        delete_group: Callable[[str], None] | None = None,
     ) -> None:
-        """Take what the answers are made of. clock_ms: the time of day, in milliseconds since 1970."""
-        self._disks = disks
+        """Take what the answers are made of. delete_group: deletes a group with its offsets; None: nothing can."""
         self._offsets = offsets
         self._groups = groups
         self._address = address
-        self._clock_ms = clock_ms
-        self._commits = commits
+        self._delete_group = delete_group
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
-        return {
+        handlers: dict[str, tuple[int, Handler]] = {
             "FindCoordinator": (6, self.find_coordinator),
             "JoinGroup": (9, self.join_group),
             "SyncGroup": (5, self.sync_group),
             "Heartbeat": (4, self.heartbeat),
             "LeaveGroup": (5, self.leave_group),
-            "OffsetCommit": (10, self.offset_commit),
-            "OffsetFetch": (10, self.offset_fetch),
             "ListGroups": (5, self.list_groups),
             "DescribeGroups": (6, self.describe_groups),
         }
+        if self._delete_group is not None:
+            handlers["DeleteGroups"] = (2, self.delete_groups)
+        return handlers
 
     # --- membership ---------------------------------------------------------------------------------------------------
     def find_coordinator(self, context: RequestContext) -> Answer:
@@ -164,104 +121,6 @@ class GroupRequests:
         ]
         return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "members": members})
 
-    # --- offsets ------------------------------------------------------------------------------------------------------
-    def offset_commit(self, context: RequestContext) -> Answer:
-        """Answer OffsetCommit: nothing is written to the disk."""
-        body = context.body
-        group, generation = body["group_id"], body.get("generation_id_or_member_epoch", -1)
-        identity = MemberIdentity(body.get("member_id", ""), body.get("group_instance_id"))
-        refusal = self._groups.check_commit(group, identity, generation)
-        if self._commits == "refuse":
-            refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED  # clients do not retry it
-        topics = []
-        for topic in body["topics"]:
-            name = self._name(topic, context.version)
-            partitions = []
-            for each in topic["partitions"]:
-                error = refusal or self._commit(group, name, each, context.version)
-                partitions.append({"partition_index": each["partition_index"], "error_code": error})
-            topics.append({"name": topic.get("name"), "topic_id": topic.get("topic_id"), "partitions": partitions})
-        return context.reply({"throttle_time_ms": 0, "topics": topics})
-
-    def _commit(self, group: str, name: str | None, asked: Body, version: int) -> ErrorCode:
-        number, metadata = asked["partition_index"], asked["committed_metadata"] or ""
-        if name is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        if not self._disks.has_partition(name, number):
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if len(metadata) > _MAX_METADATA:
-            return ErrorCode.OFFSET_METADATA_TOO_LARGE
-        offset = CommittedOffset(
-            asked["committed_offset"], asked.get("committed_leader_epoch", -1), metadata, self._clock_ms()
-        )
-        topic_id = self._disks.topic_id(name) if version >= _TOPIC_IDS else None
-        self._offsets.commit(group, (name, number), replace(offset, topic_id=topic_id))
-        return ErrorCode.NONE
-
-    def offset_fetch(self, context: RequestContext) -> Answer:
-        """Answer OffsetFetch; a partition without an offset has -1, and no error."""
-        body, version = context.body, context.version
-        is_stable = body.get("require_stable", False)
-        if version < _GROUPS:
-            found = self._fetched(body["group_id"], body["topics"], version, must_be_stable=is_stable)
-            return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "topics": found})
-        groups = [
-            {
-                "group_id": each["group_id"],
-                "topics": self._fetched(each["group_id"], each["topics"], version, must_be_stable=is_stable),
-                "error_code": ErrorCode.NONE,
-            }
-            for each in body["groups"]
-        ]
-        return context.reply({"throttle_time_ms": 0, "groups": groups})
-
-    def _fetched(self, group: str, asked: list[Body] | None, version: int, *, must_be_stable: bool) -> list[Body]:
-        """Return the offsets of a group, of the partitions that are asked for or, with None, of all."""
-        known = self._offsets.of_group(group)
-        unstable = self._offsets.unstable(group) if must_be_stable else set()
-        topics = []
-        for topic, name, numbers in self._asked_places(asked, known, version):
-            partitions = []
-            for number in numbers:
-                error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
-                offset = _NO_OFFSET if name is None else known.get((name, number), _NO_OFFSET)
-                if (name, number) in unstable:
-                    offset, error = _NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT
-                partitions.append(
-                    {
-                        "partition_index": number,
-                        "committed_offset": offset.offset,
-                        "committed_leader_epoch": offset.leader_epoch,
-                        "metadata": offset.metadata,
-                        "error_code": error,
-                    }
-                )
-            topics.append(topic | {"partitions": partitions})
-        return topics
-
-    def _asked_places(
-        self, asked: list[Body] | None, known: Iterable[Place], version: int
-    ) -> Iterator[tuple[Body, str | None, list[int]]]:
-        """Yield how the response names each topic, its name, and the numbers of its partitions."""
-        if asked is None:
-            by_topic: dict[str, list[int]] = {}
-            for name, number in sorted(known):
-                by_topic.setdefault(name, []).append(number)
-            for name, numbers in by_topic.items():
-                topic_id = self._disks.topic_id(name)
-                if version < _TOPIC_IDS or topic_id is not None:  # one that is on no disk has no id to be named by
-                    yield {"name": name, "topic_id": topic_id}, name, numbers
-            return
-        for topic in asked:
-            names = {"name": topic.get("name"), "topic_id": topic.get("topic_id")}
-            yield names, self._name(topic, version), topic["partition_indexes"]
-
-    def _name(self, topic: Body, version: int) -> str | None:
-        """Return the name of a topic in a request; None: no topic has the id."""
-        if version < _TOPIC_IDS:
-            return str(topic["name"])
-        return self._disks.topic_name(bytes(topic["topic_id"]))
-
     # --- looking at groups --------------------------------------------------------------------------------------------
     def list_groups(self, context: RequestContext) -> Answer:
         """Answer ListGroups: groups with members, and those with offsets on the disk, which are empty."""
@@ -302,6 +161,25 @@ class GroupRequests:
                 }
             )
         return context.reply({"throttle_time_ms": 0, "groups": groups})
+
+    def delete_groups(self, context: RequestContext) -> Answer:
+        """Answer DeleteGroups: a group with members cannot be deleted."""
+        results = [{"group_id": name, "error_code": self._deleted(name)} for name in context.body["groups_names"]]
+        return context.reply({"throttle_time_ms": 0, "results": results})
+
+    def _deleted(self, name: str) -> ErrorCode:
+        found = self._groups.describe(name)
+        if found is not None and found[3]:
+            return ErrorCode.NON_EMPTY_GROUP
+        if found is None and name not in self._offsets.groups():
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        try:
+            if self._delete_group is not None:
+                self._delete_group(name)
+        except (KafkalogError, OSError) as error:
+            return error_of(error)
+        self._groups.forget(name)
+        return ErrorCode.NONE
 
 
 def _identity(body: Body) -> MemberIdentity:

@@ -14,10 +14,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.answers import PendingAnswer
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.topics.group_records import GroupMember, GroupValue
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog_core.broker.answers import Answer, Reply
     from kafkalog_core.broker.requests import Body
@@ -120,23 +122,82 @@ class _Group:
 
 
 _MARGIN_S: Final = 5.0
+_CONSUMER: Final = "consumer"
 
 
 class GroupCoordinator:
     """All groups. Thread-safe; answers that wait are completed from the thread that makes them possible."""
 
     def __init__(
-        self, clock: Callable[[], float], new_member_id: Callable[[str], str], limits: GroupLimits | None = None
+        self,
+        clock: Callable[[], float],
+        new_member_id: Callable[[str], str],
+        limits: GroupLimits | None = None,
+        save: Callable[[str, GroupValue], None] | None = None,
     ) -> None:
         """Begin without groups.
 
-        clock: that of the network, in seconds. new_member_id: returns an id that is used once, from the client's id.
+        Args:
+            clock: that of the network, in seconds.
+            new_member_id: returns an id that is used once, from the client's id.
+            limits: bounds.
+            save: writes a group's record; it raises KafkalogError if that fails. None: groups are in memory alone.
         """
+        self._save = save
         self._clock = clock
         self._new_member_id = new_member_id
         self._limits = limits or GroupLimits()
         self._groups: dict[str, _Group] = {}
         self._lock = threading.RLock()
+
+    def load(self, name: str, value: GroupValue) -> None:
+        """Take a group that the log holds: its members have a session from now on (`loadGroup`)."""
+        with self._lock:
+            group = _Group(name, generation=value.generation, protocol_type=value.protocol_type)
+            for each in value.members:
+                request = JoinRequest(
+                    identity=MemberIdentity(each.member_id, each.instance_id),
+                    client_id=each.client_id,
+                    client_host=each.client_host,
+                    session_s=each.session_ms / 1000,
+                    rebalance_s=max(each.rebalance_ms, each.session_ms if each.rebalance_ms < 0 else 0) / 1000,
+                    protocol_type=value.protocol_type,
+                    protocols=((value.protocol or "", each.subscription),),
+                    needs_id=True,
+                )
+                member = Member(request.identity, request, self._clock() + request.session_s, each.assignment)
+                group.members[each.member_id] = member
+                if each.instance_id is not None:
+                    group.static[each.instance_id] = each.member_id
+            if group.members:
+                group.state, group.protocol, group.leader = GroupState.STABLE, value.protocol, value.leader
+            self._groups[name] = group
+
+    def forget(self, name: str) -> None:
+        """Forget a group without members, which was deleted."""
+        with self._lock:
+            group = self._groups.get(name)
+            if group is not None and not group.members:
+                del self._groups[name]
+
+    def _saved(self, group: _Group, *, is_stable: bool) -> ErrorCode:
+        """Write the group's record, as it is once all have their assignment, or without members."""
+        if self._save is None:
+            return ErrorCode.NONE
+        members = group.members.values() if is_stable else ()
+        value = GroupValue(
+            protocol_type=group.protocol_type,
+            generation=group.generation,
+            protocol=group.protocol if is_stable else None,
+            leader=group.leader if is_stable else None,
+            state_ms=-1,
+            members=tuple(_saved_member(each, group.protocol or "") for each in members),
+        )
+        try:
+            self._save(group.group_id, value)
+        except (KafkalogError, OSError):
+            return ErrorCode.NOT_COORDINATOR  # as an append that timed out: clients look for the coordinator again
+        return ErrorCode.NONE
 
     # --- joining ------------------------------------------------------------------------------------------------------
     def join(self, group_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
@@ -284,6 +345,7 @@ class GroupCoordinator:
         group.longest_s = 0.0
         if not group.members:
             group.state, group.protocol, group.leader = GroupState.EMPTY, None, None
+            self._saved(group, is_stable=False)
             return
         group.protocol = self._elected(group)
         if group.leader not in group.members:
@@ -351,11 +413,23 @@ class GroupCoordinator:
             pending = PendingAnswer(group.deadline_s + _MARGIN_S, lambda: reply(body))
             member.sync = _Waiting(pending, reply)
             if identity.member_id == group.leader:
-                group.state = GroupState.STABLE
-                for each in group.members.values():
-                    each.assignment = assignments.get(each.identity.member_id, b"")
-                    self._answer_sync(each, ErrorCode.NONE, group)
+                self._assign(group, assignments)
             return pending
+
+    def _assign(self, group: _Group, assignments: dict[str, bytes]) -> None:
+        """Give every member its assignment, once the group is in the log."""
+        for each in group.members.values():
+            each.assignment = assignments.get(each.identity.member_id, b"")
+        code = self._saved(group, is_stable=True)
+        if code:
+            for each in group.members.values():
+                each.assignment = b""
+                self._answer_sync(each, code, group)
+            self._prepare(group)
+            return
+        group.state = GroupState.STABLE
+        for each in group.members.values():
+            self._answer_sync(each, ErrorCode.NONE, group)
 
     def _answer_sync(self, member: Member, error: ErrorCode, group: _Group) -> None:
         if member.sync is not None:
@@ -442,6 +516,18 @@ class GroupCoordinator:
                 return None
             return group.state, group.protocol_type, group.protocol or "", list(group.members.values())
 
+    def subscribed_topics(self, group_id: str) -> set[str]:
+        """Return the topics that members of a group of consumers have subscribed to (`ClassicGroup.isSubscribed`)."""
+        with self._lock:
+            group = self._groups.get(group_id)
+            if group is None or group.protocol_type != _CONSUMER:
+                return set()
+            return {
+                topic
+                for member in group.members.values()
+                for topic in _topics_of(member.protocols.get(group.protocol or "", b""))
+            }
+
     # --- members ------------------------------------------------------------------------------------------------------
     def _member(
         self, group_id: str, identity: MemberIdentity, generation: int
@@ -484,6 +570,34 @@ class GroupCoordinator:
         ):
             if waiting is not None:
                 waiting.answer.complete(waiting.reply(body))
+
+
+def _saved_member(member: Member, protocol: str) -> GroupMember:
+    request = member.request
+    return GroupMember(
+        member_id=member.identity.member_id,
+        instance_id=member.identity.instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        rebalance_ms=int(request.rebalance_s * 1000),
+        session_ms=int(request.session_s * 1000),
+        subscription=member.protocols.get(protocol, b""),
+        assignment=member.assignment,
+    )
+
+
+def _topics_of(subscription: bytes) -> Iterator[str]:
+    """Yield the topics of a consumer's metadata (`ConsumerProtocolSubscription`): version, then an array of names."""
+    try:
+        count, at = int.from_bytes(subscription[2:6], "big", signed=True), 6
+        for _ in range(max(count, 0)):
+            size = int.from_bytes(subscription[at : at + 2], "big")
+            if at + 2 + size > len(subscription):
+                return
+            yield subscription[at + 2 : at + 2 + size].decode()
+            at += 2 + size
+    except UnicodeDecodeError:
+        return
 
 
 def _join_error(code: ErrorCode, request: JoinRequest) -> Body:

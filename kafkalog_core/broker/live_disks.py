@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.cluster_log import ClusterLog, KnownTopic
@@ -43,9 +43,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog_core.broker.appends import AppendPolicy
+    from kafkalog_core.broker.live_settings import LiveSettings
     from kafkalog_core.kafka.setting_table import TopicSettings
 
-__all__ = ["LiveDisks", "LiveOptions"]
+__all__ = ["LiveDisks"]
 
 _CHECKPOINTS: Final = (
     FileKind.RECOVERY_POINT,
@@ -57,21 +58,12 @@ _MARK: Final = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
 _DELETED: Final = "-delete"
 _MAX_NAME: Final = 255
 _NEW_NODE: Final = 1
+_PARTITIONS_OF: Final = {
+    "__consumer_offsets": "offsets.topic.num.partitions",
+    "__transaction_state": "transaction.state.log.num.partitions",
+}
 
 Key = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveOptions:
-    """How a live broker works.
-
-    Args:
-        broker: settings by their names in server.properties.
-        internal_partitions: of each internal topic that is created.
-    """
-
-    broker: Mapping[str, str] = field(default_factory=dict)
-    internal_partitions: int = 50
 
 
 class LiveDisks:
@@ -85,7 +77,7 @@ class LiveDisks:
     def __init__(
         self,
         path: str,
-        options: LiveOptions,
+        settings: LiveSettings,
         *,
         clock_ms: Callable[[], int],
         new_id: Callable[[], bytes],
@@ -95,7 +87,7 @@ class LiveDisks:
 
         Args:
             path: the log directory; an empty one becomes that of a new cluster.
-            options: settings.
+            settings: of the broker.
             clock_ms: time of day, in milliseconds since 1970.
             new_id: returns a random id of 16 bytes.
             disk: performs the steps that change the directory.
@@ -103,8 +95,8 @@ class LiveDisks:
         Raises StorageError: LockedError if a broker runs there, RefusedError if it cannot be recovered.
         """
         self.path = os.path.abspath(path)
-        self.options = options
-        self.configs = TopicConfigs(options.broker)
+        self.settings = settings
+        self.configs = TopicConfigs(settings.log)
         self.notes: list[str] = []
         self.log_dirs = [self.path]
         self._disk = disk or Disk()
@@ -325,7 +317,7 @@ class LiveDisks:
     def internal_topic(self, name: str) -> ServedTopic:
         """Return one of Kafka's own topics, which is created at its first use."""
         topic = self.topics.get(name)
-        return topic or self.create_topic(name, self.options.internal_partitions, {})
+        return topic or self.create_topic(name, self.settings.number(_PARTITIONS_OF[name]), {})
 
     def add_partitions(self, name: str, count: int) -> None:
         """Give a topic more partitions; `count`: how many it has then."""

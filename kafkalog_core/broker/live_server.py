@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
+from kafkalog_core.broker.committed_offsets import LiveOffsets
+from kafkalog_core.broker.coordinator_logs import TRANSACTIONS_TOPIC, CoordinatorLog, Markers
 from kafkalog_core.broker.fetch_requests import FetchRequests
+from kafkalog_core.broker.group_requests import GroupRequests
+from kafkalog_core.broker.groups import GroupCoordinator
 from kafkalog_core.broker.network import NetworkServer
+from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
 from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.transaction_requests import TransactionRequests
+from kafkalog_core.broker.transactions import TransactionCoordinator, TransactionLimits
+from kafkalog_core.broker.upkeep import Upkeep
+from kafkalog_core.errors import KafkalogError, ProtocolError
+from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
+from kafkalog_core.topics.group_records import GroupValue, decode_group, encode_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +37,9 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.server import BrokerOptions
 
 __all__ = ["LiveBroker"]
+
+_UPKEEP_S: Final = 0.5
+_MINUTE_MS: Final = 60_000
 
 
 class LiveBroker:
@@ -50,26 +67,89 @@ class LiveBroker:
         """
         self._disks = disks
         self._options = options
+        self._clock_ms = clock_ms
+        self._observer = observer
         self.notes: list[str] = []
         waiters = AppendWaiters()
-        changes = TopicChanges(disks)
+        group_log = CoordinatorLog(disks, OFFSETS_TOPIC, clock_ms, waiters.notify)
+        self._offsets = LiveOffsets(group_log, read_group_offsets(self._offset_dirs())[0], clock_ms)
+        delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
+        groups = replace(options.groups, initial_delay_s=delay_s)
+        self._groups = GroupCoordinator(clock, new_member_id, groups, self._save_group)
+        self._load_groups(group_log)
+        markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
+        transaction_log = CoordinatorLog(disks, TRANSACTIONS_TOPIC, clock_ms, waiters.notify)
+        settings = disks.settings
+        limits = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
+        self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, limits)
+        partitions = settings.number("num.partitions")
+        changes = TopicChanges(disks, default_partitions=partitions, deleted=self._offsets.forget_topic)
+        in_transactions = self._transactions, group_log.partition_of
         parts = (
-            TopicRequests(disks, self._address, changes.auto_create),
+            TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters),
-            ProduceRequests(disks, _NoTransactions(), clock_ms, waiters.notify),
+            ProduceRequests(disks, self._transactions, clock_ms, waiters.notify),
+            GroupRequests(self._offsets, self._groups, self._address, self._offsets.delete_group),
+            OffsetCommitRequests(disks, self._offsets, self._groups, clock_ms, "log", in_transactions),
+            TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
             changes,
         )
         dispatcher = RequestDispatcher({name: entry for each in parts for name, entry in each.handlers().items()})
         self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
+        self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
+
+    # --- groups -------------------------------------------------------------------------------------------------------
+    def _offset_dirs(self) -> list[str]:
+        topic = self._disks.topics.get(OFFSETS_TOPIC)
+        return [] if topic is None else [topic.copies[number][0].place.path for number in sorted(topic.copies)]
+
+    def _save_group(self, name: str, value: GroupValue) -> None:
+        self._offsets.write(name, [encode_group(name, value)])
+
+    def _load_groups(self, log: CoordinatorLog) -> None:
+        found: dict[str, GroupValue] = {}
+        for key, value in log.records():
+            try:
+                decoded = decode_group(key, value)
+            except ProtocolError:
+                continue  # it is counted where the offsets are read
+            if decoded is not None and decoded[1] is not None:
+                found[decoded[0]] = decoded[1]
+            elif decoded is not None:
+                found.pop(decoded[0], None)
+        for name, group in found.items():
+            self._groups.load(name, group)
+
+    def _has_members(self, name: str) -> bool:
+        found = self._groups.describe(name)
+        return found is not None and bool(found[3])
 
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
         return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
 
+    # --- time ---------------------------------------------------------------------------------------------------------
     def sweep(self) -> None:
-        """End what is over: to be called a few times a second."""
+        """End sessions, rebalances and transactions whose time is over: to be called a few times a second."""
+        self._groups.expire()
+        try:
+            self._transactions.expire()
+        except (KafkalogError, OSError) as error:
+            self._observer.network_error("the end of a transaction", error)
+
+    def _keep_up(self) -> None:
+        """Do the background work until the broker is closed."""
+        retention_ms = self._disks.settings.number("offsets.retention.minutes") * _MINUTE_MS
+        while not self._stopped.wait(_UPKEEP_S):
+            self._upkeep.run()
+            try:
+                self._offsets.expire(self._clock_ms(), retention_ms, self._has_members)
+            except (KafkalogError, OSError) as error:
+                self._observer.network_error("the expiry of offsets", error)
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""
@@ -79,15 +159,18 @@ class LiveBroker:
     def __enter__(self) -> Self:
         """Start the threads."""
         self._network.start()
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop accepting, let answers in flight end, and close every connection."""
+        """Stop accepting, let answers in flight end, and close every connection; then stop the background work."""
         self._network.close()
+        self._stopped.set()
+        self._thread.join()
 
 
-class _NoTransactions:
-    def is_in_transaction(self, *_: object) -> int:
-        return 48
+def _never(_: str) -> bool:
+    """Create no topic: auto.create.topics.enable=false."""
+    return False

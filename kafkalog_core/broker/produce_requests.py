@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.broker.answers import Close, NoResponse
-from kafkalog_core.broker.appends import InvalidBatchError, append_produced, checked_batch
+from kafkalog_core.broker.appends import InvalidBatchError, append_produced, checked_batch, duplicate_of
 from kafkalog_core.broker.partition_access import PartitionError, error_of
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -137,7 +137,7 @@ class ProduceRequests:
             version=version,
             now_ms=self._clock_ms(),
         )
-        if batch.is_transactional:
+        if batch.is_transactional and not _is_open(log, batch):
             self._check_transaction(body.get("transactional_id"), batch, topic, number)
         return log, batch, append_produced(log, batch).base_offset
 
@@ -147,5 +147,21 @@ class ProduceRequests:
         code = self._transactions.is_in_transaction(
             transactional_id, batch.producer_id, batch.producer_epoch, topic, number
         )
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:
+            code = ErrorCode.NOT_ENOUGH_REPLICAS  # what a producer tries again (ReplicaManager.appendRecords)
+        elif code == ErrorCode.PRODUCER_FENCED:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
         if code:
             raise PartitionError(code)
+
+
+def _is_open(log: LiveLog, batch: ProducedBatch) -> bool:
+    """Return whether the producer has a transaction open in a partition, or sends a batch again that it has already.
+
+    `UnifiedLog.maybeStartTransactionVerification` asks the coordinator only where neither is so.
+    """
+    with log.lock:
+        known = log.known_producer(batch.producer_id)
+        if known is None or known.epoch != batch.producer_epoch:
+            return False
+        return known.txn_first_offset is not None or duplicate_of(known, batch) is not None

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
+from kafkalog_core.broker.committed_offsets import CommittedOffsets
 from kafkalog_core.broker.fetch_requests import FetchRequests
-from kafkalog_core.broker.group_requests import CommittedOffsets, GroupRequests
+from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.groups import GroupCoordinator, GroupLimits
 from kafkalog_core.broker.network import NetworkServer
+from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.errors import StorageError, UnsupportedError
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
-    from kafkalog_core.broker.group_requests import Commits
     from kafkalog_core.broker.network import Address, Listener
+    from kafkalog_core.broker.offset_commit_requests import Commits
     from kafkalog_core.broker.served_disks import ServedDisks
 
 __all__ = ["BrokerOptions", "ReadOnlyBroker"]
@@ -89,7 +91,8 @@ class ReadOnlyBroker:
         handlers = (
             TopicRequests(disks, self._address),
             FetchRequests(disks, clock),
-            GroupRequests(disks, committed, self._groups, self._address, clock_ms, options.commits),
+            GroupRequests(committed, self._groups, self._address),
+            OffsetCommitRequests(disks, committed, self._groups, clock_ms, options.commits),
         )
         dispatcher = RequestDispatcher({name: entry for each in handlers for name, entry in each.handlers().items()})
         self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)

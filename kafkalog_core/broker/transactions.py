@@ -1,0 +1,329 @@
+"""The transaction coordinator: who may write under a transactional id, and how its transactions end.
+
+The rules are those of `TransactionCoordinator`, `TransactionMetadata` and `TransactionStateManager` of Kafka 3.9 with
+transaction.version 0, the flow that every client knows. Each change is in the log before it counts. Markers are local
+appends, so a transaction that is prepared is complete a moment later, unless the disk fails: then `expire` tries again.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.topics.transactions import (
+    TransactionState,
+    TransactionValue,
+    encode_transaction,
+    replay_transactions,
+)
+from kafkalog_core.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["MarkerWriter", "ProducerIdentity", "TransactionCoordinator", "TransactionLimits", "TransactionLog"]
+
+_NO_EPOCH: Final = -1
+_NO_ID: Final = -1
+_LAST_EPOCH: Final = 2**15 - 2
+_ENDED: Final = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
+_PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+
+Place = tuple[str, int]
+"""A topic and a partition number."""
+
+
+class TransactionLog(Protocol):
+    """The log of the coordinator, `__transaction_state`."""
+
+    def records(self) -> Iterable[tuple[bytes, bytes | None]]:
+        """Yield all records in the order of each partition's log."""
+
+    def append(self, name: str, records: Sequence[tuple[bytes, bytes | None]], /) -> int:
+        """Append records of a transactional id. Raises KafkalogError."""
+
+    def coordinator_epoch(self, name: str, /) -> int:
+        """Return the leader epoch of the partition of a transactional id."""
+
+
+class MarkerWriter(Protocol):
+    """What ends transactions in partitions, and knows which producer ids are free."""
+
+    def write_marker(
+        self,
+        topic: str,
+        partition: int,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        is_commit: bool,
+        coordinator_epoch: int,
+    ) -> None:
+        """Append a marker. Raises KafkalogError."""
+
+    def next_producer_id(self) -> int:
+        """Return an id that no producer has had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionLimits:
+    """Bounds of transactions, with Kafka's settings in brackets.
+
+    Args:
+        max_timeout_ms: the longest timeout [transaction.max.timeout.ms].
+        expiration_ms: after which an idle transactional id is forgotten [transactional.id.expiration.ms].
+    """
+
+    max_timeout_ms: int = 900_000
+    expiration_ms: int = 604_800_000
+
+
+class ProducerIdentity(NamedTuple):
+    """Id and epoch of a producer."""
+
+    producer_id: int = _NO_ID
+    producer_epoch: int = _NO_EPOCH
+
+
+_NOBODY: Final = ProducerIdentity()
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """A transactional id; what the log does not hold is known since the start alone."""
+
+    value: TransactionValue
+    last_epoch: int = _NO_EPOCH
+    last_producer_id: int = _NO_ID
+
+
+class TransactionCoordinator:
+    """All transactional ids. Thread-safe."""
+
+    def __init__(
+        self,
+        log: TransactionLog,
+        markers: MarkerWriter,
+        clock_ms: Callable[[], int],
+        limits: TransactionLimits | None = None,
+    ) -> None:
+        """Load the log. Transactions that were prepared are completed by `expire`.
+
+        clock_ms: time of day, in milliseconds since 1970.
+        """
+        self._log = log
+        self._markers = markers
+        self._clock_ms = clock_ms
+        self._limits = limits or TransactionLimits()
+        self._lock = threading.RLock()
+        self._known = {name: _Transaction(value) for name, value in replay_transactions(log.records()).items()}
+
+    # --- producers ----------------------------------------------------------------------------------------------------
+    def init_producer(
+        self, name: str | None, timeout_ms: int, asked: ProducerIdentity = _NOBODY
+    ) -> tuple[ErrorCode, ProducerIdentity]:
+        """Answer InitProducerId (`handleInitProducerId`); `asked`: what the producer has so far (KIP-360)."""
+        if name is None:
+            return ErrorCode.NONE, ProducerIdentity(self._markers.next_producer_id(), 0)
+        if not name:
+            return ErrorCode.INVALID_REQUEST, _NOBODY
+        if not 0 < timeout_ms <= self._limits.max_timeout_ms:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT, _NOBODY
+        with self._lock:
+            found = self._known.get(name)
+            if found is None:
+                value = TransactionValue(
+                    producer_id=self._markers.next_producer_id(),
+                    producer_epoch=_NO_EPOCH,
+                    timeout_ms=timeout_ms,
+                    state=TransactionState.EMPTY,
+                )
+                found = _Transaction(value)
+            return self._init(name, found, timeout_ms, asked)
+
+    def _init(
+        self, name: str, found: _Transaction, timeout_ms: int, asked: ProducerIdentity
+    ) -> tuple[ErrorCode, ProducerIdentity]:
+        """`prepareInitProducerIdTransit`."""
+        value, now_ms = found.value, self._clock_ms()
+        has_asked = asked != _NOBODY
+        if has_asked and not self._is_valid(found, asked):
+            return ErrorCode.PRODUCER_FENCED, _NOBODY
+        if value.state in _PREPARED:
+            return ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY
+        if value.state is TransactionState.ONGOING:
+            self._fence(name, found)  # the client asks again, and gets the epoch after this one
+            return ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY
+        identity, last_epoch = self._next_identity(found, asked, has_asked=has_asked)
+        if identity is None:
+            return ErrorCode.PRODUCER_FENCED, _NOBODY
+        new = TransactionValue(
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            update_ms=now_ms,
+        )
+        if identity.producer_id != value.producer_id:
+            found.last_producer_id = value.producer_id
+        self._set(name, found, new)
+        found.last_epoch = last_epoch
+        return ErrorCode.NONE, identity
+
+    @staticmethod
+    def _is_valid(found: _Transaction, asked: ProducerIdentity) -> bool:
+        value = found.value
+        return (
+            value.producer_epoch == _NO_EPOCH
+            or asked.producer_id == value.producer_id
+            or (asked.producer_id == found.last_producer_id and asked.producer_epoch >= _LAST_EPOCH)
+        )
+
+    def _next_identity(
+        self, found: _Transaction, asked: ProducerIdentity, *, has_asked: bool
+    ) -> tuple[ProducerIdentity | None, int]:
+        """Return the producer's next id and epoch, and the epoch before; None: it is fenced."""
+        value = found.value
+        is_exhausted = value.producer_epoch >= _LAST_EPOCH
+        if is_exhausted and (not has_asked or asked.producer_epoch == value.producer_epoch):
+            last = value.producer_epoch if has_asked else _NO_EPOCH
+            return ProducerIdentity(self._markers.next_producer_id(), 0), last
+        bumped = ProducerIdentity(value.producer_id, value.producer_epoch + 1)
+        if not has_asked:
+            return bumped, _NO_EPOCH
+        if value.producer_epoch in {_NO_EPOCH, asked.producer_epoch}:
+            return bumped, value.producer_epoch
+        if asked.producer_epoch == found.last_epoch:  # the answer to a former request was lost
+            return ProducerIdentity(value.producer_id, value.producer_epoch), found.last_epoch
+        return None, _NO_EPOCH
+
+    # --- partitions ---------------------------------------------------------------------------------------------------
+    def add_partitions(self, name: str, producer: ProducerIdentity, partitions: Iterable[Place]) -> ErrorCode:
+        """Answer AddPartitionsToTxn and AddOffsetsToTxn (`handleAddPartitionsToTransaction`)."""
+        if not name:
+            return ErrorCode.INVALID_REQUEST
+        with self._lock:
+            found, code = self._of_producer(name, producer)
+            if found is None:
+                return code
+            value, now_ms = found.value, self._clock_ms()
+            if value.state in _PREPARED:
+                return ErrorCode.CONCURRENT_TRANSACTIONS
+            is_ongoing = value.state is TransactionState.ONGOING
+            wanted = (value.partitions if is_ongoing else frozenset()) | frozenset(partitions)
+            if is_ongoing and wanted == value.partitions:
+                return ErrorCode.NONE
+            start_ms = value.start_ms if is_ongoing else now_ms
+            new = replace(value, state=TransactionState.ONGOING, partitions=wanted, update_ms=now_ms, start_ms=start_ms)
+            self._set(name, found, new)
+            return ErrorCode.NONE
+
+    def is_in_transaction(
+        self, name: str, producer_id: int, producer_epoch: int, topic: str, partition: int
+    ) -> ErrorCode:
+        """Return NONE if the producer's transaction has a partition (`handleVerifyPartitionsInTransaction`)."""
+        with self._lock:
+            found, code = self._of_producer(name, ProducerIdentity(producer_id, producer_epoch))
+            if found is None:
+                return code
+            if found.value.state in _PREPARED:
+                return ErrorCode.CONCURRENT_TRANSACTIONS
+            is_there = found.value.state is TransactionState.ONGOING and (topic, partition) in found.value.partitions
+            return ErrorCode.NONE if is_there else ErrorCode.INVALID_TXN_STATE
+
+    def _of_producer(self, name: str, producer: ProducerIdentity) -> tuple[_Transaction | None, ErrorCode]:
+        found = self._known.get(name)
+        if found is None or found.value.producer_id != producer.producer_id:
+            return None, ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if found.value.producer_epoch != producer.producer_epoch:
+            return None, ErrorCode.PRODUCER_FENCED
+        return found, ErrorCode.NONE
+
+    # --- the end of a transaction -------------------------------------------------------------------------------------
+    def end(self, name: str, producer: ProducerIdentity, *, is_commit: bool) -> ErrorCode:
+        """Answer EndTxn (`endTransaction`)."""
+        if not name:
+            return ErrorCode.INVALID_REQUEST
+        with self._lock:
+            found, code = self._of_producer(name, producer)
+            if found is None:
+                return code
+            state = found.value.state
+            if state is TransactionState.ONGOING:
+                self._prepare(name, found, is_commit=is_commit)
+                return ErrorCode.NONE
+            same = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+            prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+            if state is same:
+                return ErrorCode.NONE
+            return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE
+
+    def _fence(self, name: str, found: _Transaction) -> None:
+        """Abort the transaction of a producer that must not go on: its epoch is raised first."""
+        value = found.value
+        found.value = replace(value, producer_epoch=min(value.producer_epoch + 1, _LAST_EPOCH + 1))
+        found.last_epoch = _NO_EPOCH
+        try:
+            self._prepare(name, found, is_commit=False)
+        except KafkalogError:
+            if found.value.state is TransactionState.ONGOING:
+                found.value = value
+            raise
+
+    def _prepare(self, name: str, found: _Transaction, *, is_commit: bool) -> None:
+        state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+        self._set(name, found, replace(found.value, state=state, update_ms=self._clock_ms()))
+        try:
+            self._complete(name, found)
+        except KafkalogError:
+            return  # it is decided; `expire` writes the rest of the markers
+
+    def _complete(self, name: str, found: _Transaction) -> None:
+        """Write the markers of a prepared transaction, then that it is complete. Raises KafkalogError."""
+        value = found.value
+        is_commit = value.state is TransactionState.PREPARE_COMMIT
+        epoch = self._log.coordinator_epoch(name)
+        for topic, partition in sorted(value.partitions):
+            self._markers.write_marker(
+                topic,
+                partition,
+                producer_id=value.producer_id,
+                producer_epoch=value.producer_epoch,
+                is_commit=is_commit,
+                coordinator_epoch=epoch,
+            )
+        state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+        new = replace(value, state=state, partitions=frozenset(), update_ms=self._clock_ms(), start_ms=-1)
+        self._set(name, found, new)
+
+    def _set(self, name: str, found: _Transaction, value: TransactionValue) -> None:
+        """Write a value, then let it count. Raises KafkalogError."""
+        self._log.append(name, [encode_transaction(name, value)])
+        found.value = value
+        self._known[name] = found
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+    def expire(self) -> None:
+        """Complete what is prepared, abort what is over its timeout, forget what is idle.
+
+        To be called a few times a second. Raises KafkalogError; what is left is done at the next call.
+        """
+        with self._lock:
+            now_ms = self._clock_ms()
+            for name, found in list(self._known.items()):
+                value = found.value
+                if value.state in _PREPARED:
+                    self._complete(name, found)
+                elif value.state is TransactionState.ONGOING and now_ms - value.start_ms > value.timeout_ms:
+                    self._fence(name, found)
+                elif value.state in _ENDED and now_ms - value.update_ms >= self._limits.expiration_ms:
+                    self._log.append(name, [encode_transaction(name, None)])
+                    del self._known[name]
+
+    # --- looking at transactions --------------------------------------------------------------------------------------
+    def transactions(self) -> dict[str, TransactionValue]:
+        """Return what is known of each transactional id."""
+        with self._lock:
+            return {name: found.value for name, found in self._known.items()}

@@ -1,0 +1,132 @@
+"""The transactions of a cluster, by the records of `__transaction_state` in the order of the log.
+
+The last value of a transactional id counts, and a record without a value deletes it (`TransactionLog`,
+`TransactionMetadata`). Version 1 of a value (transaction.version 1 and later, KIP-890) has the same fields and tags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkalog_core.errors import ProtocolError
+from kafkalog_core.wire.codec import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["TransactionState", "TransactionValue", "decode_transaction", "encode_transaction", "replay_transactions"]
+
+_VERSION_BYTES: Final = 2
+_KEY_TYPE: Final = 0
+_VALUE_VERSION: Final = 0  # that of transaction.version 0 and 1 brokers before 4.0, which every release reads
+
+Place = tuple[str, int]
+"""A topic and a partition number."""
+
+
+class TransactionState(IntEnum):
+    """The state of a transactional id, by its number in the log (`org.apache.kafka...TransactionState`)."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+
+    @property
+    def text(self) -> str:
+        """The name that Kafka's tools show."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionValue:
+    """A value: what is known of a transactional id.
+
+    Args:
+        producer_id: of its producer.
+        producer_epoch: of its producer.
+        timeout_ms: after which an ongoing transaction is aborted.
+        state: of the transaction.
+        partitions: that it has written to, or is about to.
+        update_ms: of the last change.
+        start_ms: of the transaction; -1: none has begun.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    state: TransactionState
+    partitions: frozenset[Place] = field(default_factory=frozenset)
+    update_ms: int = -1
+    start_ms: int = -1
+
+
+def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, TransactionValue | None]:
+    """Return the transactional id and the value of a record; None: a tombstone. Raises ProtocolError."""
+    if int.from_bytes(key[:_VERSION_BYTES], "big") != _KEY_TYPE:
+        raise ProtocolError(f"a key of type {int.from_bytes(key[:_VERSION_BYTES], 'big')} is unknown")
+    name: str = codec("TransactionLogKey", 0).decode_whole(memoryview(key)[_VERSION_BYTES:])["transactional_id"]
+    if value is None:
+        return name, None
+    version = int.from_bytes(value[:_VERSION_BYTES], "big")
+    found = codec("TransactionLogValue", version).decode_whole(memoryview(value)[_VERSION_BYTES:])
+    try:
+        state = TransactionState(found["transaction_status"])
+    except ValueError as error:
+        raise ProtocolError(f"a transaction has the unknown state {found['transaction_status']}") from error
+    partitions = found["transaction_partitions"] or ()
+    return name, TransactionValue(
+        producer_id=found["producer_id"],
+        producer_epoch=found["producer_epoch"],
+        timeout_ms=found["transaction_timeout_ms"],
+        state=state,
+        partitions=frozenset((each["topic"], number) for each in partitions for number in each["partition_ids"]),
+        update_ms=found["transaction_last_update_timestamp_ms"],
+        start_ms=found["transaction_start_timestamp_ms"],
+    )
+
+
+def encode_transaction(name: str, value: TransactionValue | None) -> tuple[bytes, bytes | None]:
+    """Return key and value of the record that sets a transactional id; None: a tombstone."""
+    key = _encoded("TransactionLogKey", 0, _KEY_TYPE, {"transactional_id": name})
+    if value is None:
+        return key, None
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in sorted(value.partitions):
+        by_topic.setdefault(topic, []).append(number)
+    partitions = [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic.items()]
+    fields = {
+        "producer_id": value.producer_id,
+        "producer_epoch": value.producer_epoch,
+        "transaction_timeout_ms": value.timeout_ms,
+        "transaction_status": int(value.state),
+        "transaction_partitions": None if value.state is TransactionState.EMPTY else partitions,
+        "transaction_last_update_timestamp_ms": value.update_ms,
+        "transaction_start_timestamp_ms": value.start_ms,
+    }
+    return key, _encoded("TransactionLogValue", _VALUE_VERSION, _VALUE_VERSION, fields)
+
+
+def replay_transactions(records: Iterable[tuple[bytes, bytes | None]]) -> dict[str, TransactionValue]:
+    """Return what some records say of each transactional id. What cannot be decoded is left out, as brokers do."""
+    found: dict[str, TransactionValue] = {}
+    for key, value in records:
+        try:
+            name, decoded = decode_transaction(key, value)
+        except ProtocolError:
+            continue
+        if decoded is None:
+            found.pop(name, None)
+        else:
+            found[name] = decoded
+    return found
+
+
+def _encoded(name: str, version: int, prefix: int, fields: dict[str, Any]) -> bytes:
+    pieces = codec(name, version).encode(fields)
+    return prefix.to_bytes(_VERSION_BYTES, "big") + b"".join(piece for piece in pieces if isinstance(piece, bytes))
