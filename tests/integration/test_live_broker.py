@@ -1,0 +1,81 @@
+"""What clients write through `kafkalog serve --read-write`, a real broker goes on with; and the other way round."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from tests.broker.live import LiveServer, committed, create_topics, read_all, work
+from tests.integration.broker import Broker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+TOPICS: Final = ["plain", "money"]
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+OURS: Final = "plain|money|__consumer_offsets|__transaction_state|stray"
+AT_EVERY_START: Final = "Stopped loading records"
+"""A coordinator begins to load before its controller has elected leaders for the new start, and then again."""
+COMPLAINT: Final = re.compile(rf"^(?!.*{AT_EVERY_START}).*(?:WARN|ERROR).*(?:{OURS}).*$", re.MULTILINE)
+
+
+class Successor(Broker):
+    """A real broker over the directory of another one, which it does not format."""
+
+    def __init__(self, libs: Path, work_dir: Path, log_dir: Path) -> None:
+        work_dir.mkdir()
+        super().__init__(libs, work_dir)
+        self.log_dir = log_dir
+        self._settings["log.dirs"] = str(log_dir)
+        self.configure({})
+
+    def _format(self) -> None:
+        """Do nothing: the directory is formatted."""
+
+    def _places(self, controller_port: int) -> dict[str, str]:
+        places = super()._places(controller_port)
+        del places["controller.quorum.bootstrap.servers"]
+        return places | {"controller.quorum.voters": f"1@127.0.0.1:{controller_port}"}
+
+
+def state_of(address: str) -> tuple[Any, ...]:
+    """What clients see: all records in both isolations, and the offsets of the group."""
+    return *(read_all(address, TOPICS, isolation) for isolation in ISOLATIONS), committed(address, "billing")
+
+
+@pytest.fixture
+def successor(libs: Path, tmp_path: Path) -> Iterator[Successor]:
+    """A real broker over the directory `data`."""
+    (tmp_path / "data").mkdir()
+    broker = Successor(libs, tmp_path / "real", tmp_path / "data")
+    yield broker
+    broker.close()
+
+
+@pytest.mark.parametrize(("seed", "is_crash"), [(1, False), (2, True), (3, False), (4, True)])
+def test_a_real_broker_goes_on_with_what_was_written(successor: Successor, seed: int, is_crash: bool) -> None:
+    server = LiveServer(successor.log_dir)
+    with server:
+        work(server.address, seed)
+        before = state_of(server.address)
+        if is_crash:
+            server.kill()
+        else:
+            server.stop()
+    successor.start()
+    try:
+        assert state_of(successor.bootstrap) == before
+        assert not COMPLAINT.search(successor.output), COMPLAINT.findall(successor.output)
+        create_topics(successor.bootstrap, ["later"])
+        after = state_of(successor.bootstrap)
+    finally:
+        successor.stop()
+    with server:  # and it goes on with what the real broker left
+        assert state_of(server.address) == after
+        assert read_all(server.address, ["later"], "read_committed") == {("later", 0): [], ("later", 1): []}
+        server.stop()
