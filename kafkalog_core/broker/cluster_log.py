@@ -14,7 +14,7 @@ from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.batch_writer import NewRecord, encode_batch
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
-from kafkalog_core.format.metadata_records import METADATA_VERSION, TOPIC_RESOURCE
+from kafkalog_core.format.metadata_records import BROKER_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
 from kafkalog_core.format.names import FileState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
@@ -74,6 +74,7 @@ class ClusterLog:
         self.topics: dict[str, KnownTopic] = {}
         self._names: dict[bytes, str] = {}
         self._configs: dict[str, dict[str, str]] = {}
+        self.broker_configs: dict[str, str] = {}
         self._level = 0
         self._next_producer_id = 0
         self._block_end = 0
@@ -124,6 +125,10 @@ class ClusterLog:
     def set_configs(self, topic: KnownTopic, changes: dict[str, str | None]) -> None:
         """Change settings of a topic; None: back to the broker's."""
         self.write([_config(topic.name, key, value) for key, value in changes.items()])
+
+    def set_broker_configs(self, changes: dict[str, str | None]) -> None:
+        """Change settings of this broker; None: back to what they were at its start."""
+        self.write([_config(str(self._node_id), key, value, BROKER_RESOURCE) for key, value in changes.items()])
 
     def next_producer_id(self) -> int:
         """Return an id that no producer of the cluster has."""
@@ -178,6 +183,8 @@ class ClusterLog:
                 self._replay_partition(name, fields)
             case "ConfigRecord" if fields["resource_type"] == TOPIC_RESOURCE:
                 self._replay_config(fields)
+            case "ConfigRecord" if fields["resource_type"] == BROKER_RESOURCE:
+                self._replay_broker_config(fields)
             case "FeatureLevelRecord" if fields["name"] == METADATA_VERSION:
                 self._level = fields["feature_level"]
             case "ProducerIdsRecord":
@@ -193,6 +200,15 @@ class ClusterLog:
         elif fields.get("leader", _SAME_LEADER) != _SAME_LEADER:  # PartitionRegistration.merge
             topic.leader_epochs[number] = topic.leader_epochs.get(number, -1) + 1
 
+    def _replay_broker_config(self, fields: dict[str, Any]) -> None:
+        """Those of all brokers have an empty name; here they count like our own."""
+        if fields["resource_name"] not in {"", str(self._node_id)}:
+            return
+        if fields["value"] is None:
+            self.broker_configs.pop(fields["name"], None)
+        else:
+            self.broker_configs[fields["name"]] = fields["value"]
+
     def _replay_config(self, fields: dict[str, Any]) -> None:
         name = fields["resource_name"]
         configs = self._configs.setdefault(name, {})
@@ -204,8 +220,8 @@ class ClusterLog:
             self.topics[name].configs = configs
 
 
-def _config(topic: str, key: str, value: str | None) -> MetadataChange:
-    fields = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "name": key, "value": value}
+def _config(name: str, key: str, value: str | None, kind: int = TOPIC_RESOURCE) -> MetadataChange:
+    fields = {"resource_type": kind, "resource_name": name, "name": key, "value": value}
     return "ConfigRecord", 0, fields
 
 

@@ -82,7 +82,7 @@ class CommittedOffsets:
             self._in_memory.setdefault(group, {}).update(offsets)
 
     def delete(self, group: str, places: Iterable[Place]) -> None:
-        """See OffsetStore; what the disk holds stays."""
+        """See OffsetStore; what the disk holds remains."""
         with self._lock:
             for place in places:
                 self._in_memory.get(group, {}).pop(place, None)

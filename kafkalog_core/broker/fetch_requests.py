@@ -97,8 +97,8 @@ class FetchRequests:
     def __init__(self, disks: ReadableDisks, clock: Callable[[], float], appends: AppendWaiters | None = None) -> None:
         """Take the disks.
 
-        clock: the time of the server's clock, in seconds, in which the network measures deadlines. appends: tells of
-            what is appended; None: nothing is.
+        clock: the time of the server's clock, in seconds, in which the network measures deadlines. appends: where a
+            fetch waits for appends; None: there are none.
         """
         self._disks = disks
         self._clock = clock

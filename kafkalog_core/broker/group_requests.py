@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.broker.groups import GroupState, JoinRequest, MemberIdentity
+from kafkalog_core.broker.group_members import GroupState, JoinRequest, MemberIdentity
 from kafkalog_core.broker.partition_access import error_of
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
     from kafkalog_core.broker.committed_offsets import OffsetStore
-    from kafkalog_core.broker.groups import GroupCoordinator, Member
+    from kafkalog_core.broker.group_members import Member
+    from kafkalog_core.broker.groups import GroupCoordinator
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.topic_requests import NodeAddress
 

@@ -9,117 +9,31 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.answers import PendingAnswer
+from kafkalog_core.broker.group_members import (
+    ClassicGroup,
+    GroupLimits,
+    GroupState,
+    JoinRequest,
+    Member,
+    MemberIdentity,
+    Waiting,
+    saved_member,
+    topics_of,
+)
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.topics.group_records import GroupMember, GroupValue
+from kafkalog_core.topics.group_records import GroupValue
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kafkalog_core.broker.answers import Answer, Reply
     from kafkalog_core.broker.requests import Body
 
-__all__ = ["GroupCoordinator", "GroupLimits", "GroupState", "JoinRequest", "Member", "MemberIdentity"]
-
-
-class GroupState(StrEnum):
-    """The states of a group, as clients see them."""
-
-    EMPTY = "Empty"
-    PREPARING = "PreparingRebalance"
-    COMPLETING = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
-    """Bounds of groups, with Kafka's settings in brackets.
-
-    Args:
-        min_session_s: the shortest session timeout [group.min.session.timeout.ms].
-        max_session_s: the longest one [group.max.session.timeout.ms].
-        max_members: of a group [group.max.size].
-        initial_delay_s: how long an empty group waits for more members, again for each of them
-            [group.initial.rebalance.delay.ms, 3 s in Kafka]; a disk is read by few consumers, which should not wait.
-    """
-
-    min_session_s: float = 6.0
-    max_session_s: float = 1800.0
-    max_members: int = 10_000
-    initial_delay_s: float = 0.3
-
-
-class MemberIdentity(NamedTuple):
-    """How a member names itself: its id, and the group.instance.id of a static one (KIP-345)."""
-
-    member_id: str
-    instance_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
-    """A JoinGroup request. `needs_id`: the client knows that it must join again with the id that it gets (KIP-394)."""
-
-    identity: MemberIdentity
-    client_id: str
-    client_host: str
-    session_s: float
-    rebalance_s: float
-    protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]
-    needs_id: bool
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A join or a sync that waits for its answer."""
-
-    answer: PendingAnswer
-    reply: Callable[[Body], Reply]
-
-
-@dataclass(slots=True)
-class Member:
-    """A member of a group; `deadline_s`: when its session ends without another sign of life."""
-
-    identity: MemberIdentity
-    request: JoinRequest
-    deadline_s: float
-    assignment: bytes = b""
-    join: _Waiting | None = None
-    sync: _Waiting | None = None
-
-    @property
-    def protocols(self) -> dict[str, bytes]:
-        """The metadata of each protocol that it supports, the preferred one first."""
-        return dict(self.request.protocols)
-
-
-@dataclass(slots=True)
-class _Group:
-    group_id: str
-    state: GroupState = GroupState.EMPTY
-    generation: int = 0
-    protocol_type: str = ""
-    protocol: str | None = None
-    leader: str | None = None
-    members: dict[str, Member] = field(default_factory=dict)
-    static: dict[str, str] = field(default_factory=dict)
-    expected: dict[str, float] = field(default_factory=dict)  # ids that were given out, until when
-    deadline_s: float = 0.0  # of the joins of a rebalance, or of its syncs
-    longest_s: float = 0.0  # until when an initial delay may be extended; 0: it is not an initial one
-
-    def supported(self) -> set[str]:
-        """The protocols that every member supports."""
-        names = [set(member.protocols) for member in self.members.values()]
-        return set.intersection(*names) if names else set()
-
+__all__ = ["GroupCoordinator"]
 
 _MARGIN_S: Final = 5.0
 _CONSUMER: Final = "consumer"
@@ -147,13 +61,13 @@ class GroupCoordinator:
         self._clock = clock
         self._new_member_id = new_member_id
         self._limits = limits or GroupLimits()
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, ClassicGroup] = {}
         self._lock = threading.RLock()
 
     def load(self, name: str, value: GroupValue) -> None:
         """Take a group that the log holds: its members have a session from now on (`loadGroup`)."""
         with self._lock:
-            group = _Group(name, generation=value.generation, protocol_type=value.protocol_type)
+            group = ClassicGroup(name, generation=value.generation, protocol_type=value.protocol_type)
             for each in value.members:
                 request = JoinRequest(
                     identity=MemberIdentity(each.member_id, each.instance_id),
@@ -180,7 +94,7 @@ class GroupCoordinator:
             if group is not None and not group.members:
                 del self._groups[name]
 
-    def _saved(self, group: _Group, *, is_stable: bool) -> ErrorCode:
+    def _saved(self, group: ClassicGroup, *, is_stable: bool) -> ErrorCode:
         """Write the group's record, as it is once all have their assignment, or without members."""
         if self._save is None:
             return ErrorCode.NONE
@@ -191,7 +105,7 @@ class GroupCoordinator:
             protocol=group.protocol if is_stable else None,
             leader=group.leader if is_stable else None,
             state_ms=-1,
-            members=tuple(_saved_member(each, group.protocol or "") for each in members),
+            members=tuple(saved_member(each, group.protocol or "") for each in members),
         )
         try:
             self._save(group.group_id, value)
@@ -211,12 +125,12 @@ class GroupCoordinator:
             if group is None:
                 if request.identity.member_id:
                     return reply(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
-                group = self._groups[group_id] = _Group(group_id)
+                group = self._groups[group_id] = ClassicGroup(group_id)
             if not self._fits(group, request):
                 return reply(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request))
             return self._join(group, request, reply)
 
-    def _fits(self, group: _Group, request: JoinRequest) -> bool:
+    def _fits(self, group: ClassicGroup, request: JoinRequest) -> bool:
         """Return whether a member's protocols fit those of the others (`ClassicGroup.supportsProtocols`)."""
         if not request.protocol_type or not request.protocols:
             return False
@@ -226,7 +140,7 @@ class GroupCoordinator:
         common = set.intersection(*(set(member.protocols) for member in others))
         return request.protocol_type == group.protocol_type and not common.isdisjoint(dict(request.protocols))
 
-    def _join(self, group: _Group, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+    def _join(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         member_id, instance_id = request.identity
         if instance_id is not None and instance_id in group.static:
             return self._join_static(group, request, reply)
@@ -238,7 +152,7 @@ class GroupCoordinator:
             return reply(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
         return self._rejoin(group, group.members[member_id], request, reply)
 
-    def _join_first(self, group: _Group, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+    def _join_first(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         """Let a client without a member id join, or give it the id with which it has to join again (KIP-394)."""
         if len(group.members) + len(group.expected) >= self._limits.max_members:
             return reply(_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, request))
@@ -249,7 +163,7 @@ class GroupCoordinator:
             return reply(_join_error(ErrorCode.MEMBER_ID_REQUIRED, request) | {"member_id": new_id})
         return self._add(group, new_id, request, reply)
 
-    def _join_static(self, group: _Group, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+    def _join_static(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         """Let a static member take over from its former self, whose id is fenced from now on (KIP-345)."""
         member_id, instance_id = request.identity
         known_id = group.static[instance_id or ""]
@@ -276,7 +190,7 @@ class GroupCoordinator:
             return reply(body | {"skip_assignment": group.leader == new_id})
         return self._rejoin(group, member, request, reply, is_new=True)
 
-    def _add(self, group: _Group, member_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
+    def _add(self, group: ClassicGroup, member_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         identity = MemberIdentity(member_id, request.identity.instance_id)
         member = Member(identity, request, self._clock() + request.session_s)
         if not group.members:
@@ -291,7 +205,7 @@ class GroupCoordinator:
 
     def _rejoin(
         self,
-        group: _Group,
+        group: ClassicGroup,
         member: Member,
         request: JoinRequest,
         reply: Callable[[Body], Reply],
@@ -309,14 +223,14 @@ class GroupCoordinator:
         pending = PendingAnswer(self._clock() + waiting_s, lambda: reply(body))
         if member.join is not None:  # the client has asked again: its former request was lost
             member.join.answer.complete(member.join.reply(body))
-        member.join = _Waiting(pending, reply)
+        member.join = Waiting(pending, reply)
         if group.state is not GroupState.PREPARING:
             self._prepare(group)
         self._complete_joins(group)
         return pending
 
     # --- rebalances ---------------------------------------------------------------------------------------------------
-    def _prepare(self, group: _Group) -> None:
+    def _prepare(self, group: ClassicGroup) -> None:
         """Begin a rebalance: every member has to join again (`ClassicGroup.prepareRebalance`)."""
         now = self._clock()
         is_initial = group.state is GroupState.EMPTY
@@ -330,7 +244,7 @@ class GroupCoordinator:
         )
         group.state = GroupState.PREPARING
 
-    def _complete_joins(self, group: _Group) -> None:
+    def _complete_joins(self, group: ClassicGroup) -> None:
         """End the phase of joins once every member has joined, or its time is over."""
         if group.state is not GroupState.PREPARING:
             return
@@ -359,7 +273,7 @@ class GroupCoordinator:
                 member.join = None
 
     @staticmethod
-    def _elected(group: _Group) -> str:
+    def _elected(group: ClassicGroup) -> str:
         """Return the protocol with most votes: a member votes for its first one that all support."""
         common = group.supported()
         votes = Counter(
@@ -367,7 +281,7 @@ class GroupCoordinator:
         )
         return votes.most_common(1)[0][0]
 
-    def _joined_body(self, group: _Group, member: Member) -> Body:
+    def _joined_body(self, group: ClassicGroup, member: Member) -> Body:
         """Return the answer to a join; the leader gets all members with their metadata."""
         members = []
         if member.identity.member_id == group.leader:
@@ -411,12 +325,12 @@ class GroupCoordinator:
                 return reply(_sync_body(ErrorCode.NONE, group, member.assignment))
             body = _sync_body(ErrorCode.REBALANCE_IN_PROGRESS)
             pending = PendingAnswer(group.deadline_s + _MARGIN_S, lambda: reply(body))
-            member.sync = _Waiting(pending, reply)
+            member.sync = Waiting(pending, reply)
             if identity.member_id == group.leader:
                 self._assign(group, assignments)
             return pending
 
-    def _assign(self, group: _Group, assignments: dict[str, bytes]) -> None:
+    def _assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         """Give every member its assignment, once the group is in the log."""
         for each in group.members.values():
             each.assignment = assignments.get(each.identity.member_id, b"")
@@ -431,7 +345,7 @@ class GroupCoordinator:
         for each in group.members.values():
             self._answer_sync(each, ErrorCode.NONE, group)
 
-    def _answer_sync(self, member: Member, error: ErrorCode, group: _Group) -> None:
+    def _answer_sync(self, member: Member, error: ErrorCode, group: ClassicGroup) -> None:
         if member.sync is not None:
             self._touch(member)
             member.sync.answer.complete(member.sync.reply(_sync_body(error, group, member.assignment)))
@@ -525,13 +439,13 @@ class GroupCoordinator:
             return {
                 topic
                 for member in group.members.values()
-                for topic in _topics_of(member.protocols.get(group.protocol or "", b""))
+                for topic in topics_of(member.protocols.get(group.protocol or "", b""))
             }
 
     # --- members ------------------------------------------------------------------------------------------------------
     def _member(
         self, group_id: str, identity: MemberIdentity, generation: int
-    ) -> tuple[_Group | None, Member | None, ErrorCode]:
+    ) -> tuple[ClassicGroup | None, Member | None, ErrorCode]:
         """Return a group and its member, or what is wrong with how it names itself."""
         group = self._groups.get(group_id)
         if group is None:
@@ -552,7 +466,7 @@ class GroupCoordinator:
     def _touch(self, member: Member) -> None:
         member.deadline_s = self._clock() + member.request.session_s
 
-    def _remove(self, group: _Group, member: Member) -> None:
+    def _remove(self, group: ClassicGroup, member: Member) -> None:
         """Remove a member, which begins a rebalance or may end one."""
         self._drop(group, member)
         if group.state in {GroupState.STABLE, GroupState.COMPLETING}:
@@ -560,7 +474,7 @@ class GroupCoordinator:
         self._complete_joins(group)
 
     @staticmethod
-    def _drop(group: _Group, member: Member) -> None:
+    def _drop(group: ClassicGroup, member: Member) -> None:
         del group.members[member.identity.member_id]
         if member.identity.instance_id is not None:
             group.static.pop(member.identity.instance_id, None)
@@ -570,34 +484,6 @@ class GroupCoordinator:
         ):
             if waiting is not None:
                 waiting.answer.complete(waiting.reply(body))
-
-
-def _saved_member(member: Member, protocol: str) -> GroupMember:
-    request = member.request
-    return GroupMember(
-        member_id=member.identity.member_id,
-        instance_id=member.identity.instance_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        rebalance_ms=int(request.rebalance_s * 1000),
-        session_ms=int(request.session_s * 1000),
-        subscription=member.protocols.get(protocol, b""),
-        assignment=member.assignment,
-    )
-
-
-def _topics_of(subscription: bytes) -> Iterator[str]:
-    """Yield the topics of a consumer's metadata (`ConsumerProtocolSubscription`): version, then an array of names."""
-    try:
-        count, at = int.from_bytes(subscription[2:6], "big", signed=True), 6
-        for _ in range(max(count, 0)):
-            size = int.from_bytes(subscription[at : at + 2], "big")
-            if at + 2 + size > len(subscription):
-                return
-            yield subscription[at + 2 : at + 2 + size].decode()
-            at += 2 + size
-    except UnicodeDecodeError:
-        return
 
 
 def _join_error(code: ErrorCode, request: JoinRequest) -> Body:
@@ -613,7 +499,7 @@ def _join_error(code: ErrorCode, request: JoinRequest) -> Body:
     }
 
 
-def _sync_body(code: ErrorCode, group: _Group | None = None, assignment: bytes = b"") -> Body:
+def _sync_body(code: ErrorCode, group: ClassicGroup | None = None, assignment: bytes = b"") -> Body:
     return {
         "throttle_time_ms": 0,
         "error_code": code,

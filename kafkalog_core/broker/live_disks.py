@@ -17,7 +17,7 @@ from kafkalog_core.broker.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.broker.served_disks import PartitionCopy, ServedTopic
 from kafkalog_core.broker.topic_configs import TopicConfigs
-from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.errors import NotFoundError, SettingError, StorageError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_meta_properties, encode_partition_metadata
@@ -188,7 +188,14 @@ class LiveDisks:
             )
         elif self._cluster.is_empty:
             self._cluster.begin()
+        self._use_broker_configs(self._cluster.broker_configs)
         self._list_topics()
+
+    def _use_broker_configs(self, configs: Mapping[str, str]) -> None:
+        try:
+            self.configs.set_dynamic(configs)
+        except SettingError as error:
+            self.notes.append(f"settings of the broker in the metadata log are not used: {error}")
 
     def _take_directories(self) -> None:
         """Take the directories as the topics, where a broker has them in ZooKeeper."""
@@ -240,9 +247,8 @@ class LiveDisks:
         opened = self._opened.get((name, number))
         if opened is not None and not opened.is_deleted:
             return opened
-        if not self.has_partition(name, number):
-            return None
-        return self._open_log((name, number))
+        with self._lock:
+            return self._open_log((name, number)) if self.has_partition(name, number) else None
 
     def opened(self) -> dict[Key, LiveLog]:
         """Return the partitions that were used so far."""
@@ -358,6 +364,17 @@ class LiveDisks:
             for (topic, _), opened in self._opened.items():
                 if topic == name:
                     opened.limit(limits)
+
+    def set_broker_configs(self, changes: Mapping[str, str | None]) -> None:
+        """Change settings of the broker; None: back to those of its start. Raises SettingError."""
+        with self._lock:
+            configs = {**self._cluster.broker_configs, **changes}
+            self.configs.set_dynamic({key: value for key, value in configs.items() if value is not None})
+            self._cluster.set_broker_configs(dict(changes))
+            self._policies.clear()
+            for (topic, _), opened in self._opened.items():
+                if topic in self.topics:
+                    opened.limit(limits_of(self.settings_of(topic)))
 
     def _known(self, name: str) -> KnownTopic:
         known = self._cluster.topics.get(name)

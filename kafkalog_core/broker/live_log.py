@@ -9,31 +9,26 @@ fetch goes on while segments are rolled and deleted.
 from __future__ import annotations
 
 import os
-import threading
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
-from functools import partial
+from bisect import bisect_left
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.broker.answers import FileRange, SharedFile
+from kafkalog_core.broker.answers import SharedFile
 from kafkalog_core.broker.batch_map import BatchMap, map_batches
+from kafkalog_core.broker.log_reader import LiveLogReader, LiveSegment
 from kafkalog_core.broker.partition_view import (
-    AbortedTransaction,
-    FetchedRange,
     OffsetOutOfRangeError,
-    TimedOffset,
 )
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64, V2_LEADER_EPOCH
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
-from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, history, read_epoch_file
+from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.logdir.segment_views import last_time
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
@@ -43,12 +38,12 @@ from kafkalog_core.storage.changing.writer import Attributes
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
-from kafkalog_core.storage.source import Source, open_error
+from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import threading
+    from collections.abc import Callable, Sequence
 
-    from kafkalog_core.broker.batch_map import Place
     from kafkalog_core.broker.segment_cache import SegmentCache
     from kafkalog_core.kafka.append import AppendLimits, Roll
     from kafkalog_core.kafka.producer_anomalies import Known
@@ -72,21 +67,6 @@ class Appended(NamedTuple):
 
     base_offset: int
     last_offset: int
-
-
-@dataclass(slots=True)
-class LiveSegment:
-    """A segment; `batches`: its map while it is the active one. `mtime_ms` is that of the log once it was rolled."""
-
-    base_offset: int
-    path: str
-    file: SharedFile | None = None
-    size_bytes: int = 0
-    end_offset: int = 0
-    max_timestamp_ms: int = _UNDEFINED
-    mtime_ms: int = 0
-    batches: BatchMap | None = None
-    aborted: bytearray = field(default_factory=bytearray)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +108,7 @@ class _Sink:
         self._log.flush()
 
 
-class LiveLog:
+class LiveLog(LiveLogReader):
     """The log of one partition. Thread-safe; appends are made one at a time."""
 
     def __init__(
@@ -138,17 +118,11 @@ class LiveLog:
 
         clock_ms: time of day, in milliseconds since 1970.
         """
-        self.path = path
+        super().__init__(path, cache, clock_ms)
         self._disk = disk
-        self._cache = cache
-        self._clock_ms = clock_ms
-        self._lock = threading.RLock()
         self._columns = BatchColumns(_ROWS)
-        self.leader_epoch = facts.leader_epoch
-        self._aborted: list[CompletedTxn] = []
         self._unsynced: list[LiveSegment] = []
         self.is_deleted = False
-        self._segments: tuple[LiveSegment, ...] = ()
         partition = read_partition(path)
         found = [each for each in partition.segments if each.log is not None]
         file = read_epoch_file(path)
@@ -239,11 +213,6 @@ class LiveLog:
     @property
     def log_end_offset(self) -> int:
         """The offset after the last batch."""
-        return self._appender.end_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """The log end offset: there is no other replica."""
         return self._appender.end_offset
 
     @property
@@ -475,7 +444,7 @@ class LiveLog:
         return True
 
     def _forget_segments(self, gone: Sequence[LiveSegment]) -> None:
-        """Delete the files of segments: whoever reads them holds them open."""
+        """Delete the files of segments: a range that is being sent holds its file open."""
         for live in gone:
             if live in self._unsynced:
                 self._unsynced.remove(live)
@@ -487,164 +456,6 @@ class LiveLog:
                 path = f"{self.path}/{segment_file_name(live.base_offset, kind)}"
                 if os.path.lexists(path):
                     self._disk.unlink(path)
-
-    # --- reading ------------------------------------------------------------------------------------------------------
-    def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:
-        """Return what a fetch returns, as `ServedPartition.read` does."""
-        nothing = FetchedRange(aborted=() if is_committed else None)
-        with self._lock:
-            if not self.log_start_offset <= offset <= self.log_end_offset:
-                raise OffsetOutOfRangeError(f"offset {offset} is outside of the log", path=self.path)
-            limit = self.last_stable_offset() if is_committed else self.log_end_offset
-            found = self._find(offset) if offset < limit else None
-            if found is None:
-                return nothing
-            segment, batches, place = found
-            end = batches.range_end(place.position, place.position + max(max_bytes, 0))
-            if end < place.end:
-                if not minimum_one:
-                    return nothing
-                end = place.end
-            if limit < segment.end_offset:
-                stretch = batches.stretch_of(limit)
-                if stretch is not None:
-                    end = min(end, batches.place(stretch, limit, partial(self._bytes, segment)).position)
-            if end <= place.position:
-                return nothing
-            aborted = self._aborted_between(offset, batches.last_offset_before(end)) if is_committed else None
-            file = self._hold(segment)
-        size = end - place.position
-        return FetchedRange((FileRange(file, place.position, size),), size, place.magic, aborted)
-
-    def _aborted_between(self, first: int, last: int) -> tuple[AbortedTransaction, ...]:
-        start = bisect_left(self._aborted, first, key=lambda each: each.last_offset)
-        return tuple(
-            AbortedTransaction(each.producer_id, each.first_offset)
-            for each in self._aborted[start:]
-            if each.first_offset <= last
-        )
-
-    def _find(self, offset: int) -> tuple[LiveSegment, BatchMap, Place] | None:
-        segments = self._segments
-        number = max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
-        for segment in segments[number:]:
-            batches = self._map(segment)
-            stretch = batches.stretch_of(offset)
-            if stretch is not None:
-                return segment, batches, batches.place(stretch, offset, partial(self._bytes, segment))
-        return None
-
-    def _map(self, segment: LiveSegment) -> BatchMap:
-        if segment.batches is not None:
-            return segment.batches
-        found = self._cache.get(segment.path)
-        if found is None:
-            with Source.open(segment.path) as source:
-                found = map_batches(source, segment.base_offset, options=ScanOptions(check=True, resync=True))
-            self._cache.put(segment.path, found)
-            segment.max_timestamp_ms = found.max_timestamp_ms
-        return found
-
-    def _hold(self, segment: LiveSegment) -> SharedFile:
-        if segment.file is None:
-            return self._cache.hold(segment.path)
-        segment.file.hold()
-        return segment.file
-
-    def _bytes(self, segment: LiveSegment, start: int, end: int) -> memoryview:
-        file = self._hold(segment)
-        try:
-            return memoryview(os.pread(file.descriptor, end - start, start))
-        except OSError as error:
-            raise open_error(segment.path, error) from error
-        finally:
-            file.release()
-
-    def batches_from(self, offset: int) -> Iterator[Run]:
-        """Yield the batches from the one that holds an offset on, up to the log end offset at the start."""
-        with self._lock:
-            segments = [each for each in self._segments if each.end_offset > offset]
-        for segment in segments:
-            with Source.open(segment.path) as source:
-                for item in scan(source, base_offset=None, options=_SCAN):
-                    if isinstance(item, Run):
-                        yield item
-
-    # --- offsets ------------------------------------------------------------------------------------------------------
-    def earliest(self) -> TimedOffset:
-        """Return the log start offset, with the leader epoch there."""
-        return TimedOffset(self.log_start_offset, leader_epoch=self._epoch_at(self.log_start_offset))
-
-    def latest(self, *, is_committed: bool) -> TimedOffset:
-        """Return the last stable offset or the high watermark, with the leader epoch there."""
-        offset = self.last_stable_offset() if is_committed else self.high_watermark
-        return TimedOffset(offset, leader_epoch=self._epoch_at(offset))
-
-    def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
-        """Return the first record with a timestamp at or after a time; None: there is none."""
-        with self._lock:
-            for segment in self._segments:
-                if not segment.size_bytes:
-                    continue
-                batches = self._map(segment)
-                if batches.max_timestamp_ms < timestamp_ms:
-                    continue
-                for start, end in batches.stretches_from_time(timestamp_ms):
-                    found = _first_at(self._bytes(segment, start, end), timestamp_ms, self.log_start_offset)
-                    if found is not None:
-                        return TimedOffset(*found, self._epoch_at(found[0]))
-        return None
-
-    def offset_of_max_timestamp(self) -> TimedOffset | None:
-        """Return the first record with the largest timestamp (KIP-734); None: there is none."""
-        with self._lock:
-            latest = max((self._map(each).max_timestamp_ms for each in self._segments), default=_UNDEFINED)
-            return None if latest < 0 else self.offset_for_time(latest)
-
-    def offsets_before(self, timestamp_ms: int, max_count: int) -> list[int]:
-        """Return offsets of segments by their modification times, as `ServedPartition.offsets_before` does."""
-        with self._lock:
-            now_ms = self._clock_ms()
-            start = self.log_start_offset
-            entries = [(max(each.base_offset, start), each.mtime_ms or now_ms) for each in self._segments]
-            if self._segments[-1].size_bytes:
-                entries.append((self.log_end_offset, now_ms))
-        if timestamp_ms == -2:
-            entries = entries[:1]
-        elif timestamp_ms != -1:
-            while entries and entries[-1][1] > timestamp_ms:
-                entries.pop()
-        return [offset for offset, _ in entries[::-1][:max_count]]
-
-    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest epoch up to a given one, and the offset at which it ends; (-1, -1): unknown."""
-        entries = self._epochs.entries
-        if epoch == self.leader_epoch:
-            return epoch, self.log_end_offset
-        if not entries or epoch < 0 or epoch > entries[-1].epoch:
-            return _NO_EPOCH
-        return history(entries, (), self.log_end_offset).up_to(epoch) or (epoch, entries[0].start_offset)
-
-    def _epoch_at(self, offset: int) -> int:
-        if offset >= self.log_end_offset:
-            return self.leader_epoch
-        entries = self._epochs.entries
-        number = bisect_right(entries, offset, key=lambda each: each.start_offset) - 1
-        return entries[number].epoch if number >= 0 else _UNDEFINED
-
-
-def _first_at(memory: memoryview, timestamp_ms: int, first_offset: int) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first record at or after a time, among those from an offset on."""
-    columns = BatchColumns(len(memory) // 26 + 1)
-    LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=columns)
-    times = columns.column("max_timestamp_ms")
-    for piece in decode_run(memory, columns, max_bytes=MAX_BATCH_BYTES, wanted=lambda row: times[row] >= timestamp_ms):
-        if isinstance(piece, RecordRun):
-            offsets, record_times = piece.records.column("offset"), piece.records.column("timestamp_ms")
-            for offset, time_ms in zip(offsets, record_times, strict=True):
-                if time_ms >= timestamp_ms and offset >= first_offset:
-                    return offset, time_ms
-    return None
 
 
 def _count(segment: OpenSegment, run: Run) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
 from kafkalog_core.broker.committed_offsets import LiveOffsets
+from kafkalog_core.broker.config_requests import ConfigRequests
 from kafkalog_core.broker.coordinator_logs import TRANSACTIONS_TOPIC, CoordinatorLog, Markers
 from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_requests import GroupRequests
@@ -93,6 +94,7 @@ class LiveBroker:
             OffsetCommitRequests(disks, self._offsets, self._groups, clock_ms, "log", in_transactions),
             TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
             changes,
+            ConfigRequests(disks),
         )
         dispatcher = RequestDispatcher({name: entry for each in parts for name, entry in each.handlers().items()})
         self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)

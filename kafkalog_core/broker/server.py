@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Self
 from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
 from kafkalog_core.broker.committed_offsets import CommittedOffsets
 from kafkalog_core.broker.fetch_requests import FetchRequests
+from kafkalog_core.broker.group_members import GroupLimits
 from kafkalog_core.broker.group_requests import GroupRequests
-from kafkalog_core.broker.groups import GroupCoordinator, GroupLimits
+from kafkalog_core.broker.groups import GroupCoordinator
 from kafkalog_core.broker.network import NetworkServer
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.requests import RequestDispatcher

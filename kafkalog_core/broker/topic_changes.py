@@ -1,6 +1,6 @@
-"""Changes of topics by clients: creation, deletion, more partitions, settings, and the deletion of their first records.
+"""Changes of topics by clients: creation, deletion, more partitions, and the deletion of their first records.
 
-The rules and messages are those of `ReplicationControlManager` and `ConfigurationControlManager` of Kafka 4.3.
+The rules and messages are those of `ReplicationControlManager` of Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -15,30 +15,24 @@ from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from kafkalog_core.broker.answers import Answer
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.served_disks import ServedTopic
 
-__all__ = ["TopicChanges"]
+__all__ = ["RefusedChange", "TopicChanges", "answered"]
 
 _NO_ID: Final = bytes(16)
 _BY_BROKER: Final = -1
-_TOPIC: Final = 2  # ConfigResource.Type
-_BROKER: Final = 4
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # AlterConfigOp.OpType
 _OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource
 _DEFAULT: Final = 5
-_LISTS: Final = frozenset(
-    {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
-)
 _FIRST_WITH_IDS: Final = 6
 _MAX_PARTITIONS: Final = 10_000  # of one request (KIP-599 has a quota instead)
 
 
-class _Refusal(Exception):  # noqa: N818 - the answer of one topic
+class RefusedChange(Exception):  # noqa: N818 - the answer of one topic
     """Why a change of one topic is refused."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
@@ -74,10 +68,9 @@ class TopicChanges:
             "DeleteTopics": (6, self.delete_topics),
             "CreatePartitions": (3, self.create_partitions),
             "DeleteRecords": (2, self.delete_records),
-            "DescribeConfigs": (4, self.describe_configs),
-            "AlterConfigs": (2, self.alter_configs),
-            "IncrementalAlterConfigs": (1, self.incremental_alter_configs),
             "DescribeProducers": (0, self.describe_producers),
+            "AlterPartitionReassignments": (1, self.reassign),
+            "ElectLeaders": (2, self.elect),
         }
 
     def auto_create(self, name: str) -> bool:
@@ -98,12 +91,12 @@ class TopicChanges:
         for each in asked:
             body: Body = {"name": each["name"]}
             is_twice = names.count(each["name"]) > 1
-            results.append(body | _answered(partial(self._created, each, is_twice, validate_only)))
+            results.append(body | answered(partial(self._created, each, is_twice, validate_only)))
         return context.reply({"throttle_time_ms": 0, "topics": results})
 
     def _created(self, asked: Body, is_twice: bool, validate_only: bool) -> Body:
         if is_twice:
-            raise _Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            raise RefusedChange(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         new = self._checked(asked)
         topic_id = _NO_ID
         if not validate_only:
@@ -126,48 +119,48 @@ class TopicChanges:
         }
 
     def _checked(self, asked: Body) -> _NewTopic:
-        """Return what is to be created. Raises _Refusal (`ReplicationControlManager.createTopic`)."""
+        """Return what is to be created. Raises RefusedChange (`ReplicationControlManager.createTopic`)."""
         name, count, replicas = asked["name"], asked["num_partitions"], asked["replication_factor"]
         problem = topic_name_problem(name)
         if problem is not None:
-            raise _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+            raise RefusedChange(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
         if name in self._disks.topics:
-            raise _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            raise RefusedChange(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         configs = {each["name"]: each["value"] for each in asked["configs"]}
         if None in configs.values():
-            raise _Refusal(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
+            raise RefusedChange(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
         try:
             self._disks.configs.check(name, configs)
         except SettingError as error:
-            raise _Refusal(ErrorCode.INVALID_CONFIG, str(error)) from error
+            raise RefusedChange(ErrorCode.INVALID_CONFIG, str(error)) from error
         if asked["assignments"]:
             count = self._assigned(asked["assignments"], count, replicas)
         elif count == _BY_BROKER:
             count = self._default_partitions
         elif count <= 0:
-            raise _Refusal(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1.")
+            raise RefusedChange(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0, or -1.")
         if not asked["assignments"] and replicas not in {1, _BY_BROKER}:
             message = (
                 "Replication factor must be larger than 0, or -1 to use the default value."
                 if replicas <= 0
                 else f"Unable to replicate the partition {replicas} time(s): there is one broker."
             )
-            raise _Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, message)
+            raise RefusedChange(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         if count > _MAX_PARTITIONS:
-            raise _Refusal(ErrorCode.INVALID_PARTITIONS, f"more than {_MAX_PARTITIONS} partitions in one request")
+            raise RefusedChange(ErrorCode.INVALID_PARTITIONS, f"more than {_MAX_PARTITIONS} partitions in one request")
         return _NewTopic(name, count, configs)
 
     def _assigned(self, assignments: Iterable[Body], count: int, replicas: int) -> int:
         """Return the number of partitions of an assignment by the client."""
         if (count, replicas) != (_BY_BROKER, _BY_BROKER):
-            raise _Refusal(ErrorCode.INVALID_REQUEST, "An assignment needs -1 partitions and -1 replicas.")
+            raise RefusedChange(ErrorCode.INVALID_REQUEST, "An assignment needs -1 partitions and -1 replicas.")
         by_number = {each["partition_index"]: list(each["broker_ids"]) for each in assignments}
         if sorted(by_number) != list(range(len(by_number))):
             message = "partitions should be a consecutive 0-based integer sequence"
-            raise _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise RefusedChange(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         if any(each != [self._disks.node_id] for each in by_number.values()):
             message = f"The manual partition assignment includes brokers other than {self._disks.node_id}."
-            raise _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+            raise RefusedChange(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         return len(by_number)
 
     def delete_topics(self, context: RequestContext) -> Answer:
@@ -199,32 +192,88 @@ class TopicChanges:
         """Answer CreatePartitions."""
         results = []
         for each in context.body["topics"]:
-            answer = _answered(partial(self._grow, each, context.body["validate_only"]))
+            answer = answered(partial(self._grow, each, context.body["validate_only"]))
             results.append({"name": each["name"]} | answer)
         return context.reply({"throttle_time_ms": 0, "results": results})
 
     def _grow(self, asked: Body, validate_only: bool) -> Body:
         topic, count, assignments = self._disks.topics.get(asked["name"]), asked["count"], asked["assignments"]
         if topic is None:
-            raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise RefusedChange(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         present = topic.partition_count
         if count <= present:
             message = f"The topic {topic.name} currently has {present} partition(s); {count} would not be an increase."
-            raise _Refusal(ErrorCode.INVALID_PARTITIONS, message)
+            raise RefusedChange(ErrorCode.INVALID_PARTITIONS, message)
         if count - present > _MAX_PARTITIONS:
-            raise _Refusal(ErrorCode.INVALID_PARTITIONS, f"more than {_MAX_PARTITIONS} partitions in one request")
+            raise RefusedChange(ErrorCode.INVALID_PARTITIONS, f"more than {_MAX_PARTITIONS} partitions in one request")
         if assignments is not None:
             if len(assignments) != count - present:
                 message = (
                     f"Attempted to add {count - present} partitions, but {len(assignments)} assignments are given."
                 )
-                raise _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+                raise RefusedChange(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
             if any(list(each["broker_ids"]) != [self._disks.node_id] for each in assignments):
                 message = f"The manual partition assignment includes brokers other than {self._disks.node_id}."
-                raise _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+                raise RefusedChange(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         if not validate_only:
             self._disks.add_partitions(topic.name, count)
         return {}
+
+    # --- replicas -----------------------------------------------------------------------------------------------------
+    def reassign(self, context: RequestContext) -> Answer:
+        """Answer AlterPartitionReassignments: this node is the only replica (KIP-455)."""
+        responses = [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {"partition_index": each["partition_index"]}
+                    | answered(partial(self._reassign, topic["name"], each))
+                    for each in topic["partitions"]
+                ],
+            }
+            for topic in context.body["topics"]
+        ]
+        answer: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "error_message": None}
+        return context.reply(answer | {"responses": responses})
+
+    def _reassign(self, topic: str, asked: Body) -> Body:
+        if not self._disks.has_partition(topic, asked["partition_index"]):
+            raise RefusedChange(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such partition")
+        replicas = asked["replicas"]
+        if replicas is None:
+            raise RefusedChange(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        if list(replicas) != [self._disks.node_id]:
+            message = f"The manual partition assignment includes brokers other than {self._disks.node_id}."
+            raise RefusedChange(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
+        return {}
+
+    def elect(self, context: RequestContext) -> Answer:
+        """Answer ElectLeaders: this node leads every partition already (KIP-460)."""
+        asked = context.body["topic_partitions"]
+        places = (
+            [(topic.name, sorted(topic.copies)) for topic in self._disks.topics.values()]
+            if asked is None
+            else [(each["topic"], list(each["partitions"])) for each in asked]
+        )
+        results = [
+            {
+                "topic": name,
+                "partition_result": [
+                    {
+                        "partition_id": number,
+                        "error_code": ErrorCode.ELECTION_NOT_NEEDED
+                        if self._disks.has_partition(name, number)
+                        else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        "error_message": None,
+                    }
+                    for number in numbers
+                ],
+            }
+            for name, numbers in places
+            if asked is not None
+        ]
+        answer: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.NONE}
+        return context.reply(answer | {"replica_election_results": results})
 
     # --- records ------------------------------------------------------------------------------------------------------
     def delete_records(self, context: RequestContext) -> Answer:
@@ -284,118 +333,14 @@ class TopicChanges:
         ]
         return answer | {"error_code": ErrorCode.NONE, "active_producers": active}
 
-    # --- settings -----------------------------------------------------------------------------------------------------
-    def describe_configs(self, context: RequestContext) -> Answer:
-        """Answer DescribeConfigs: all settings of topics in effect, and those that replace the broker's defaults."""
-        results = [self._described(each) for each in context.body["resources"]]
-        return context.reply({"throttle_time_ms": 0, "results": results})
 
-    def _described(self, asked: Body) -> Body:
-        kind, name, keys = asked["resource_type"], asked["resource_name"], asked["configuration_keys"]
-        answer: Body = {"resource_type": kind, "resource_name": name, "error_message": None, "configs": []}
-        if kind == _TOPIC:
-            if topic_name_problem(name) is not None:
-                return answer | {"error_code": ErrorCode.INVALID_TOPIC_EXCEPTION}
-            if name not in self._disks.topics:
-                return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            entries = self._disks.configs.entries(name, self._disks.topic_configs(name))
-        elif kind == _BROKER and name in {"", str(self._disks.node_id)}:
-            entries = self._disks.configs.broker_entries()
-        else:
-            message = f"there is no resource {name!r} of type {kind} here"
-            return answer | {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
-        configs = [
-            {
-                "name": each.name,
-                "value": each.value,
-                "read_only": kind == _BROKER,
-                "is_default": each.is_default,
-                "config_source": _DEFAULT if each.is_default else _OF_TOPIC,
-                "is_sensitive": False,
-                "synonyms": _synonyms(each.name, each.value, each.default, is_default=each.is_default),
-                "config_type": each.type_id,
-                "documentation": None,
-            }
-            for each in entries
-            if keys is None or each.name in keys
-        ]
-        return answer | {"error_code": ErrorCode.NONE, "configs": configs}
-
-    def alter_configs(self, context: RequestContext) -> Answer:
-        """Answer AlterConfigs, which states all settings of a topic: those that it leaves out go back to defaults."""
-
-        def changes_of(asked: Body) -> dict[str, str | None]:
-            given = {each["name"]: each["value"] for each in asked["configs"]}
-            return dict.fromkeys(self._disks.topic_configs(asked["resource_name"])) | given
-
-        return self._alter(context, changes_of)
-
-    def incremental_alter_configs(self, context: RequestContext) -> Answer:
-        """Answer IncrementalAlterConfigs (KIP-339)."""
-        return self._alter(context, self._incremental)
-
-    def _incremental(self, asked: Body) -> dict[str, str | None]:
-        topic = asked["resource_name"]
-        in_effect = {
-            each.name: each.value for each in self._disks.configs.entries(topic, self._disks.topic_configs(topic))
-        }
-        changes: dict[str, str | None] = {}
-        for each in asked["configs"]:
-            name, value, operation = each["name"], each["value"], each["config_operation"]
-            if name in changes:
-                raise _Refusal(ErrorCode.INVALID_REQUEST, f"{name} is there twice")
-            if operation == _DELETE:
-                changes[name] = None
-            elif value is None:
-                raise _Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for : {name}")
-            elif operation == _SET:
-                changes[name] = value
-            elif operation in {_APPEND, _SUBTRACT} and name in _LISTS:
-                present = [part for part in in_effect.get(name, "").split(",") if part]
-                given = value.split(",")
-                kept = [part for part in present if part not in given]
-                changes[name] = ",".join([*kept, *given] if operation == _APPEND else kept)
-            else:
-                message = f"Config value append is not allowed for config key: {name}"
-                raise _Refusal(ErrorCode.INVALID_CONFIG, message)
-        return changes
-
-    def _alter(self, context: RequestContext, changes_of: Callable[[Body], Mapping[str, str | None]]) -> Answer:
-        body, responses = context.body, []
-        for each in body["resources"]:
-            answer = _answered(partial(self._change, each, changes_of, body["validate_only"]))
-            responses.append({"resource_type": each["resource_type"], "resource_name": each["resource_name"]} | answer)
-        return context.reply({"throttle_time_ms": 0, "responses": responses})
-
-    def _change(self, asked: Body, changes_of: Callable[[Body], Mapping[str, str | None]], validate_only: bool) -> Body:
-        name = asked["resource_name"]
-        if asked["resource_type"] != _TOPIC:
-            raise _Refusal(ErrorCode.INVALID_REQUEST, "only settings of topics can be changed here")
-        if name not in self._disks.topics:
-            raise _Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-        changes = changes_of(asked)
-        if validate_only:
-            after = {**self._disks.topic_configs(name), **changes}
-            self._disks.configs.check(name, {key: value for key, value in after.items() if value is not None})
-        else:
-            self._disks.set_configs(name, changes)
-        return {}
-
-
-def _answered(act: Callable[[], Body]) -> Body:
+def answered(act: Callable[[], Body]) -> Body:
     """Return what an action returns with no error, or the error that it raises."""
     try:
         return {"error_code": ErrorCode.NONE, "error_message": None} | act()
-    except _Refusal as refusal:
+    except RefusedChange as refusal:
         return {"error_code": refusal.code, "error_message": str(refusal)}
     except SettingError as error:
         return {"error_code": ErrorCode.INVALID_CONFIG, "error_message": str(error)}
     except (KafkalogError, OSError) as error:
         return {"error_code": error_of(error), "error_message": str(error)}
-
-
-def _synonyms(name: str, value: str, default: str, *, is_default: bool) -> list[Body]:
-    def row(text: str, source: int) -> Body:
-        return {"name": name, "value": text, "source": source}
-
-    return [row(default, _DEFAULT)] if is_default else [row(value, _OF_TOPIC), row(default, _DEFAULT)]

@@ -10,7 +10,7 @@ from kafkalog_core.errors import SettingError
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.retention.rules import check_settings
-from kafkalog_core.kafka.setting_table import SETTINGS, Setting
+from kafkalog_core.kafka.setting_table import SETTINGS, Definition, Setting
 from kafkalog_core.kafka.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,27 @@ class TopicConfigs:
     """
 
     def __init__(self, broker: Mapping[str, str] | None = None) -> None:
-        self.settings = Settings(release=LATEST, assigned=dict(broker or {}))
+        self._at_start = dict(broker or {})
+        self.dynamic: Mapping[str, str] = {}
+        self.settings = Settings(release=LATEST, assigned=self._at_start)
+
+    def set_dynamic(self, dynamic: Mapping[str, str]) -> None:
+        """Let other settings of the broker count, those that clients have changed (DynamicBrokerConfig).
+
+        Those that this program does not know count for nothing. Raises SettingError.
+        """
+        known = {key.name for each in SETTINGS for key in each.keys}
+        settings = Settings(
+            release=LATEST, assigned=self._at_start | {key: value for key, value in dynamic.items() if key in known}
+        )
+        for each in SETTINGS:
+            if each.keys:
+                settings.broker(each.name)
+        self.dynamic, self.settings = dict(dynamic), settings
+
+    def is_of_broker(self, name: str) -> bool:
+        """Return whether the broker has a setting of a name that clients can change."""
+        return name in {key.name for each in SETTINGS for key in each.keys if each.of_topics}
 
     def broker(self, name: str) -> Setting:
         """Return a setting of the broker in effect."""
@@ -119,6 +139,10 @@ class TopicConfigs:
                 yield ConfigEntry(
                     each.keys[0].name, setting.text, is_default, _TYPES.get(each.kind, _STRING), setting.text
                 )
+
+    @staticmethod
+    def _default_of(definition: Definition) -> str:
+        return Setting(definition.name, definition.default(LATEST), "").text
 
     @staticmethod
     def _entry(setting: Setting, configs: Mapping[str, str], default: str, type_id: int) -> ConfigEntry:

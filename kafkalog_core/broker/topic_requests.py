@@ -114,10 +114,10 @@ class TopicRequests:
         body, node = context.body, self._address(context.connection)
         asked = body["topics"]
         is_all = asked is None or (context.version == 0 and not asked)
+        operations = self._topic_operations if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
+        topics = list(self._all_topics() if is_all else self._asked_topics(asked))
         if not is_all and body.get("allow_auto_topic_creation", True):
             self._create_missing(asked)
-        operations = self._topic_operations if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
-        topics = self._all_topics() if is_all else self._asked_topics(asked)
         of_cluster = body.get("include_cluster_authorized_operations")
         return context.reply(
             {
@@ -132,7 +132,10 @@ class TopicRequests:
         )
 
     def _create_missing(self, asked: Iterable[Body]) -> None:
-        """Create the topics that do not exist (auto.create.topics.enable)."""
+        """Create the topics that do not exist (auto.create.topics.enable).
+
+        The answer to this request still says that they are unknown, as that of a broker does: clients ask again.
+        """
         for each in asked if self._create is not None else ():
             name = each["name"]
             if (

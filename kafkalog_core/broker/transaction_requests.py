@@ -9,7 +9,7 @@ from kafkalog_core.broker.partition_access import error_of
 from kafkalog_core.broker.transactions import ProducerIdentity
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
-from kafkalog_core.topics.transactions import TransactionState
+from kafkalog_core.topics.transactions import TransactionPhase
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class TransactionRequests:
         body, now_ms = context.body, self._clock_ms()
         states, ids = set(body["state_filters"]), set(body["producer_id_filters"])
         least_ms, pattern = body.get("duration_filter", _NO_DURATION), body.get("transactional_id_pattern")
-        names = {each.text for each in TransactionState}
+        names = {each.text for each in TransactionPhase}
         try:
             matches = re.compile(pattern or "").fullmatch if pattern else None
         except re.error:

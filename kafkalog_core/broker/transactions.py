@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.topics.transactions import (
-    TransactionState,
+    TransactionPhase,
     TransactionValue,
     encode_transaction,
     replay_transactions,
@@ -28,8 +28,8 @@ __all__ = ["MarkerWriter", "ProducerIdentity", "TransactionCoordinator", "Transa
 _NO_EPOCH: Final = -1
 _NO_ID: Final = -1
 _LAST_EPOCH: Final = 2**15 - 2
-_ENDED: Final = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-_PREPARED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
+_ENDED: Final = frozenset({TransactionPhase.EMPTY, TransactionPhase.COMPLETE_COMMIT, TransactionPhase.COMPLETE_ABORT})
+_PREPARED: Final = frozenset({TransactionPhase.PREPARE_COMMIT, TransactionPhase.PREPARE_ABORT})
 
 Place = tuple[str, int]
 """A topic and a partition number."""
@@ -138,7 +138,7 @@ class TransactionCoordinator:
                     producer_id=self._markers.next_producer_id(),
                     producer_epoch=_NO_EPOCH,
                     timeout_ms=timeout_ms,
-                    state=TransactionState.EMPTY,
+                    state=TransactionPhase.EMPTY,
                 )
                 found = _Transaction(value)
             return self._init(name, found, timeout_ms, asked)
@@ -153,7 +153,7 @@ class TransactionCoordinator:
             return ErrorCode.PRODUCER_FENCED, _NOBODY
         if value.state in _PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY
-        if value.state is TransactionState.ONGOING:
+        if value.state is TransactionPhase.ONGOING:
             self._fence(name, found)  # the client asks again, and gets the epoch after this one
             return ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY
         identity, last_epoch = self._next_identity(found, asked, has_asked=has_asked)
@@ -163,7 +163,7 @@ class TransactionCoordinator:
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             timeout_ms=timeout_ms,
-            state=TransactionState.EMPTY,
+            state=TransactionPhase.EMPTY,
             update_ms=now_ms,
         )
         if identity.producer_id != value.producer_id:
@@ -211,12 +211,12 @@ class TransactionCoordinator:
             value, now_ms = found.value, self._clock_ms()
             if value.state in _PREPARED:
                 return ErrorCode.CONCURRENT_TRANSACTIONS
-            is_ongoing = value.state is TransactionState.ONGOING
+            is_ongoing = value.state is TransactionPhase.ONGOING
             wanted = (value.partitions if is_ongoing else frozenset()) | frozenset(partitions)
             if is_ongoing and wanted == value.partitions:
                 return ErrorCode.NONE
             start_ms = value.start_ms if is_ongoing else now_ms
-            new = replace(value, state=TransactionState.ONGOING, partitions=wanted, update_ms=now_ms, start_ms=start_ms)
+            new = replace(value, state=TransactionPhase.ONGOING, partitions=wanted, update_ms=now_ms, start_ms=start_ms)
             self._set(name, found, new)
             return ErrorCode.NONE
 
@@ -230,7 +230,7 @@ class TransactionCoordinator:
                 return code
             if found.value.state in _PREPARED:
                 return ErrorCode.CONCURRENT_TRANSACTIONS
-            is_there = found.value.state is TransactionState.ONGOING and (topic, partition) in found.value.partitions
+            is_there = found.value.state is TransactionPhase.ONGOING and (topic, partition) in found.value.partitions
             return ErrorCode.NONE if is_there else ErrorCode.INVALID_TXN_STATE
 
     def _of_producer(self, name: str, producer: ProducerIdentity) -> tuple[_Transaction | None, ErrorCode]:
@@ -251,11 +251,11 @@ class TransactionCoordinator:
             if found is None:
                 return code
             state = found.value.state
-            if state is TransactionState.ONGOING:
+            if state is TransactionPhase.ONGOING:
                 self._prepare(name, found, is_commit=is_commit)
                 return ErrorCode.NONE
-            same = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
-            prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+            same = TransactionPhase.COMPLETE_COMMIT if is_commit else TransactionPhase.COMPLETE_ABORT
+            prepared = TransactionPhase.PREPARE_COMMIT if is_commit else TransactionPhase.PREPARE_ABORT
             if state is same:
                 return ErrorCode.NONE
             return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE
@@ -268,12 +268,12 @@ class TransactionCoordinator:
         try:
             self._prepare(name, found, is_commit=False)
         except KafkalogError:
-            if found.value.state is TransactionState.ONGOING:
+            if found.value.state is TransactionPhase.ONGOING:
                 found.value = value
             raise
 
     def _prepare(self, name: str, found: _Transaction, *, is_commit: bool) -> None:
-        state = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+        state = TransactionPhase.PREPARE_COMMIT if is_commit else TransactionPhase.PREPARE_ABORT
         self._set(name, found, replace(found.value, state=state, update_ms=self._clock_ms()))
         try:
             self._complete(name, found)
@@ -283,7 +283,7 @@ class TransactionCoordinator:
     def _complete(self, name: str, found: _Transaction) -> None:
         """Write the markers of a prepared transaction, then that it is complete. Raises KafkalogError."""
         value = found.value
-        is_commit = value.state is TransactionState.PREPARE_COMMIT
+        is_commit = value.state is TransactionPhase.PREPARE_COMMIT
         epoch = self._log.coordinator_epoch(name)
         for topic, partition in sorted(value.partitions):
             self._markers.write_marker(
@@ -294,7 +294,7 @@ class TransactionCoordinator:
                 is_commit=is_commit,
                 coordinator_epoch=epoch,
             )
-        state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+        state = TransactionPhase.COMPLETE_COMMIT if is_commit else TransactionPhase.COMPLETE_ABORT
         new = replace(value, state=state, partitions=frozenset(), update_ms=self._clock_ms(), start_ms=-1)
         self._set(name, found, new)
 
@@ -316,7 +316,7 @@ class TransactionCoordinator:
                 value = found.value
                 if value.state in _PREPARED:
                     self._complete(name, found)
-                elif value.state is TransactionState.ONGOING and now_ms - value.start_ms > value.timeout_ms:
+                elif value.state is TransactionPhase.ONGOING and now_ms - value.start_ms > value.timeout_ms:
                     self._fence(name, found)
                 elif value.state in _ENDED and now_ms - value.update_ms >= self._limits.expiration_ms:
                     self._log.append(name, [encode_transaction(name, None)])

@@ -132,6 +132,6 @@ def decode_group(key: bytes, value: bytes | None) -> tuple[str, GroupValue | Non
 
 
 def _encoded(name: str, version: int, prefix: int, fields: dict[str, Any]) -> bytes:
-    """Return a key or a value behind its type or version."""
+    """Return a key or a value with its type or version in front."""
     pieces = codec(name, version).encode(fields)
     return prefix.to_bytes(_VERSION_BYTES, "big") + b"".join(bytes(memoryview(piece)) for piece in pieces)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from kafkalog_core.wire.codec import codec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["TransactionState", "TransactionValue", "decode_transaction", "encode_transaction", "replay_transactions"]
+__all__ = ["TransactionPhase", "TransactionValue", "decode_transaction", "encode_transaction", "replay_transactions"]
 
 _VERSION_BYTES: Final = 2
 _KEY_TYPE: Final = 0
@@ -26,8 +26,8 @@ Place = tuple[str, int]
 """A topic and a partition number."""
 
 
-class TransactionState(IntEnum):
-    """The state of a transactional id, by its number in the log (`org.apache.kafka...TransactionState`)."""
+class TransactionPhase(IntEnum):
+    """The state of a transactional id, by its number in the log (`TransactionState` of Kafka)."""
 
     EMPTY = 0
     ONGOING = 1
@@ -60,7 +60,7 @@ class TransactionValue:
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    state: TransactionState
+    state: TransactionPhase
     partitions: frozenset[Place] = field(default_factory=frozenset)
     update_ms: int = -1
     start_ms: int = -1
@@ -76,7 +76,7 @@ def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, Transactio
     version = int.from_bytes(value[:_VERSION_BYTES], "big")
     found = codec("TransactionLogValue", version).decode_whole(memoryview(value)[_VERSION_BYTES:])
     try:
-        state = TransactionState(found["transaction_status"])
+        state = TransactionPhase(found["transaction_status"])
     except ValueError as error:
         raise ProtocolError(f"a transaction has the unknown state {found['transaction_status']}") from error
     partitions = found["transaction_partitions"] or ()
@@ -105,7 +105,7 @@ def encode_transaction(name: str, value: TransactionValue | None) -> tuple[bytes
         "producer_epoch": value.producer_epoch,
         "transaction_timeout_ms": value.timeout_ms,
         "transaction_status": int(value.state),
-        "transaction_partitions": None if value.state is TransactionState.EMPTY else partitions,
+        "transaction_partitions": None if value.state is TransactionPhase.EMPTY else partitions,
         "transaction_last_update_timestamp_ms": value.update_ms,
         "transaction_start_timestamp_ms": value.start_ms,
     }
