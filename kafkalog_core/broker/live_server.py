@@ -96,8 +96,8 @@ class LiveBroker:
             changes,
             ConfigRequests(disks),
         )
-        dispatcher = RequestDispatcher({name: entry for each in parts for name, entry in each.handlers().items()})
-        self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)
+        self.dispatcher = RequestDispatcher({name: entry for each in parts for name, entry in each.handlers().items()})
+        self._network = NetworkServer(options.listen, self.dispatcher, clock, observer=observer, limits=options.limits)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error)

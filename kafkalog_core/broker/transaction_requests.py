@@ -24,6 +24,14 @@ __all__ = ["TransactionRequests"]
 _FIRST_WITH_FENCED: Final = 2  # AddPartitionsToTxn, AddOffsetsToTxn, EndTxn; before, PRODUCER_FENCED was unknown
 _INIT_WITH_FENCED: Final = 4
 _NO_DURATION: Final = -1
+_UNKNOWN: Final[dict[str, object]] = {
+    "transaction_state": "",
+    "transaction_timeout_ms": 0,
+    "transaction_start_time_ms": 0,
+    "producer_id": -1,
+    "producer_epoch": -1,
+    "topics": [],
+}
 
 
 class Topics(Protocol):
@@ -145,7 +153,7 @@ class TransactionRequests:
             value = known.get(name)
             if value is None:
                 code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST
-                states.append({"error_code": code, "transactional_id": name})
+                states.append(_UNKNOWN | {"error_code": code, "transactional_id": name})
                 continue
             by_topic: dict[str, list[int]] = {}
             for topic, number in sorted(value.partitions):

@@ -18,6 +18,7 @@ from kafkalog_core.storage.framing import LogFraming
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog_core.broker.live_log import LiveLog
     from kafkalog_core.broker.partition_view import FetchedRange, ServedPartition
 
 
@@ -31,7 +32,7 @@ def fetched_bytes(fetched: FetchedRange) -> bytes:
     return data
 
 
-def consumed(partition: ServedPartition, max_bytes: int, *, is_committed: bool) -> list[int]:
+def consumed(partition: ServedPartition | LiveLog, max_bytes: int, *, is_committed: bool) -> list[int]:
     """The offsets of all records that a consumer gets, from the log start offset on."""
     found: list[int] = []
     position = partition.log_start_offset

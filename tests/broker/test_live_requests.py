@@ -1,0 +1,708 @@
+"""The requests of a live broker without sockets: topics, settings, batches, transactions, groups, upkeep."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog_core.broker.answers import Close, NoResponse, PendingAnswer
+from kafkalog_core.broker.coordinator_logs import partition_of_name
+from kafkalog_core.broker.live_disks import LiveDisks
+from kafkalog_core.broker.live_settings import LiveSettings
+from kafkalog_core.broker.upkeep import Upkeep
+from kafkalog_core.errors import SettingError, StorageError
+from kafkalog_core.format.compression import compress
+from kafkalog_core.kafka.cluster_metadata import read_cluster_topics
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.wire.error_codes import ErrorCode
+from tests.broker.consuming import consumed
+from tests.broker.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living, sent_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DAY_MS = 86_400_000
+BY_BROKER = {"num_partitions": -1, "replication_factor": -1}
+OF_T = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+NO_MEMBER = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    """A live broker over an empty directory."""
+    with living(tmp_path) as found:
+        yield found
+
+
+def offsets(live: Live, topic: str, number: int = 0, *, is_committed: bool = False) -> list[int]:
+    """What a consumer gets of a partition."""
+    return consumed(live.log(topic, number), 1 << 20, is_committed=is_committed)
+
+
+# --- the directory ----------------------------------------------------------------------------------------------------
+def test_an_empty_directory_becomes_that_of_a_cluster_which_is_there_at_the_next_start(tmp_path: Path) -> None:
+    with living(tmp_path) as live:
+        live.create("t", 2, retention_ms="60000")
+        assert live.produce("t", batch_of(b"a"), 1)["base_offset"] == 0
+        identity, known = live.disks.cluster_id, live.disks.topic_id("t")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert set(read_cluster_topics(str(tmp_path / "__cluster_metadata-0"))) == {"t"}
+    with living(tmp_path) as live:
+        assert not (tmp_path / ".kafka_cleanshutdown").exists(), "a crash from here on is no clean stop"
+        assert (live.disks.cluster_id, live.disks.topic_id("t")) == (identity, known)
+        assert live.disks.topic_configs("t") == {"retention.ms": "60000"}
+        assert offsets(live, "t", 1) == [0]
+    request = VerifyRequest(targets=tuple(resolve([str(tmp_path)])), now_ms=NOW_MS, level="records")
+    found = [each for verdict in verify(request) for each in verdict.findings if each.severity != "info"]
+    assert found == []
+
+
+def test_a_directory_is_locked_while_it_is_written(tmp_path: Path) -> None:
+    with living(tmp_path):
+        assert (tmp_path / ".lock").exists()
+    with pytest.raises(StorageError, match="no such directory"):
+        LiveDisks(str(tmp_path / "none"), LiveSettings(), clock_ms=Clock(), new_id=bytes)
+
+
+def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Path) -> None:
+    with living(tmp_path) as live:
+        live.create("t")
+        live.produce("t", batch_of(b"a"))
+        live.produce("t", batch_of(b"b"))
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    (tmp_path / "recovery-point-offset-checkpoint").unlink()
+    log.write_bytes(log.read_bytes()[:-3])
+    with living(tmp_path) as live:
+        assert any("truncate" in note for note in live.notes), live.notes
+        assert offsets(live, "t") == [0]
+        assert live.produce("t", batch_of(b"c"))["base_offset"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("log.retention.ms=x", "expected"),
+        ("nonsense=1", "not a setting of a live broker"),
+        ("num.partitions=0", "at least 1"),
+        ("auto.create.topics.enable=maybe", "true or false"),
+        ("num.partitions", "KEY=VALUE"),
+    ],
+)
+def test_a_setting_that_no_broker_takes_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(SettingError, match=reason):
+        LiveSettings.of([text])
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+def test_topics_are_created_grown_and_deleted(live: Live, tmp_path: Path) -> None:
+    assert live.create("t", 2)["num_partitions"] == 2
+    assert live.create("t")["error_code"] == ErrorCode.TOPIC_ALREADY_EXISTS
+    live.produce("t", batch_of(b"a"))
+    held = live.fetch("t")
+    for count, code in ((4, ErrorCode.NONE), (3, ErrorCode.INVALID_PARTITIONS)):
+        topics = [{"name": "t", "count": count, "assignments": None}]
+        answer = live.ask("CreatePartitions", 2, topics=topics, timeout_ms=0, validate_only=False)
+        assert answer["results"][0]["error_code"] == code
+    assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-0", "t-1", "t-2", "t-3"]
+    answer = live.ask("DeleteTopics", 4, topic_names=["t", "u"], timeout_ms=0)
+    codes = {each["name"]: each["error_code"] for each in answer["responses"]}
+    assert codes == {"t": ErrorCode.NONE, "u": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert not list(tmp_path.glob("t-*"))
+    assert b"a" in sent_bytes(held), "a range that is being sent can still be read"
+    assert live.produce("t", batch_of(b"a"))["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert live.create("t")["error_code"] == ErrorCode.NONE
+    assert offsets(live, "t") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"name": "a b"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"num_partitions": 0}, ErrorCode.INVALID_PARTITIONS),
+        ({"replication_factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"replication_factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ({"configs": [{"name": "retention.ms", "value": "x"}]}, ErrorCode.INVALID_CONFIG),
+        ({"configs": [{"name": "what", "value": "x"}]}, ErrorCode.INVALID_CONFIG),
+        ({"configs": [{"name": "compression.type", "value": "x"}]}, ErrorCode.INVALID_CONFIG),
+        ({"assignments": [{"partition_index": 0, "broker_ids": [1]}]}, ErrorCode.INVALID_REQUEST),
+        (
+            {
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "assignments": [{"partition_index": 0, "broker_ids": [7]}],
+            },
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ),
+        (
+            {
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "assignments": [{"partition_index": 0, "broker_ids": [1]}],
+            },
+            ErrorCode.NONE,
+        ),
+        (BY_BROKER, ErrorCode.NONE),
+    ],
+)
+def test_a_topic_that_no_broker_creates_is_refused(live: Live, changes: dict[str, Any], code: ErrorCode) -> None:
+    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []} | changes
+    answer = live.ask("CreateTopics", 5, topics=[topic], timeout_ms=0, validate_only=False)
+    assert answer["topics"][0]["error_code"] == code
+    assert bool(live.disks.topics) == (code == ErrorCode.NONE)
+
+
+def test_a_topic_that_a_client_asks_for_is_created_and_known_to_its_next_request(live: Live) -> None:
+    body = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
+    assert live.ask("Metadata", 4, **body)["topics"][0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert live.ask("Metadata", 4, **body)["topics"][0]["error_code"] == ErrorCode.NONE
+    other = {"topics": [{"name": "other"}], "allow_auto_topic_creation": False}
+    live.ask("Metadata", 4, **other)
+    assert "other" not in live.disks.topics
+
+
+def described(live: Live, kind: int, name: str, keys: list[str]) -> dict[str, tuple[str, int]]:
+    """Value and source of some settings."""
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+    (result,) = live.ask("DescribeConfigs", 4, resources=[resource])["results"]
+    return {each["name"]: (each["value"], each["config_source"]) for each in result["configs"]}
+
+
+def test_settings_are_changed_and_count_at_once(live: Live) -> None:
+    live.create("t")
+
+    def alter(kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
+        configs = [{"name": key, "config_operation": how, "value": value} for key, how, value in changes]
+        resource = {"resource_type": kind, "resource_name": name, "configs": configs}
+        answer = live.ask("IncrementalAlterConfigs", 0, resources=[resource], validate_only=False)
+        code: int = answer["responses"][0]["error_code"]
+        return code
+
+    assert alter(2, "t", ("max.message.bytes", 0, "100")) == ErrorCode.NONE
+    assert described(live, 2, "t", ["max.message.bytes"]) == {"max.message.bytes": ("100", 1)}
+    assert live.produce("t", batch_of(b"x" * 200))["error_code"] == ErrorCode.MESSAGE_TOO_LARGE
+    assert alter(2, "t", ("max.message.bytes", 1, None)) == ErrorCode.NONE
+    assert live.produce("t", batch_of(b"x" * 200))["error_code"] == ErrorCode.NONE
+    assert alter(2, "t", ("cleanup.policy", 2, "compact")) == ErrorCode.NONE
+    assert described(live, 2, "t", ["cleanup.policy"])["cleanup.policy"] == ("delete,compact", 1)
+    assert alter(2, "t", ("cleanup.policy", 3, "delete")) == ErrorCode.NONE
+    assert live.produce("t", batch_of(b"x", key=None))["error_code"] == ErrorCode.INVALID_RECORD
+    assert alter(2, "t", ("what", 0, "1")) == ErrorCode.INVALID_CONFIG
+    assert alter(2, "none", ("retention.ms", 0, "1")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node = str(live.disks.node_id)
+    assert alter(4, node, ("log.flush.interval.messages", 0, "7")) == ErrorCode.NONE
+    assert described(live, 4, node, ["log.flush.interval.messages"])["log.flush.interval.messages"] == ("7", 2)
+    assert alter(4, node, ("zookeeper.connect", 0, "7")) == ErrorCode.INVALID_REQUEST
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [{"name": "retention.ms", "value": "5"}]}
+    live.ask("AlterConfigs", 1, resources=[resource], validate_only=False)
+    assert live.disks.topic_configs("t") == {"retention.ms": "5"}
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+def test_idempotent_producers_get_the_old_offset_for_what_they_send_again(live: Live) -> None:
+    live.create("t")
+
+    def send(sequence: int, epoch: int = 0, *values: bytes) -> tuple[int, int]:
+        batch = batch_of(*(values or (b"a", b"b")), producer_id=7, producer_epoch=epoch, base_sequence=sequence)
+        answer = live.produce("t", batch)
+        return answer["error_code"], answer["base_offset"]
+
+    assert [send(sequence) for sequence in (0, 2, 4)] == [(0, 0), (0, 2), (0, 4)]
+    assert send(2) == (0, 2)
+    assert send(8) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert send(3, 1) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert send(0, 1) == (0, 6)
+    assert send(6, 0) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+    assert live.log("t").log_end_offset == 8
+
+
+def test_batches_that_no_broker_takes_are_refused(live: Live) -> None:
+    live.create("t")
+    good = batch_of(b"abc", b"def")
+    flipped = bytearray(good)
+    flipped[-1] ^= 1
+    assert live.produce("t", bytes(flipped))["error_code"] == ErrorCode.CORRUPT_MESSAGE
+    assert live.produce("t", good[:-2])["error_code"] == ErrorCode.CORRUPT_MESSAGE
+    assert live.produce("t", good + good)["error_code"] == ErrorCode.INVALID_RECORD
+    assert live.produce("t", b"")["error_code"] == ErrorCode.INVALID_RECORD
+    assert live.produce("t", batch_of(b"a", attributes=0x20))["error_code"] == ErrorCode.INVALID_RECORD
+    assert live.produce("t", batch_of(b"a", attributes=TRANSACTIONAL))["error_code"] == ErrorCode.INVALID_RECORD
+    assert live.produce("t", batch_of(b"a"), acks=3)["error_code"] == ErrorCode.INVALID_REQUIRED_ACKS
+    late = live.produce("t", batch_of(b"a", time_ms=NOW_MS + 2 * DAY_MS))
+    assert late["error_code"] == ErrorCode.INVALID_TIMESTAMP
+    assert [each["batch_index"] for each in late["record_errors"]] == [0]
+    assert live.produce("__consumer_offsets", good)["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert live.produce("t", good, version=2)["error_code"] == ErrorCode.NONE
+    live.create("safe", min_insync_replicas="2")
+    assert live.produce("safe", good)["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert live.produce("safe", good, acks=1)["error_code"] == ErrorCode.NONE
+    assert offsets(live, "t") == [0, 1]
+
+
+def test_acks_0_has_no_answer_and_an_error_closes_the_connection(live: Live) -> None:
+    live.create("t")
+    for topic, kind in (("t", NoResponse), ("none", Close)):
+        data = [{"name": topic, "partition_data": [{"index": 0, "records": batch_of(b"a")}]}]
+        answer = live.send("Produce", 9, transactional_id=None, acks=0, timeout_ms=0, topic_data=data)
+        assert isinstance(answer, kind)
+    assert live.log("t").log_end_offset == 1
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_topics_may_store_another_codec_than_producers_send(live: Live, codec: int) -> None:
+    live.create("t", compression_type="gzip")
+    live.create("flat", compression_type="uncompressed", message_timestamp_type="LogAppendTime")
+    for topic in ("t", "flat"):
+        answer = live.produce(topic, batch_of(b"abc" * 50, b"def", codec=codec, time_ms=NOW_MS - 5))
+        assert answer["error_code"] == ErrorCode.NONE
+        assert answer["log_append_time_ms"] == (-1 if topic == "t" else NOW_MS)
+        assert offsets(live, topic) == [0, 1]
+    assert live.log("flat").latest(is_committed=False).offset == 2
+    found = live.log("flat").offset_for_time(NOW_MS)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (0, NOW_MS)
+
+
+def message_v1(key: bytes, value: bytes, *, attributes: int = 0, offset: int = 0) -> bytes:
+    """A message of magic 1, as clients before 0.11 send it."""
+    body = struct.pack(">bbq", 1, attributes, NOW_MS) + struct.pack(">i", len(key)) + key
+    body += struct.pack(">i", len(value)) + value
+    sealed = struct.pack(">I", zlib.crc32(body)) + body
+    return struct.pack(">qi", offset, len(sealed)) + sealed
+
+
+def test_messages_of_old_clients_become_batches(live: Live) -> None:
+    live.create("t")
+    plain = message_v1(b"k", b"one") + message_v1(b"k", b"two", offset=1)
+    assert live.produce("t", plain, version=2)["base_offset"] == 0
+    wrapped = message_v1(b"", compress(1, plain, magic=1), attributes=1, offset=1)
+    wrapped = wrapped.replace(struct.pack(">i", 0), struct.pack(">i", -1), 0)
+    assert live.produce("t", wrapped, version=2)["error_code"] == ErrorCode.NONE
+    assert live.produce("t", plain[:-1] + b"X", version=2)["error_code"] == ErrorCode.CORRUPT_MESSAGE
+    assert live.produce("t", plain, version=9)["error_code"] == ErrorCode.INVALID_RECORD
+    assert offsets(live, "t") == [0, 1, 2, 3]
+    data = sent_bytes(live.fetch("t"))
+    assert data.count(b"two") >= 1
+
+
+def test_a_fetch_waits_for_an_append_until_it_has_enough(live: Live) -> None:
+    live.create("t")
+    answer = live.fetch("t", max_wait_ms=500, min_bytes=1)
+    assert isinstance(answer, PendingAnswer)
+    assert answer.take(live.clock.seconds()) is None
+    live.produce("t", batch_of(b"here"))
+    assert b"here" in sent_bytes(answer)
+    hungry = live.fetch("t", max_wait_ms=500, min_bytes=10_000)
+    assert isinstance(hungry, PendingAnswer)
+    live.produce("t", batch_of(b"more"))
+    assert hungry.take(live.clock.seconds()) is None
+    late = hungry.take(live.clock.seconds() + 1)
+    assert late is not None
+    assert b"more" in sent_bytes(late)
+    gone = live.fetch("t", 2, max_wait_ms=500)
+    assert isinstance(gone, PendingAnswer)
+    gone.abandon()
+    live.produce("t", batch_of(b"again"))
+
+
+def test_records_are_deleted_up_to_an_offset(live: Live) -> None:
+    live.create("t")
+    live.produce("t", batch_of(b"a", b"b", b"c"))
+
+    def delete(offset: int) -> tuple[int, int]:
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": offset}]}]
+        (topic,) = live.ask("DeleteRecords", 1, topics=topics, timeout_ms=0)["topics"]
+        return topic["partitions"][0]["error_code"], topic["partitions"][0]["low_watermark"]
+
+    assert delete(2) == (0, 2)
+    assert delete(9) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert offsets(live, "t") == [2]
+    assert delete(-1) == (0, 3)
+    live.create("c", cleanup_policy="compact")
+    topics = [{"name": "c", "partitions": [{"partition_index": 0, "offset": 0}]}]
+    (topic,) = live.ask("DeleteRecords", 1, topics=topics, timeout_ms=0)["topics"]
+    assert topic["partitions"][0]["error_code"] == ErrorCode.POLICY_VIOLATION
+
+
+def test_elections_and_reassignments_have_one_answer(live: Live) -> None:
+    live.create("t")
+    node = live.disks.node_id
+    for replicas, code in (([node], 0), ([9], ErrorCode.INVALID_REPLICA_ASSIGNMENT), (None, 85)):
+        topics = [{"name": "t", "partitions": [{"partition_index": 0, "replicas": replicas}]}]
+        answer = live.ask("AlterPartitionReassignments", 0, timeout_ms=0, topics=topics)
+        assert answer["responses"][0]["partitions"][0]["error_code"] == code
+    asked = [{"topic": "t", "partitions": [0, 5]}]
+    (result,) = live.ask("ElectLeaders", 1, election_type=0, topic_partitions=asked, timeout_ms=0)[
+        "replica_election_results"
+    ]
+    codes = [each["error_code"] for each in result["partition_result"]]
+    assert codes == [ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+class Payer:
+    """A transactional producer."""
+
+    def __init__(self, live: Live, name: str = "payer", **init: Any) -> None:
+        self.live, self.name = live, name
+        body = {"transactional_id": name, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+        self.answer = live.ask("InitProducerId", 4, **(body | init))
+        self.id, self.epoch = self.answer["producer_id"], self.answer["producer_epoch"]
+        self.sequence = 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """How it names itself."""
+        return {"transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch}
+
+    def add(self, *topics: str) -> int:
+        """Add partition 0 of some topics."""
+        fields = {f"v3_and_below_{key}": value for key, value in self.identity.items()}
+        rows = [{"name": topic, "partitions": [0]} for topic in topics]
+        answer = self.live.ask("AddPartitionsToTxn", 3, v3_and_below_topics=rows, **fields)
+        code: int = answer["results_by_topic_v3_and_below"][0]["results_by_partition"][0]["partition_error_code"]
+        return code
+
+    def send(self, topic: str, *values: bytes) -> int:
+        """Send a batch."""
+        batch = batch_of(
+            *values,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            base_sequence=self.sequence,
+            attributes=TRANSACTIONAL,
+        )
+        code: int = self.live.produce(topic, batch, transactional_id=self.name)["error_code"]
+        self.sequence += len(values) if not code else 0
+        return code
+
+    def end(self, *, is_commit: bool) -> int:
+        """End the transaction."""
+        code: int = self.live.ask("EndTxn", 3, committed=is_commit, **self.identity)["error_code"]
+        return code
+
+    def commit_offsets(self, group: str, topic: str, offset: int) -> int:
+        """Send the offset of a group as part of the transaction."""
+        self.live.ask("AddOffsetsToTxn", 3, group_id=group, **self.identity)
+        partition = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        answer = self.live.ask(
+            "TxnOffsetCommit",
+            3,
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": topic, "partitions": [partition]}],
+            **self.identity,
+        )
+        code: int = answer["topics"][0]["partitions"][0]["error_code"]
+        return code
+
+
+def committed(live: Live, group: str, topic: str, *, is_stable: bool = False) -> tuple[int, int]:
+    """A committed offset, and the error in its place."""
+    body = {
+        "group_id": group,
+        "topics": [{"name": topic, "partition_indexes": [0]}],
+        "require_stable": is_stable,
+    }
+    partition = live.ask("OffsetFetch", 7, **body)["topics"][0]["partitions"][0]
+    return partition["committed_offset"], partition["error_code"]
+
+
+def test_a_transaction_counts_once_it_is_committed(live: Live) -> None:
+    live.create("t")
+    payer = Payer(live)
+    assert payer.send("t", b"early") == ErrorCode.INVALID_TXN_STATE, "the partition was not added"
+    assert payer.add("t") == 0
+    assert payer.send("t", b"a", b"b") == 0
+    assert payer.commit_offsets("g", "t", 5) == 0
+    assert committed(live, "g", "t") == (-1, 0)
+    assert committed(live, "g", "t", is_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert offsets(live, "t", is_committed=True) == []
+    assert payer.end(is_commit=True) == 0
+    assert payer.end(is_commit=True) == 0, "the answer may have been lost"
+    assert payer.end(is_commit=False) == ErrorCode.INVALID_TXN_STATE
+    assert offsets(live, "t", is_committed=True) == [0, 1]
+    assert committed(live, "g", "t", is_stable=True) == (5, 0)
+    assert payer.add("t") == 0
+    assert payer.send("t", b"gone") == 0
+    assert payer.commit_offsets("g", "t", 9) == 0
+    assert payer.end(is_commit=False) == 0
+    assert offsets(live, "t", is_committed=True) == [0, 1]
+    assert committed(live, "g", "t") == (5, 0)
+
+
+def test_a_new_producer_of_a_transactional_id_fences_the_old_one(live: Live) -> None:
+    live.create("t")
+    old = Payer(live)
+    old.add("t")
+    old.send("t", b"a")
+    assert Payer(live).answer["error_code"] == ErrorCode.CONCURRENT_TRANSACTIONS, "it is aborted first"
+    new = Payer(live)
+    assert (new.id, new.epoch) == (old.id, old.epoch + 2)
+    assert old.send("t", b"b") == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert old.end(is_commit=True) == ErrorCode.PRODUCER_FENCED
+    assert old.add("t") == ErrorCode.PRODUCER_FENCED
+    assert new.add("t") == new.send("t", b"c") == new.end(is_commit=True) == 0
+    assert offsets(live, "t", is_committed=True) == [2]
+    again = Payer(live, producer_id=new.id, producer_epoch=new.epoch)
+    assert again.epoch == new.epoch + 1
+    assert Payer(live, producer_id=new.id, producer_epoch=new.epoch).epoch == again.epoch, "a lost answer"
+    assert Payer(live, producer_id=new.id, producer_epoch=old.epoch).answer["error_code"] == ErrorCode.PRODUCER_FENCED
+
+
+def test_requests_of_transactions_are_refused_as_brokers_refuse_them(live: Live) -> None:
+    live.create("t")
+    assert Payer(live, "").answer["error_code"] == ErrorCode.INVALID_REQUEST
+    assert Payer(live, transaction_timeout_ms=0).answer["error_code"] == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert Payer(live, transaction_timeout_ms=10**7).answer["error_code"] == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert Payer(live, producer_id=5).answer["error_code"] == ErrorCode.INVALID_REQUEST
+    payer = Payer(live)
+    assert payer.add("none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    payer.id += 1
+    assert payer.add("t") == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert payer.end(is_commit=True) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    payer.id -= 1
+    assert payer.end(is_commit=True) == ErrorCode.INVALID_TXN_STATE
+    first, second = (live.ask("InitProducerId", 0, transactional_id=None, transaction_timeout_ms=1) for _ in range(2))
+    assert first["producer_id"] != second["producer_id"]
+
+
+def test_a_transaction_that_takes_too_long_is_aborted(live: Live) -> None:
+    live.create("t")
+    payer = Payer(live)
+    payer.add("t")
+    payer.send("t", b"a")
+    live.clock.now_ms += 59_000
+    live.broker.sweep()
+    assert live.log("t").last_stable_offset() == 0
+    live.clock.now_ms += 2_000
+    live.broker.sweep()
+    assert live.log("t").last_stable_offset() == live.log("t").log_end_offset
+    assert payer.send("t", b"b") == ErrorCode.INVALID_PRODUCER_EPOCH
+    (state,) = live.ask("DescribeTransactions", 0, transactional_ids=["payer"])["transaction_states"]
+    assert state["transaction_state"] == "CompleteAbort"
+    listed = live.ask(
+        "ListTransactions", 1, state_filters=["CompleteAbort", "What"], producer_id_filters=[], duration_filter=-1
+    )
+    assert [each["transactional_id"] for each in listed["transaction_states"]] == ["payer"]
+    assert listed["unknown_state_filters"] == ["What"]
+    live.clock.now_ms += 8 * DAY_MS
+    live.broker.sweep()
+    (state,) = live.ask("DescribeTransactions", 0, transactional_ids=["payer"])["transaction_states"]
+    assert state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_transactions_and_groups_go_on_after_a_restart(tmp_path: Path) -> None:
+    with living(tmp_path) as live:
+        live.create("t")
+        payer = Payer(live)
+        payer.add("t")
+        payer.send("t", b"a")
+        payer.commit_offsets("g", "t", 3)
+        commit_offset(live, "other", "t", 2)
+        producers = live.ask("DescribeProducers", 0, topics=[{"name": "t", "partition_indexes": [0, 9]}])
+        rows = producers["topics"][0]["partitions"]
+        assert rows[0]["active_producers"][0]["current_txn_start_offset"] == 0
+        assert rows[1]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with living(tmp_path) as live:
+        assert committed(live, "other", "t") == (2, 0)
+        assert committed(live, "g", "t", is_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        payer.live = live
+        assert payer.send("t", b"b") == 0
+        assert payer.end(is_commit=True) == 0
+        assert offsets(live, "t", is_committed=True) == [0, 1]
+        assert committed(live, "g", "t", is_stable=True) == (3, 0)
+        assert Payer(live, "another").id != payer.id
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+def commit_offset(live: Live, group: str, topic: str, offset: int, **fields: Any) -> int:
+    """Commit an offset as a consumer without membership."""
+    partition = {
+        "partition_index": 0,
+        "committed_offset": offset,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    partition |= fields.pop("partition", {})
+    body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
+    answer = live.ask("OffsetCommit", 7, topics=[{"name": topic, "partitions": [partition]}], **(body | fields))
+    code: int = answer["topics"][0]["partitions"][0]["error_code"]
+    return code
+
+
+def join(live: Live, group: str) -> str:
+    """Let one consumer join, and give it its assignment."""
+    subscription = struct.pack(">hi", 0, 1) + struct.pack(">h", 1) + b"t" + struct.pack(">i", -1)
+    body = {
+        "group_id": group,
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "",
+        "group_instance_id": None,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": subscription}],
+    }
+    first = live.ask("JoinGroup", 5, **body)
+    answer = live.send("JoinGroup", 5, **(body | {"member_id": first["member_id"]}))
+    assert isinstance(answer, PendingAnswer)
+    live.broker.sweep()
+    assert answer.take(0) is not None
+    sync = {"group_id": group, "generation_id": 1, "member_id": first["member_id"], "group_instance_id": None}
+    assignments = [{"member_id": first["member_id"], "assignment": b"mine"}]
+    synced = live.send("SyncGroup", 3, assignments=assignments, **sync)
+    assert isinstance(synced, PendingAnswer)
+    assert synced.take(0) is not None
+    member_id: str = first["member_id"]
+    return member_id
+
+
+def described_group(live: Live, group: str) -> tuple[str, list[str]]:
+    """State and members of a group."""
+    (found,) = live.ask("DescribeGroups", 3, groups=[group], include_authorized_operations=False)["groups"]
+    return found["group_state"], [each["member_id"] for each in found["members"]]
+
+
+def test_a_group_and_its_members_are_in_the_log(tmp_path: Path) -> None:
+    with living(tmp_path) as live:
+        live.create("t")
+        member = join(live, "g")
+        assert described_group(live, "g") == ("Stable", [member])
+        assert commit_offset(live, "g", "t", 4, member_id=member, generation_id_or_member_epoch=1) == 0
+        assert (
+            commit_offset(live, "g", "t", 4, member_id="x", generation_id_or_member_epoch=1)
+            == ErrorCode.UNKNOWN_MEMBER_ID
+        )
+    with living(tmp_path) as live:
+        assert described_group(live, "g") == ("Stable", [member])
+        beat = {"group_id": "g", "generation_id": 1, "member_id": member, "group_instance_id": None}
+        assert live.ask("Heartbeat", 3, **beat)["error_code"] == 0
+        answer = live.ask("OffsetDelete", 0, group_id="g", topics=OF_T)
+        assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        assert live.ask("DeleteGroups", 1, groups_names=["g"])["results"][0]["error_code"] == ErrorCode.NON_EMPTY_GROUP
+        live.clock.now_ms += 11_000
+        live.broker.sweep()
+        assert described_group(live, "g") == ("Empty", [])
+    with living(tmp_path) as live:
+        assert described_group(live, "g") == ("Empty", [])
+        assert committed(live, "g", "t") == (4, 0)
+        codes = [each["error_code"] for each in live.ask("DeleteGroups", 1, groups_names=["g", "none"])["results"]]
+        assert codes == [0, ErrorCode.GROUP_ID_NOT_FOUND]
+    with living(tmp_path) as live:
+        assert described_group(live, "g") == ("Dead", [])
+        assert committed(live, "g", "t") == (-1, 0)
+
+
+def test_offsets_are_deleted_expire_and_go_with_their_topic(live: Live) -> None:
+    live.create("t")
+    live.create("u")
+    assert commit_offset(live, "g", "t", 1) == commit_offset(live, "g", "u", 1) == 0
+    assert commit_offset(live, "g", "none", 1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    long = {"committed_metadata": "x" * 5000}
+    assert commit_offset(live, "g", "t", 1, partition=long) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    answer = live.ask("OffsetDelete", 0, group_id="g", topics=OF_T)
+    assert answer["error_code"] == 0
+    assert committed(live, "g", "t") == (-1, 0)
+    assert live.ask("OffsetDelete", 0, group_id="no", topics=[])["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
+    live.ask("DeleteTopics", 4, topic_names=["u"], timeout_ms=0)
+    live.create("u")
+    assert committed(live, "g", "u") == (-1, 0)
+    commit_offset(live, "old", "t", 1)
+    live.clock.now_ms += 8 * DAY_MS
+    commit_offset(live, "young", "t", 1)
+    live.broker._offsets.expire(live.clock.now_ms, 7 * DAY_MS, lambda _: False)
+    assert (committed(live, "old", "t"), committed(live, "young", "t")) == ((-1, 0), (1, 0))
+
+
+def test_groups_go_to_the_partition_of_their_names_hash() -> None:
+    names = ("g1", "g2", "tx1", "tx2", "polygenelubricants")
+    assert [partition_of_name(name, 50) for name in names] == [42, 43, 45, 46, 0]
+
+
+# --- upkeep -----------------------------------------------------------------------------------------------------------
+def upkeep_of(live: Live) -> Upkeep:
+    """The background work, whose failures are errors."""
+
+    def fail(what: str, error: BaseException) -> None:
+        raise AssertionError(what) from error
+
+    return Upkeep(live.disks, live.clock, failed=fail)
+
+
+def test_retention_deletes_what_is_too_old_or_too_much(tmp_path: Path) -> None:
+    with living(tmp_path, None, "log.segment.bytes=1048576") as live:
+        live.create("aged", retention_ms="1000", segment_bytes="1048576")
+        live.create("sized", retention_bytes="1500000", segment_bytes="1048576")
+        for topic in ("aged", "sized"):
+            for number in range(4):
+                live.produce(topic, batch_of(b"x" * 900_000, time_ms=NOW_MS + number))
+        live.clock.now_ms += 1001
+        upkeep_of(live).retain()
+        assert live.log("aged").log_start_offset == 1
+        assert offsets(live, "sized")[0] > 0
+        live.clock.now_ms += 5000
+        upkeep_of(live).retain()
+        assert offsets(live, "aged") == []
+        assert live.log("aged").log_end_offset == 4
+        upkeep_of(live).flush()
+        live.clock.now_ms += 10**6
+        upkeep_of(live).run()
+    with living(tmp_path) as live:
+        assert (live.log("aged").log_start_offset, live.log("aged").log_end_offset) == (4, 4)
+
+
+def test_compaction_keeps_the_last_value_of_a_key(tmp_path: Path) -> None:
+    settings = {"cleanup_policy": "compact", "segment_bytes": "1048576", "min_cleanable_dirty_ratio": "0.01"}
+    with living(tmp_path) as live:
+        live.create("c", **settings)
+        for number in range(12):
+            live.produce("c", batch_of(b"x" * 300_000, key=f"k{number % 3}".encode()))
+        assert len(live.log("c").segments) > 3
+        before = live.log("c").size_bytes
+        held = live.log("c").read(0, 100, is_committed=False)
+        upkeep_of(live).compact()
+        assert live.log("c").size_bytes < before
+        held.pieces[0].file.release()
+        kept = offsets(live, "c")
+        active = live.log("c").segments[-1].base_offset
+        assert kept == sorted({*range(active - 3, active), *range(active, 12)})
+        live.produce("c", batch_of(b"y", key=b"k0"))
+    with living(tmp_path) as live:
+        assert offsets(live, "c") == [*kept, 12]
+        assert live.disks.cleaner_offset("c", 0) == active
+    request = VerifyRequest(targets=tuple(resolve([str(tmp_path / "c-0")])), now_ms=NOW_MS, level="records")
+    assert [each.code for verdict in verify(request) for each in verdict.findings if each.severity == "error"] == []
+    assert not list((tmp_path / "c-0").glob("*.swap"))
+    assert not list((tmp_path / "c-0").glob("*.cleaned"))
+
+
+def test_a_second_broker_cannot_take_the_directory(tmp_path: Path) -> None:
+    with living(tmp_path):
+        command = [
+            sys.executable,
+            "-m",
+            "kafkalog_cli",
+            "serve",
+            "--read-write",
+            str(tmp_path),
+            "--listen",
+            "127.0.0.1:0",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 3
+        assert "lock" in done.stderr
