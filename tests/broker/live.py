@@ -134,12 +134,13 @@ def _transact(address: str, chance: random.Random) -> None:
         consumer.poll(0.1)
     for number in range(8):
         producer.begin_transaction()
-        for row in range(chance.randint(0, 30)):
+        for row in range(chance.randint(1, 30)):
             producer.produce("money", f"{number}-{row}".encode(), b"k", chance.randint(0, 1))
         if chance.random() < 0.5:
             offset = TopicPartition("plain", chance.randint(0, 1), chance.randint(0, 50))
             producer.send_offsets_to_transaction([offset], consumer.consumer_group_metadata(), SECONDS)
-        if chance.random() < 0.5:
+        assert producer.flush(SECONDS) == 0  # what was not sent yet is not sent before an abort
+        if number % 3 != 1:
             producer.commit_transaction(SECONDS)
         else:
             producer.abort_transaction(SECONDS)
