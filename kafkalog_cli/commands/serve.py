@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
@@ -46,9 +47,12 @@ EXAMPLES = (
         "The disks of two brokers of one cluster, for clients on other machines",
     ),
     Example("kafkalog serve --on-damage stop /var/lib/kafka", "Damaged batches as a broker would serve them"),
+    Example(
+        "kafkalog serve --read-write /tmp/kafka --set log.retention.ms=-1", "A live broker that keeps old data"
+    ),
 )
 _SWEEP_SECONDS: Final = 0.25
-_OPEN: Final = "every client that can reach this address can read every topic, because there is no authentication"
+_OPEN: Final = "every client that can reach this address can {} every topic, because there is no authentication"
 _USUAL: Final = frozenset({CloseReason.PEER, CloseReason.IDLE, CloseReason.SHUTDOWN})
 
 
@@ -171,12 +175,16 @@ def parse_seconds(text: str) -> float:
 @common.selection_options
 @common.limit_options
 def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
-    """Serve the topics on the disks of a dead broker to any Kafka client, read-only.
+    """Serve the topics on the disks of a dead broker to any Kafka client, or be a small live broker.
 
     PATH is a log directory, a partition directory or a glob of them, of one broker or of several brokers of one
     cluster. kafkalog answers as one broker: consumers, consumer groups, kcat and Kafka's own tools read from it.
-    Nothing is written to the disks, and no index is needed. Of several copies of a partition, the one with the latest
-    leader epoch is served, then the longest. Offsets that groups had committed are read from __consumer_offsets.
+    Without --read-write nothing is written to the disks, and no index is needed. Of several copies of a partition, the
+    one with the latest leader epoch is served, then the longest. Offsets that groups had committed are read from
+    __consumer_offsets.
+
+    With --read-write PATH is one log directory, which kafkalog locks, recovers after a crash as a broker would, and
+    writes as a broker does: a broker may go on with it afterwards.
 
     Once clients can connect, kafkalog prints one line to stdout, which ends with the address. It stops at Ctrl-C or
     SIGTERM, with exit status 0.
@@ -224,6 +232,9 @@ def _serve_live(
     """Be a live broker on one directory."""
     if len(paths) != 1 or not selection.is_everything:
         raise click.UsageError("--read-write takes one log directory, and serves all of it")
+    for name in ("on_damage", "high_watermark", "set_aside", "commits", "node_id"):
+        if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for disks that are only read; omit --read-write")
     with ExitStack() as stack:
         disks = stack.enter_context(
             closing(
@@ -279,7 +290,8 @@ def _introduce(
     for note in (*disks.notes, *broker.notes):
         log.message(note)
     if not _is_loopback(listen.host):
-        log.message(f"warning: {_OPEN}")
+        what = "read and write" if isinstance(disks, LiveDisks) else "read"
+        log.message(f"warning: {_OPEN.format(what)}")
     address = _Endpoint(broker.addresses[0].host, broker.addresses[0].port)
     partitions = sum(len(topic.copies) for topic in disks.topics.values())
     what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"

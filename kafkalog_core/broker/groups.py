@@ -180,12 +180,13 @@ class GroupCoordinator:
         member.join = member.sync = None
         group.members[new_id] = group.members.pop(known_id)
         group.static[instance_id or ""] = new_id
-        is_same = dict(request.protocols) == member.protocols
         member.identity, member.request = MemberIdentity(new_id, instance_id), request
         if group.leader == known_id:
             group.leader = new_id
-        if group.state is GroupState.STABLE and is_same:
+        # the others go on undisturbed, whatever the member's metadata is, unless they would elect another protocol
+        if group.state is GroupState.STABLE and self._elected(group) == group.protocol:
             self._touch(member)
+            self._saved(group, is_stable=True)
             body = self._joined_body(group, member)
             return reply(body | {"skip_assignment": group.leader == new_id})
         return self._rejoin(group, member, request, reply, is_new=True)
