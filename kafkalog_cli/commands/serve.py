@@ -47,9 +47,7 @@ EXAMPLES = (
         "The disks of two brokers of one cluster, for clients on other machines",
     ),
     Example("kafkalog serve --on-damage stop /var/lib/kafka", "Damaged batches as a broker would serve them"),
-    Example(
-        "kafkalog serve --read-write /tmp/kafka --set log.retention.ms=-1", "A live broker that keeps old data"
-    ),
+    Example("kafkalog serve --read-write /tmp/kafka --set log.retention.ms=-1", "A live broker that keeps old data"),
 )
 _SWEEP_SECONDS: Final = 0.25
 _OPEN: Final = "every client that can reach this address can {} every topic, because there is no authentication"

@@ -84,6 +84,11 @@ class Broker:
         return self._output.read_text()
 
     @property
+    def pid(self) -> int:
+        """Its process id; -1: it does not run."""
+        return -1 if self._process is None else self._process.pid
+
+    @property
     def is_running(self) -> bool:
         """Whether its process has not ended."""
         return self._process is not None and self._process.poll() is None
