@@ -134,24 +134,25 @@ def checked_batch(records: memoryview, policy: AppendPolicy, *, version: int, no
         raise InvalidBatchError(ErrorCode.INVALID_RECORD, f"magic {magic} is not accepted in version {version}")
     data = bytearray(records) if magic == MAGIC_V2 else _converted(records, policy)
     batches = _only_batch(data)
-    codec, attributes = batches.column("codec")[0], batches.column("attributes")[0]
+    header = batches.row(0)
+    codec, attributes = header["codec"], header["attributes"]
     if codec == _ZSTD and version < _FIRST_WITH_ZSTD:
         raise InvalidBatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 of Produce (KIP-110)")
     if len(data) > policy.max_message_bytes:
         message = f"the batch has {len(data)} bytes, more than max.message.bytes={policy.max_message_bytes}"
         raise InvalidBatchError(ErrorCode.MESSAGE_TOO_LARGE, message)
-    _check_header(batches, attributes)
-    _check_records(data, batches, policy, now_ms)
+    _check_header(header)
+    _check_records(data, batches, header, policy, now_ms)
     if policy.codec is not None and policy.codec != codec:
         data = recompressed(memoryview(data), batches, policy.codec, max_bytes=policy.max_decompressed_bytes)
     if policy.has_append_time:
         with_append_time(data, now_ms)
-    base = batches.column("base_sequence")[0]
-    delta = batches.column("last_offset")[0] - batches.column("base_offset")[0]
+    base = header["base_sequence"]
+    delta = header["last_offset"] - header["base_offset"]
     return ProducedBatch(
         data,
-        batches.column("producer_id")[0],
-        batches.column("producer_epoch")[0],
+        header["producer_id"],
+        header["producer_epoch"],
         base,
         _NO_ID if base < 0 else (base + delta) & MAX_INT32,
         bool(attributes & TRANSACTIONAL_BIT),
@@ -179,10 +180,10 @@ def _only_batch(data: bytearray) -> BatchColumns:
     return batches
 
 
-def _check_header(batches: BatchColumns, attributes: int) -> None:
-    count = batches.column("record_count")[0]
-    delta = batches.column("last_offset")[0] - batches.column("base_offset")[0]
-    producer_id, base_sequence = batches.column("producer_id")[0], batches.column("base_sequence")[0]
+def _check_header(header: dict[str, int]) -> None:
+    count, attributes = header["record_count"], header["attributes"]
+    delta = header["last_offset"] - header["base_offset"]
+    producer_id, base_sequence = header["producer_id"], header["base_sequence"]
     problem = None
     if attributes & CONTROL_BIT:
         problem = "clients cannot write control batches"
@@ -196,9 +197,11 @@ def _check_header(batches: BatchColumns, attributes: int) -> None:
         raise InvalidBatchError(ErrorCode.INVALID_RECORD, problem)
 
 
-def _check_records(data: bytearray, batches: BatchColumns, policy: AppendPolicy, now_ms: int) -> None:
+def _check_records(
+    data: bytearray, batches: BatchColumns, header: dict[str, int], policy: AppendPolicy, now_ms: int
+) -> None:
     """Check every record: that it can be decoded, has the next offset, a key if it needs one, and a fitting time."""
-    expected, seen = batches.column("base_offset")[0], 0
+    expected, seen = header["base_offset"], 0
     limit = policy.max_decompressed_bytes
     for piece in decode_run(memoryview(data), batches, max_bytes=limit, records=_THREAD.records):
         if isinstance(piece, PayloadDamage):
@@ -216,7 +219,7 @@ def _check_records(data: bytearray, batches: BatchColumns, policy: AppendPolicy,
             _check_times(piece.records.column("timestamp_ms"), seen, policy, now_ms)
         expected += rows
         seen += rows
-    if seen != batches.column("record_count")[0]:
+    if seen != header["record_count"]:
         raise InvalidBatchError(ErrorCode.INVALID_RECORD, "it holds fewer records than it says")
 
 
@@ -236,13 +239,15 @@ def append_produced(log: LiveLog, batch: ProducedBatch) -> Appended:
     Raises PartitionError and StorageError. Call it under the log's lock if what came before must still hold.
     """
     with log.lock:
-        if batch.producer_id >= 0:
+        if batch.producer_id >= 0 and not log.is_next(batch.producer_id, batch.producer_epoch, batch.base_sequence):
             known = log.known_producer(batch.producer_id)
             duplicate = None if known is None else duplicate_of(known, batch)
             if duplicate is not None:
                 return duplicate
             if known is not None:
                 _check_producer(known, batch)
+        elif batch.producer_id >= 0 and not batch.is_transactional and log.has_transaction(batch.producer_id):
+            raise PartitionError(ErrorCode.INVALID_TXN_STATE)
         return log.append(batch.data)
 
 

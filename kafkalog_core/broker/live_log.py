@@ -24,7 +24,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
-from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64, V2_LEADER_EPOCH
+from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES, MAX_INT32, MAX_INT64, V2_LEADER_EPOCH
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
@@ -242,6 +242,15 @@ class LiveLog(LiveLogReader):
         """Return what is known of a producer; None: nothing. Call it under `lock` to act on it."""
         return self._states.known(producer_id)
 
+    def is_next(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Return whether a batch follows the last one of its producer, as nearly every one does."""
+        return self._states.last_sequence(producer_id, epoch) == (sequence - 1) & MAX_INT32
+
+    def has_transaction(self, producer_id: int) -> bool:
+        """Return whether a producer has a transaction open here."""
+        known = self._states.known(producer_id) if self._states.first_unstable_offset is not None else None
+        return known is not None and known.txn_first_offset is not None
+
     @property
     def lock(self) -> threading.RLock:
         """What an append holds; for a check and an append that belong together."""
@@ -306,7 +315,8 @@ class LiveLog(LiveLogReader):
         live.size_bytes, live.end_offset = position, lasts[last - 1] + 1
         live.max_timestamp_ms = live.batches.max_timestamp_ms
         if not rows.holds_only("producer_id", _UNDEFINED):
-            markers = markers_of(run.memory, rows, max_bytes=MAX_BATCH_BYTES)
+            is_control = any(each & CONTROL_BIT for each in rows.column("attributes")[first:last])
+            markers = markers_of(run.memory, rows, max_bytes=MAX_BATCH_BYTES) if is_control else {}
             for event in self._states.replay(rows, markers, first=first, last=last):
                 if isinstance(event, CompletedTxn) and event.is_aborted:
                     self._aborted.append(event)

@@ -7,7 +7,7 @@ filled many times: their content is valid until the next call of the kernel that
 from __future__ import annotations
 
 from array import array
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 __all__ = [
     "BATCH_FIELDS",
@@ -84,6 +84,10 @@ class _Columns:
 
     __slots__ = ("capacity", "cells", "count", "view")
     fields: tuple[str, ...] = ()
+    _numbers: ClassVar[dict[str, int]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls._numbers = {name: number for number, name in enumerate(cls.fields)}
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -93,7 +97,7 @@ class _Columns:
 
     def column(self, name: str) -> memoryview:
         """Return one column, contiguous int64, `count` rows long."""
-        start = self.fields.index(name) * self.capacity
+        start = self._numbers[name] * self.capacity
         return self.view[start : start + self.count]
 
     def has_any(self, name: str) -> bool:

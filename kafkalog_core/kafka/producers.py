@@ -49,6 +49,7 @@ _MODES: Final[dict[Sequences, int]] = {
 _TXN_MARKERS: Final = frozenset({k.MARKER_ABORT, k.MARKER_COMMIT})
 _GROUP_OFFSETS: Final = "__consumer_offsets"
 _FIRST_CAPACITY: Final = 64
+_NO_BATCH: Final = -2
 _STATE_VERSION: Final = 2
 _STATE_HEAD: Final = 4  # version, cells a producer, producers, holes
 _HEADER_COLUMNS: Final = (
@@ -229,6 +230,16 @@ class ProducerStates:
             is_new_epoch=cells[k.P_BATCHES] == 0,
             is_behind_hole=cells[k.P_HOLES] != self._state[k.G_HOLES],
         )
+
+    def last_sequence(self, producer_id: int, epoch: int) -> int:
+        """Return the last sequence number of a producer in an epoch; -2: it has no batch in it."""
+        at = self._find(producer_id)
+        if at < 0:
+            return _NO_BATCH
+        count, known_epoch = self._producers[at + k.P_BATCHES], self._producers[at + k.P_EPOCH]
+        if count <= 0 or known_epoch != epoch:
+            return _NO_BATCH
+        return self._producers[at + k.P_SEQUENCE + (count - 1) % k.RECENT]
 
     def _find(self, producer_id: int) -> int:
         return kernels.find_producer(producer_id, self._state, self._producers, self._slots)

@@ -7,7 +7,7 @@ header and body; that of a response holds the correlation id alone (`RequestHead
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.codec import codec
@@ -108,6 +108,8 @@ def _header_version(api: Api, version: int) -> int:
 
 def _joined(pieces: list[EncodedPart]) -> list[EncodedPart]:
     """Return pieces of which small neighbours are joined."""
+    if all(type(piece) is bytes for piece in pieces) and sum(map(len, pieces)) < _JOINED_BYTES:  # nearly every response
+        return [b"".join(cast("list[bytes]", pieces))]
     joined: list[EncodedPart] = []
     small: list[bytes] = []
     for piece in pieces:
