@@ -112,6 +112,9 @@ EQUIVALENT = {
     "lock.py:_OwnLock._make:1": "an empty file that no broker opens",
     "staging.py:JournalStage.discard:1": "nothing has been changed: undo and prune accept the intent that comes back",
     "staging.py:JournalStage._directory_for:2": "an empty file; its name is fsynced with the directory",
+    "writer.py:Disk.sync:1": "a log that a live broker appends to, which no scenario of a repair plays",
+    "writer.py:Disk.replace_file:1": "as the first of `sync`: an index, a snapshot or a checkpoint that it writes",
+    "writer.py:Disk.replace_file:2": "as the first of `sync`: its name",
     "commit.py:Replacement._set_guard:1": "an empty file that nobody opens, and that a start deletes",
 }
 """A call that could be left out, or that no scenario reaches, and why."""
