@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.group_members import GroupState, JoinRequest, MemberIdentity
+from kafkalog_core.broker.groups import GroupCoordinator, join_error
 from kafkalog_core.broker.partition_access import error_of
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
     from kafkalog_core.broker.committed_offsets import OffsetStore
+    from kafkalog_core.broker.consumer_groups import ConsumerGroups
     from kafkalog_core.broker.group_members import Member
-    from kafkalog_core.broker.groups import GroupCoordinator
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.topic_requests import NodeAddress
 
@@ -26,6 +27,7 @@ _LEAVES_SEVERAL: Final = 3
 _NEEDS_ID: Final = 4
 _KNOWN_KEY_TYPES: Final = frozenset({0, 1})  # FindCoordinatorRequest.CoordinatorType: group, transaction
 _CLASSIC: Final = "classic"
+_CONSUMER: Final = "consumer"
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8  # AclOperation: READ, DELETE, DESCRIBE
 _NOT_FOUND_IS_AN_ERROR: Final = 6  # DescribeGroups since this version (KIP-1043)
@@ -38,12 +40,14 @@ class GroupRequests:
         self,
         offsets: OffsetStore,
         groups: GroupCoordinator,
+        consumer_groups: ConsumerGroups,
         address: Callable[[ConnectionFacts], NodeAddress],
         delete_group: Callable[[str], None] | None = None,
     ) -> None:
         """Take what the answers are made of. delete_group: deletes a group with its offsets; None: nothing can."""
         self._offsets = offsets
         self._groups = groups
+        self._consumer_groups = consumer_groups
         self._address = address
         self._delete_group = delete_group
 
@@ -92,6 +96,9 @@ class GroupRequests:
             protocols=tuple((each["name"], bytes(each["metadata"])) for each in body["protocols"]),
             needs_id=context.version >= _NEEDS_ID,
         )
+        if self._consumer_groups.has_members(body["group_id"]):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # consumers of both protocols in one group are not served
+            return context.reply(join_error(code, request))
         return self._groups.join(body["group_id"], request, context.reply)
 
     def sync_group(self, context: RequestContext) -> Answer:
@@ -127,11 +134,15 @@ class GroupRequests:
         """Answer ListGroups: groups with members, and those with offsets on the disk, which are empty."""
         states = {state.lower() for state in context.body.get("states_filter", ())}
         types = {kind.lower() for kind in context.body.get("types_filter", ())}
-        known = {name: (GroupState.EMPTY, kind) for name, kind in self._offsets.groups().items()}
+        known: dict[str, tuple[str, str, str]] = {
+            name: (GroupState.EMPTY, kind, _CLASSIC) for name, kind in self._offsets.groups().items()
+        }
+        known |= {name: (state, kind, _CLASSIC) for name, (state, kind) in self._groups.states().items()}
+        known |= {name: (state, _CONSUMER, _CONSUMER) for name, state in self._consumer_groups.groups().items()}
         groups = [
-            {"group_id": name, "protocol_type": kind, "group_state": state, "group_type": _CLASSIC}
-            for name, (state, kind) in sorted((known | self._groups.states()).items())
-            if (not states or state.lower() in states) and (not types or _CLASSIC in types)
+            {"group_id": name, "protocol_type": kind, "group_state": state, "group_type": group_type}
+            for name, (state, kind, group_type) in sorted(known.items())
+            if (not states or state.lower() in states) and (not types or group_type in types)
         ]
         return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "groups": groups})
 
@@ -143,7 +154,8 @@ class GroupRequests:
         for name in context.body["groups"]:
             error = ErrorCode.NONE
             found = self._groups.describe(name)
-            if found is None and name in on_disk:
+            is_consumers = self._consumer_groups.group(name) is not None
+            if found is None and name in on_disk and not is_consumers:
                 found = GroupState.EMPTY, on_disk[name], "", []
             if found is None:
                 found = GroupState.DEAD, "", "", []
@@ -170,9 +182,9 @@ class GroupRequests:
 
     def _deleted(self, name: str) -> ErrorCode:
         found = self._groups.describe(name)
-        if found is not None and found[3]:
+        if (found is not None and found[3]) or self._consumer_groups.has_members(name):
             return ErrorCode.NON_EMPTY_GROUP
-        if found is None and name not in self._offsets.groups():
+        if found is None and name not in self._offsets.groups() and self._consumer_groups.group(name) is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         try:
             if self._delete_group is not None:
@@ -180,6 +192,7 @@ class GroupRequests:
         except (KafkalogError, OSError) as error:
             return error_of(error)
         self._groups.forget(name)
+        self._consumer_groups.forget(name)
         return ErrorCode.NONE
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.answers import Answer, Reply
     from kafkalog_core.broker.requests import Body
 
-__all__ = ["GroupCoordinator"]
+__all__ = ["GroupCoordinator", "join_error"]
 
 _MARGIN_S: Final = 5.0
 _CONSUMER: Final = "consumer"
@@ -117,17 +117,17 @@ class GroupCoordinator:
     def join(self, group_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         """Answer JoinGroup (`GroupMetadataManager.classicGroupJoin`)."""
         if not group_id:
-            return reply(_join_error(ErrorCode.INVALID_GROUP_ID, request))
+            return reply(join_error(ErrorCode.INVALID_GROUP_ID, request))
         if not self._limits.min_session_s <= request.session_s <= self._limits.max_session_s:
-            return reply(_join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request))
+            return reply(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request))
         with self._lock:
             group = self._groups.get(group_id)
             if group is None:
                 if request.identity.member_id:
-                    return reply(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
+                    return reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
                 group = self._groups[group_id] = ClassicGroup(group_id)
             if not self._fits(group, request):
-                return reply(_join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request))
+                return reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request))
             return self._join(group, request, reply)
 
     def _fits(self, group: ClassicGroup, request: JoinRequest) -> bool:
@@ -149,18 +149,18 @@ class GroupCoordinator:
         if group.expected.pop(member_id, None) is not None:
             return self._add(group, member_id, request, reply)
         if member_id not in group.members:
-            return reply(_join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
+            return reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
         return self._rejoin(group, group.members[member_id], request, reply)
 
     def _join_first(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         """Let a client without a member id join, or give it the id with which it has to join again (KIP-394)."""
         if len(group.members) + len(group.expected) >= self._limits.max_members:
-            return reply(_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, request))
+            return reply(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, request))
         instance_id = request.identity.instance_id
         new_id = self._new_member_id(instance_id or request.client_id)
         if instance_id is None and request.needs_id:
             group.expected[new_id] = self._clock() + request.session_s
-            return reply(_join_error(ErrorCode.MEMBER_ID_REQUIRED, request) | {"member_id": new_id})
+            return reply(join_error(ErrorCode.MEMBER_ID_REQUIRED, request) | {"member_id": new_id})
         return self._add(group, new_id, request, reply)
 
     def _join_static(self, group: ClassicGroup, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
@@ -168,14 +168,14 @@ class GroupCoordinator:
         member_id, instance_id = request.identity
         known_id = group.static[instance_id or ""]
         if member_id and member_id != known_id:
-            return reply(_join_error(ErrorCode.FENCED_INSTANCE_ID, request))
+            return reply(join_error(ErrorCode.FENCED_INSTANCE_ID, request))
         member = group.members[known_id]
         if member_id:
             return self._rejoin(group, member, request, reply)
         new_id = self._new_member_id(instance_id or "")
         for waiting in (member.join, member.sync):
             if waiting is not None:
-                body = _join_error(ErrorCode.FENCED_INSTANCE_ID, request) | {"assignment": b""}
+                body = join_error(ErrorCode.FENCED_INSTANCE_ID, request) | {"assignment": b""}
                 waiting.answer.complete(waiting.reply(body | {"member_id": known_id}))
         member.join = member.sync = None
         group.members[new_id] = group.members.pop(known_id)
@@ -220,7 +220,7 @@ class GroupCoordinator:
         if is_same and (group.state is GroupState.COMPLETING or (group.state is GroupState.STABLE and not is_leader)):
             return reply(self._joined_body(group, member))
         waiting_s = request.rebalance_s + request.session_s + _MARGIN_S
-        body = _join_error(ErrorCode.REBALANCE_IN_PROGRESS, request)
+        body = join_error(ErrorCode.REBALANCE_IN_PROGRESS, request)
         pending = PendingAnswer(self._clock() + waiting_s, lambda: reply(body))
         if member.join is not None:  # the client has asked again: its former request was lost
             member.join.answer.complete(member.join.reply(body))
@@ -431,6 +431,12 @@ class GroupCoordinator:
                 return None
             return group.state, group.protocol_type, group.protocol or "", list(group.members.values())
 
+    def has_members(self, group_id: str) -> bool:
+        """Return whether a group has members."""
+        with self._lock:
+            group = self._groups.get(group_id)
+            return group is not None and bool(group.members)
+
     def subscribed_topics(self, group_id: str) -> set[str]:
         """Return the topics that members of a group of consumers have subscribed to (`ClassicGroup.isSubscribed`)."""
         with self._lock:
@@ -480,14 +486,15 @@ class GroupCoordinator:
         if member.identity.instance_id is not None:
             group.static.pop(member.identity.instance_id, None)
         for waiting, body in (
-            (member.join, _join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.request)),
+            (member.join, join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.request)),
             (member.sync, _sync_body(ErrorCode.UNKNOWN_MEMBER_ID)),
         ):
             if waiting is not None:
                 waiting.answer.complete(waiting.reply(body))
 
 
-def _join_error(code: ErrorCode, request: JoinRequest) -> Body:
+def join_error(code: ErrorCode, request: JoinRequest) -> Body:
+    """Return the answer to a join that is refused."""
     return {
         "throttle_time_ms": 0,
         "error_code": code,

@@ -237,6 +237,10 @@ class LiveDisks:
         """Return the name of the topic with an id of 16 bytes; None: there is none."""
         return self._by_id.get(topic_id)
 
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic that is not one of Kafka's own."""
+        return {topic.name: topic.partition_count for topic in self.topics.values() if not topic.is_internal}
+
     def has_partition(self, name: str, number: int) -> bool:
         """Return whether a partition is here."""
         topic = self.topics.get(name)

@@ -10,6 +10,8 @@ from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
 from kafkalog_core.broker.committed_offsets import LiveOffsets
 from kafkalog_core.broker.config_requests import ConfigRequests
+from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
+from kafkalog_core.broker.consumer_groups import ConsumerGroups
 from kafkalog_core.broker.coordinator_logs import TRANSACTIONS_TOPIC, CoordinatorLog, Markers
 from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_requests import GroupRequests
@@ -77,6 +79,7 @@ class LiveBroker:
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
         groups = replace(options.groups, initial_delay_s=delay_s)
         self._groups = GroupCoordinator(clock, new_member_id, groups, self._save_group)
+        self._consumer_groups = ConsumerGroups(disks, clock, new_member_id)
         self._load_groups(group_log)
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
         transaction_log = CoordinatorLog(disks, TRANSACTIONS_TOPIC, clock_ms, waiters.notify)
@@ -90,8 +93,13 @@ class LiveBroker:
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters),
             ProduceRequests(disks, self._transactions, clock_ms, waiters.notify),
-            GroupRequests(self._offsets, self._groups, self._address, self._offsets.delete_group),
-            OffsetCommitRequests(disks, self._offsets, self._groups, clock_ms, "log", in_transactions),
+            GroupRequests(
+                self._offsets, self._groups, self._consumer_groups, self._address, self._offsets.delete_group
+            ),
+            ConsumerGroupRequests(self._consumer_groups, disks, self._groups.has_members),
+            OffsetCommitRequests(
+                disks, self._offsets, self._groups, self._consumer_groups, clock_ms, "log", in_transactions
+            ),
             TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
             changes,
             ConfigRequests(disks),
@@ -127,8 +135,7 @@ class LiveBroker:
             self._groups.load(name, group)
 
     def _has_members(self, name: str) -> bool:
-        found = self._groups.describe(name)
-        return found is not None and bool(found[3])
+        return self._groups.has_members(name) or self._consumer_groups.has_members(name)
 
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
@@ -138,6 +145,7 @@ class LiveBroker:
     def sweep(self) -> None:
         """End sessions, rebalances and transactions whose time is over: to be called a few times a second."""
         self._groups.expire()
+        self._consumer_groups.expire()
         try:
             self._transactions.expire()
         except (KafkalogError, OSError) as error:

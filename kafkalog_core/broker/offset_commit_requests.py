@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.answers import Answer
     from kafkalog_core.broker.committed_offsets import OffsetStore
+    from kafkalog_core.broker.consumer_groups import ConsumerGroups
     from kafkalog_core.broker.groups import GroupCoordinator
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
@@ -62,6 +63,7 @@ class OffsetCommitRequests:
         topics: NamedTopics,
         offsets: OffsetStore,
         groups: GroupCoordinator,
+        consumer_groups: ConsumerGroups,
         clock_ms: Callable[[], int],
         commits: Commits = "memory",
         transactions: tuple[TransactionalCommits, Callable[[str], int]] | None = None,
@@ -74,6 +76,7 @@ class OffsetCommitRequests:
         self._topics = topics
         self._offsets = offsets
         self._groups = groups
+        self._consumer_groups = consumer_groups
         self._clock_ms = clock_ms
         self._commits = commits
         self._transactions = transactions
@@ -94,7 +97,7 @@ class OffsetCommitRequests:
         body = context.body
         group, generation = body["group_id"], body.get("generation_id_or_member_epoch", -1)
         identity = MemberIdentity(body.get("member_id", ""), body.get("group_instance_id"))
-        refusal = self._groups.check_commit(group, identity, generation)
+        refusal = self._checked(group, identity, generation)
         if self._commits == "refuse":
             refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED  # clients do not retry it
         retention_ms = body.get("retention_time_ms", _NO_TIME)
@@ -110,7 +113,7 @@ class OffsetCommitRequests:
         generation = body.get("generation_id_or_member_epoch", -1)
         refusal = ErrorCode.NONE
         if generation >= 0 or identity.member_id or identity.instance_id is not None:
-            refusal = self._groups.check_commit(group, identity, generation)
+            refusal = self._checked(group, identity, generation)
         if not refusal and self._transactions is not None:
             coordinator, partition_of = self._transactions
             place = OFFSETS_TOPIC, partition_of(group)
@@ -119,6 +122,11 @@ class OffsetCommitRequests:
             refusal = ErrorCode.INVALID_PRODUCER_EPOCH
         topics = self._commit(context, refusal, group, producer, _NO_TIME)
         return context.reply({"throttle_time_ms": 0, "topics": topics})
+
+    def _checked(self, group: str, identity: MemberIdentity, generation: int) -> ErrorCode:
+        """Return whether a commit is that of a member, of either protocol, or of a consumer without a group."""
+        code = self._consumer_groups.check_commit(group, identity.member_id, generation)
+        return self._groups.check_commit(group, identity, generation) if code is None else code
 
     def _commit(
         self,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
 from kafkalog_core.broker.committed_offsets import CommittedOffsets
+from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
+from kafkalog_core.broker.consumer_groups import ConsumerGroups
 from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_members import GroupLimits
 from kafkalog_core.broker.group_requests import GroupRequests
@@ -88,12 +90,14 @@ class ReadOnlyBroker:
         if OFFSETS_TOPIC not in disks.topics:
             self.notes.append(f"no group has a committed offset: {OFFSETS_TOPIC} is not among what is served")
         self._groups = GroupCoordinator(clock, new_member_id, options.groups)
+        self._consumer_groups = ConsumerGroups(disks, clock, new_member_id)
         committed = CommittedOffsets(offsets)
         handlers = (
             TopicRequests(disks, self._address),
             FetchRequests(disks, clock),
-            GroupRequests(committed, self._groups, self._address),
-            OffsetCommitRequests(disks, committed, self._groups, clock_ms, options.commits),
+            GroupRequests(committed, self._groups, self._consumer_groups, self._address),
+            ConsumerGroupRequests(self._consumer_groups, disks, self._groups.has_members),
+            OffsetCommitRequests(disks, committed, self._groups, self._consumer_groups, clock_ms, options.commits),
         )
         dispatcher = RequestDispatcher({name: entry for each in handlers for name, entry in each.handlers().items()})
         self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)
@@ -118,6 +122,7 @@ class ReadOnlyBroker:
     def sweep(self) -> None:
         """End the sessions and rebalances whose time is over: to be called a few times a second."""
         self._groups.expire()
+        self._consumer_groups.expire()
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""
