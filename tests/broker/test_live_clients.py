@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
@@ -134,6 +134,35 @@ def test_kafka_python_writes_and_reads_in_the_formats_of_its_versions(
             break
     assert values == [str(number).encode() for number in range(50)]
     consumer.close()
+
+
+def test_consumers_of_the_new_protocol_share_a_topic(server: LiveServer) -> None:
+    create_topics(server.address, ["plain"], 4)
+    producer = Producer({"bootstrap.servers": server.address, **QUIET})
+    for number in range(40):
+        producer.produce("plain", str(number).encode(), partition=number % 4)
+    assert producer.flush(SECONDS) == 0
+    options = {"bootstrap.servers": server.address, "group.id": "new", "group.protocol": "consumer"}
+    options |= {"auto.offset.reset": "earliest", "enable.auto.commit": False} | QUIET
+    consumers = [Consumer(options) for _ in range(2)]
+    values: set[bytes | None] = set()
+    end = time.monotonic() + 2 * SECONDS
+    for each in consumers:
+        each.subscribe(["plain"])
+    while time.monotonic() < end and [len(each.assignment()) for each in consumers] != [2, 2]:
+        for each in consumers:
+            message = each.poll(0.1)
+            if message is not None and message.error() is None:
+                values.add(message.value())
+    assert [len(each.assignment()) for each in consumers] == [2, 2]
+    while time.monotonic() < end and len(values) < 40:
+        for each in consumers:
+            message = each.poll(0.1)
+            if message is not None and message.error() is None:
+                values.add(message.value())
+    assert len(values) == 40
+    for each in consumers:
+        each.close()
 
 
 def test_aiokafka_writes_transactions_and_reads_them(server: LiveServer) -> None:
