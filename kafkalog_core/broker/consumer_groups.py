@@ -49,7 +49,7 @@ class KnownTopics(Protocol):
     """The topics that can be assigned."""
 
     def partition_counts(self) -> dict[str, int]:
-        """Return the number of partitions of each topic that is not one of Kafka's own."""
+        """Return the number of partitions of each topic, Kafka's own among them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -238,8 +238,8 @@ class LiveDisks:
         return self._by_id.get(topic_id)
 
     def partition_counts(self) -> dict[str, int]:
-        """Return the number of partitions of each topic that is not one of Kafka's own."""
-        return {topic.name: topic.partition_count for topic in self.topics.values() if not topic.is_internal}
+        """Return the number of partitions of each topic, Kafka's own among them."""
+        return {topic.name: topic.partition_count for topic in self.topics.values()}
 
     def has_partition(self, name: str, number: int) -> bool:
         """Return whether a partition is here."""

@@ -125,8 +125,8 @@ class ServedDisks:
         return None if topic is None else topic.name
 
     def partition_counts(self) -> dict[str, int]:
-        """Return the number of partitions of each topic that is not one of Kafka's own."""
-        return {topic.name: topic.partition_count for topic in self.topics.values() if not topic.is_internal}
+        """Return the number of partitions of each topic, Kafka's own among them."""
+        return {topic.name: topic.partition_count for topic in self.topics.values()}
 
     def has_partition(self, name: str, number: int) -> bool:
         """Return whether a partition is on these disks."""
