@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -23,6 +24,7 @@ from kafkalog_core.broker.answers import CloseReason
 from kafkalog_core.broker.live_disks import LiveDisks
 from kafkalog_core.broker.live_server import LiveBroker
 from kafkalog_core.broker.live_settings import LiveSettings
+from kafkalog_core.broker.metrics import Metrics, MetricsEndpoint
 from kafkalog_core.broker.network import Listener
 from kafkalog_core.broker.partition_view import ViewOptions
 from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
@@ -170,6 +172,12 @@ def parse_seconds(text: str) -> float:
     help="With --read-write: a setting of the broker by its name in server.properties, such as log.retention.ms=-1; "
     "repeatable.",
 )
+@click.option(
+    "--metrics",
+    type=parse_endpoint,
+    metavar="HOST:PORT",
+    help="Also answer GET /metrics there, as text for Prometheus: requests, bytes, connections, groups, holes.",
+)
 @common.selection_options
 @common.limit_options
 def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
@@ -189,15 +197,18 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
     """
     warn_of_interpreted()
     log = _Log(given["log_form"])
+    metrics = Metrics(log)
     listen, advertise = given["listen"], given["advertise"] or given["listen"]
     if _is_any(advertise.host):
         raise click.UsageError(f"clients cannot connect to {advertise.host}: give --advertise HOST:PORT as well")
     if given["read_write"]:
-        return _serve_live(paths, selection, log, listen, advertise, given)
+        return _serve_live(paths, selection, (log, metrics), (listen, advertise), given)
     if given["assignments"]:
         raise click.UsageError("--set is for --read-write: nothing is written here")
     options = DiskOptions(
-        view=ViewOptions(on_damage=given["on_damage"], max_batch_bytes=given["max_batch_bytes"], notify=log.hole),
+        view=ViewOptions(
+            on_damage=given["on_damage"], max_batch_bytes=given["max_batch_bytes"], notify=_Holes(log, metrics)
+        ),
         high_watermark=given["high_watermark"],
         set_aside=frozenset(map(DirectoryState, given["set_aside"])),
         node_id=given["node_id"],
@@ -214,20 +225,21 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
             clock=time.monotonic,
             clock_ms=clock_ms,
             new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
-            observer=log,
+            observer=metrics,
+            decoded=metrics.request_decoded,
         )
-        return _run(stack, log, disks, broker, listen, given["seconds"])
+        return _run(stack, (log, metrics), disks, broker, given)
 
 
 def _serve_live(
     paths: tuple[str, ...],
     selection: Selection,
-    log: _Log,
-    listen: _Endpoint,
-    advertise: _Endpoint,
+    observers: tuple[_Log, Metrics],
+    endpoints: tuple[_Endpoint, _Endpoint],
     given: Mapping[str, Any],
 ) -> int:
     """Be a live broker on one directory."""
+    (listen, advertise), metrics = endpoints, observers[1]
     if len(paths) != 1 or not selection.is_everything:
         raise click.UsageError("--read-write takes one log directory, and serves all of it")
     for name in ("on_damage", "high_watermark", "set_aside", "commits", "node_id"):
@@ -253,24 +265,29 @@ def _serve_live(
             clock=time.monotonic,
             clock_ms=clock_ms,
             new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
-            observer=log,
+            observer=metrics,
+            decoded=metrics.request_decoded,
         )
-        return _run(stack, log, disks, broker, listen, given["seconds"])
+        return _run(stack, observers, disks, broker, given)
 
 
 def _run(
     stack: ExitStack,
-    log: _Log,
+    observers: tuple[_Log, Metrics],
     disks: ServedDisks | LiveDisks,
     broker: ReadOnlyBroker | LiveBroker,
-    listen: _Endpoint,
-    seconds: float | None,
+    given: Mapping[str, Any],
 ) -> int:
     """Serve until a signal, or until the time is over."""
+    (log, metrics), seconds, address = observers, given["seconds"], given["metrics"]
     with stack:
+        if address is not None:
+            text = partial(_text_of, metrics, broker)
+            endpoint = stack.enter_context(MetricsEndpoint(address.host, address.port, text))
+            log.message(f"metrics at http://{_Endpoint(address.host, endpoint.port)}/metrics")
         stop = _until_signal(stack)
         stack.enter_context(broker)
-        _introduce(log, disks, broker, listen)
+        _introduce(log, disks, broker, given["listen"])
         end_s = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(_SWEEP_SECONDS):
             broker.sweep()
@@ -279,6 +296,10 @@ def _run(
         requests, sent = broker.requests()
     log.message(f"stopped after {count_of(requests, 'request')} and {size(sent)} sent")
     return ExitStatus.CLEAN
+
+
+def _text_of(metrics: Metrics, broker: ReadOnlyBroker | LiveBroker) -> str:
+    return metrics.text(broker.group_states())
 
 
 def _introduce(
@@ -323,6 +344,18 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+class _Holes:
+    """Reports each place that is skipped, and counts it."""
+
+    def __init__(self, log: _Log, metrics: Metrics) -> None:
+        self._log = log
+        self._metrics = metrics
+
+    def __call__(self, hole: ServedHole) -> None:
+        self._metrics.hole_skipped()
+        self._log.hole(hole)
 
 
 class _Log:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -57,6 +58,7 @@ class LiveBroker:
         clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         observer: NetworkObserver = NO_OBSERVER,
+        decoded: Callable[[str, int], None] | None = None,
     ) -> None:
         """Load the coordinators, and listen; nothing is accepted before the start. Raises ListenError.
 
@@ -67,6 +69,7 @@ class LiveBroker:
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once for a member of a group, from the client's id.
             observer: receives what happens on the network.
+            decoded: called with the API and the version of each request.
         """
         self._disks = disks
         self._options = options
@@ -104,7 +107,9 @@ class LiveBroker:
             changes,
             ConfigRequests(disks),
         )
-        self.dispatcher = RequestDispatcher({name: entry for each in parts for name, entry in each.handlers().items()})
+        self.dispatcher = RequestDispatcher(
+            {name: entry for each in parts for name, entry in each.handlers().items()}, decoded=decoded
+        )
         self._network = NetworkServer(options.listen, self.dispatcher, clock, observer=observer, limits=options.limits)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
@@ -160,6 +165,11 @@ class LiveBroker:
                 self._offsets.expire(self._clock_ms(), retention_ms, self._has_members)
             except (KafkalogError, OSError) as error:
                 self._observer.network_error("the expiry of offsets", error)
+
+    def group_states(self) -> Counter[str]:
+        """Return the number of groups by state."""
+        classic = Counter(str(state) for state, _ in self._groups.states().values())
+        return classic + Counter(map(str, self._consumer_groups.groups().values()))
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""

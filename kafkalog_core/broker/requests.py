@@ -75,11 +75,18 @@ class RequestDispatcher:
     schemas has them all, so clients of 0.8 to 0.10 are served too.
     """
 
-    def __init__(self, handlers: Mapping[str, tuple[int, Handler]], observer: RequestObserver | None = None) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[str, tuple[int, Handler]],
+        observer: RequestObserver | None = None,
+        decoded: Callable[[str, int], None] | None = None,
+    ) -> None:
         """Take the handlers.
 
         handlers: the last version that is served and the handler, by the name of the API (`Fetch`); ApiVersions itself
             is answered here.
+        observer: receives what is not served.
+        decoded: called with the API and the version of each request that is served.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
@@ -89,6 +96,7 @@ class RequestDispatcher:
             {"api_key": key, "min_version": 0, "max_version": last} for key, (last, _) in sorted(self._handlers.items())
         ]
         self._observer = observer
+        self._decoded = decoded
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
@@ -104,6 +112,8 @@ class RequestDispatcher:
         if decoded.version > last:
             detail = f"{decoded.api.name} is served up to version {last}, not in version {decoded.version}"
             return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
+        if self._decoded is not None:
+            self._decoded(decoded.api.name, decoded.version)
         return handler(RequestContext(decoded, connection))
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:

@@ -5,6 +5,7 @@ Each part is usable alone: `ServedDisks` reads, the handlers answer, `NetworkSer
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
@@ -70,6 +71,7 @@ class ReadOnlyBroker:
         clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         observer: NetworkObserver = NO_OBSERVER,
+        decoded: Callable[[str, int], None] | None = None,
     ) -> None:
         """Read the committed offsets, and listen; nothing is accepted before the start. Raises ListenError.
 
@@ -80,6 +82,7 @@ class ReadOnlyBroker:
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once for a member of a group, from the client's id.
             observer: receives what happens on the network.
+            decoded: called with the API and the version of each request.
         """
         self._disks = disks
         self._options = options
@@ -99,7 +102,9 @@ class ReadOnlyBroker:
             ConsumerGroupRequests(self._consumer_groups, disks, self._groups.has_members),
             OffsetCommitRequests(disks, committed, self._groups, self._consumer_groups, clock_ms, options.commits),
         )
-        dispatcher = RequestDispatcher({name: entry for each in handlers for name, entry in each.handlers().items()})
+        dispatcher = RequestDispatcher(
+            {name: entry for each in handlers for name, entry in each.handlers().items()}, decoded=decoded
+        )
         self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
@@ -123,6 +128,11 @@ class ReadOnlyBroker:
         """End the sessions and rebalances whose time is over: to be called a few times a second."""
         self._groups.expire()
         self._consumer_groups.expire()
+
+    def group_states(self) -> Counter[str]:
+        """Return the number of groups by state."""
+        classic = Counter(str(state) for state, _ in self._groups.states().values())
+        return classic + Counter(map(str, self._consumer_groups.groups().values()))
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""
