@@ -25,7 +25,7 @@ class Subscriber(NamedTuple):
 
 
 def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, set[Place]]:
-    """Give every member its share, and leave it what it has as far as that goes."""
+    """Give every member its share, and leave it what it has of it."""
     places = [
         (topic, number)
         for topic in sorted(partitions)

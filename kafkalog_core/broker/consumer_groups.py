@@ -253,7 +253,7 @@ class ConsumerGroups:
 
     @staticmethod
     def _note(member: ConsumerMember, beat: Heartbeat) -> bool:
-        """Note what a heartbeat says anew; return whether the assignment may depend on it."""
+        """Note what a heartbeat says; return whether the assignment may depend on it."""
         before = member.topics, member.pattern, member.assignor
         member.topics = member.topics if beat.topics is None else beat.topics
         member.pattern = member.pattern if beat.pattern is None else beat.pattern

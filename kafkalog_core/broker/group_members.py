@@ -64,7 +64,11 @@ class MemberIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """A JoinGroup request. `needs_id`: the client knows that it must join again with the id that it gets (KIP-394)."""
+    """A JoinGroup request.
+
+    `needs_id`: the client knows that it must join again with the id that it gets (KIP-394). `skips`: it knows that a
+    leader may have to leave the assignment as it is (KIP-814).
+    """
 
     identity: MemberIdentity
     client_id: str
@@ -74,6 +78,7 @@ class JoinRequest:
     protocol_type: str
     protocols: tuple[tuple[str, bytes], ...]
     needs_id: bool
+    skips: bool = False
 
 
 @dataclass(slots=True)

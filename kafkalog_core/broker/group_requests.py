@@ -25,6 +25,7 @@ __all__ = ["GroupRequests"]
 _BATCHED: Final = 4  # FindCoordinator since this version
 _LEAVES_SEVERAL: Final = 3
 _NEEDS_ID: Final = 4
+_SKIPS_ASSIGNMENT: Final = 9
 _KNOWN_KEY_TYPES: Final = frozenset({0, 1})  # FindCoordinatorRequest.CoordinatorType: group, transaction
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
@@ -95,6 +96,7 @@ class GroupRequests:
             protocol_type=body["protocol_type"],
             protocols=tuple((each["name"], bytes(each["metadata"])) for each in body["protocols"]),
             needs_id=context.version >= _NEEDS_ID,
+            skips=context.version >= _SKIPS_ASSIGNMENT,
         )
         if self._consumer_groups.has_members(body["group_id"]):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # consumers of both protocols in one group are not served

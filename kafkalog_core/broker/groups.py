@@ -188,7 +188,10 @@ class GroupCoordinator:
             self._touch(member)
             self._saved(group, is_stable=True)
             body = self._joined_body(group, member)
-            return reply(body | {"skip_assignment": group.leader == new_id})
+            if group.leader != new_id:
+                return reply(body)
+            # the assignment is as before: the leader makes no other one (KIP-814), an older client not as a follower
+            return reply(body | ({"skip_assignment": True} if request.skips else {"leader": known_id, "members": []}))
         return self._rejoin(group, member, request, reply, is_new=True)
 
     def _add(self, group: ClassicGroup, member_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:

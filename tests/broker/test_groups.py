@@ -310,9 +310,10 @@ def test_a_static_member_that_comes_back_keeps_its_assignment_and_fences_its_for
     assert first is not None
     old = first["member_id"]
     group.coordinator.sync("g", MemberIdentity(old, "one"), 1, {old: b"mine"}, group.reply)
-    back = group.body(group.join(instance="one"))
+    back = group.body(group.join(instance="one", skips=True, protocols=(("range", b"other"),)))
     assert back is not None
     assert (back["error_code"], back["generation_id"], back["skip_assignment"]) == (0, 1, True)
+    assert [back["leader"], len(back["members"])] == [back["member_id"], 1]
     assert back["member_id"] != old
     assert group.coordinator.heartbeat("g", MemberIdentity(old, "one"), 1) == ErrorCode.FENCED_INSTANCE_ID
     fenced = group.body(group.join(old, instance="one"))

@@ -22,6 +22,7 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.wire.error_codes import ErrorCode
+from tests.broker.asking import response
 from tests.broker.consuming import consumed
 from tests.broker.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living, sent_bytes
 
@@ -570,6 +571,30 @@ def join(live: Live, group: str) -> str:
     assert synced.take(0) is not None
     member_id: str = first["member_id"]
     return member_id
+
+
+@pytest.mark.parametrize("version", [5, 9])
+def test_a_static_leader_comes_back_in_every_version_of_the_request(live: Live, version: int) -> None:
+    body = {
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": "",
+        "group_instance_id": "one",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"x"}],
+    }
+    joined = live.send("JoinGroup", version, **body)
+    assert isinstance(joined, PendingAnswer)
+    live.broker.sweep()
+    first = response("JoinGroup", version, joined.take(0))
+    sync = {"group_id": "g", "generation_id": 1, "member_id": first["member_id"], "group_instance_id": "one"}
+    assert isinstance(live.send("SyncGroup", 3, assignments=[], **sync), PendingAnswer)
+    again = live.ask("JoinGroup", version, **body)
+    assert (again["error_code"], again["generation_id"]) == (0, 1)
+    assert again["member_id"] != first["member_id"]
+    is_follower = again["leader"] != again["member_id"]
+    assert is_follower == (version < 9), "it makes no other assignment"
 
 
 def described_group(live: Live, group: str) -> tuple[str, list[str]]:
