@@ -179,19 +179,23 @@ class LiveOffsets:
         When a group became empty is not in every record, so the start of this broker counts: an offset is kept longer
         than a broker would keep it that has run all the time, never shorter. Raises KafkalogError.
         """
+        if now_ms - self._started_ms < retention_ms:
+            return
         with self._lock:
-            if now_ms - self._started_ms < retention_ms:
-                return
-            for group, offsets in list(self._state.offsets.items()):
-                if has_members(group):
-                    continue
-                pending = self._state.pending_of(group)
-                old = [
-                    place
-                    for place, offset in offsets.items()
-                    if place not in pending and now_ms - offset.commit_timestamp_ms >= retention_ms
-                ]
-                if len(old) == len(offsets):
-                    self.delete_group(group)
-                else:
-                    self.delete(group, old)
+            groups = list(self._state.offsets)
+        for group in groups:
+            if not has_members(group):  # not under our lock: a group that is saved holds its own one, and asks for ours
+                self._expire_group(group, now_ms - retention_ms)
+
+    def _expire_group(self, group: str, oldest_ms: int) -> None:
+        with self._lock:
+            offsets, pending = self._state.offsets.get(group, {}), self._state.pending_of(group)
+            old = [
+                place
+                for place, offset in offsets.items()
+                if place not in pending and offset.commit_timestamp_ms <= oldest_ms
+            ]
+            if len(old) == len(offsets):
+                self.delete_group(group)
+            else:
+                self.delete(group, old)

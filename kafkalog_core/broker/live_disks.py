@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +40,7 @@ from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkalog_core.broker.appends import AppendPolicy
     from kafkalog_core.broker.live_settings import LiveSettings
@@ -318,9 +318,8 @@ class LiveDisks:
             if name in self.topics:
                 return self.topics[name]
             topic_id = self._new_id()
-            for number in range(partitions):
-                self._make_directory(name, number, topic_id)
-            self._cluster.create_topic(name, topic_id, partitions, {**self._own_configs(name), **configs})
+            with self._made(name, range(partitions), topic_id):
+                self._cluster.create_topic(name, topic_id, partitions, {**self._own_configs(name), **configs})
             self._list_topics()
             return self.topics[name]
 
@@ -333,9 +332,8 @@ class LiveDisks:
         """Give a topic more partitions; `count`: how many it has then."""
         with self._lock:
             known = self._known(name)
-            for number in range(max(known.leader_epochs, default=-1) + 1, count):
-                self._make_directory(name, number, known.topic_id)
-            self._cluster.add_partitions(known, count)
+            with self._made(name, range(max(known.leader_epochs, default=-1) + 1, count), known.topic_id):
+                self._cluster.add_partitions(known, count)
             self._list_topics()
 
     def delete_topic(self, name: str) -> None:
@@ -394,15 +392,32 @@ class LiveDisks:
         given = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
         return given | {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
 
+    @contextmanager
+    def _made(self, topic: str, numbers: Iterable[int], topic_id: bytes) -> Iterator[None]:
+        """Make directories of partitions; if they do not become part of the cluster, they are deleted again."""
+        made: list[int] = []
+        try:
+            for number in numbers:
+                made.append(number)
+                self._make_directory(topic, number, topic_id)
+            yield
+        except BaseException:
+            for number in made:
+                place = self._places.pop((topic, number), None)
+                if place is not None:
+                    with suppress(StorageError):
+                        self._delete_directory(place)
+            raise
+
     def _make_directory(self, topic: str, number: int, topic_id: bytes) -> None:
         path = f"{self.path}/{topic}-{number}"
         self._disk.make_directory(path, _directory_like(self.path))
-        content = encode_partition_metadata(uuid_text(topic_id))
-        self._disk.replace_file(f"{path}/{fixed_file_name(FileKind.PARTITION_METADATA)}", content, path)
         status = os.stat(path)
         self._places[topic, number] = PartitionPath(
             path=path, name=partition_name(path), device=status.st_dev, inode=status.st_ino
         )
+        content = encode_partition_metadata(uuid_text(topic_id))
+        self._disk.replace_file(f"{path}/{fixed_file_name(FileKind.PARTITION_METADATA)}", content, path)
 
     def _delete_directory(self, place: PartitionPath) -> None:
         """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""

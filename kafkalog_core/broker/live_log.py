@@ -369,13 +369,20 @@ class LiveLog(LiveLogReader):
         """Fsync what was appended; without the active segment only those that were rolled. Raises WriteError."""
         with self._lock:
             waiting, active, end = list(self._unsynced), self._segments[-1], self.log_end_offset
-        for live in waiting:
-            if live.file is not None:
-                self._disk.sync(live.file.descriptor, live.path)
-        if with_active and active.file is not None:
-            self._disk.sync(active.file.descriptor, active.path)
+            wanted = [*waiting, active] if with_active else waiting
+            held = [(live.file, live.path) for live in wanted if live.file is not None]
+            for file, _ in held:  # retention may delete one of them meanwhile
+                file.hold()
+        try:
+            for file, path in held:
+                self._disk.sync(file.descriptor, path)
+        finally:
+            for file, _ in held:
+                file.release()
         with self._lock:
             for live in waiting:
+                if live not in self._unsynced:
+                    continue
                 self._unsynced.remove(live)
                 if live.file is not None:
                     live.file.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from kafkalog_core.kafka.cluster_metadata import read_cluster_topics
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import response
 from tests.broker.consuming import consumed
@@ -101,6 +103,34 @@ def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Pa
 def test_a_setting_that_no_broker_takes_is_refused(text: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         LiveSettings.of([text])
+
+
+class NoSpace(Disk):
+    """A disk that has room for two more partitions, and then for none."""
+
+    left = 10**9
+
+    def step(self, what: str, path: str) -> None:
+        if what == "mkdir":
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_topic_that_does_not_fit_leaves_nothing_and_can_be_created_later(tmp_path: Path) -> None:
+    disk = NoSpace()
+    disks = LiveDisks(str(tmp_path), LiveSettings(), clock_ms=Clock(), new_id=lambda: b"i" * 16, disk=disk)
+    disk.left = 2
+    with pytest.raises(StorageError, match="no space left"):
+        disks.create_topic("t", 4, {})
+    assert not list(tmp_path.glob("t-*"))
+    disk.left = 10
+    assert disks.create_topic("t", 2, {}).partition_count == 2
+    disk.left = 1
+    with pytest.raises(StorageError, match="no space left"):
+        disks.add_partitions("t", 6)
+    assert sorted(path.name for path in tmp_path.glob("t-*")) == ["t-0", "t-1"]
+    disks.close()
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
