@@ -284,6 +284,8 @@ def _run(
         if address is not None:
             text = partial(_text_of, metrics, broker)
             endpoint = stack.enter_context(MetricsEndpoint(address.host, address.port, text))
+            if not _is_loopback(address.host):
+                log.message("warning: everybody who can reach the address of --metrics can read them")
             log.message(f"metrics at http://{_Endpoint(address.host, endpoint.port)}/metrics")
         stop = _until_signal(stack)
         stack.enter_context(broker)

@@ -6,7 +6,9 @@ import os
 import threading
 from collections import Counter
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from socket import AF_INET, AF_INET6
+from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog_core.errors import AccessError
@@ -173,19 +175,34 @@ def _process() -> Iterator[str]:
         yield from _metric("process_open_fds", "gauge", "Open files.", {(): len(os.listdir("/proc/self/fd"))})
 
 
+class _Server(HTTPServer):
+    """One request at a time, each with a deadline for every read: scrapers ask a few times a minute."""
+
+    def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+        self.address_family = AF_INET6 if ":" in host else AF_INET
+        super().__init__((host, port), handler)
+
+    def server_bind(self) -> None:
+        """Bind without a look at the name service, which `HTTPServer` asks for a name that nobody needs."""
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "", self.server_address[1]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Write nothing: a scraper that is gone is no event."""
+
+
 class MetricsEndpoint:
     """Answers `GET /metrics` on an address of its own; a context manager that starts it and closes it."""
 
     def __init__(self, host: str, port: int, text: Callable[[], str]) -> None:
         """Listen. text: returns the metrics of now. Raises AccessError."""
         try:
-            self._server = ThreadingHTTPServer((host, port), _handler(text))
+            self._server = _Server(host, port, _handler(text))
         except OSError as error:
             raise AccessError(
                 f"cannot listen on {host}:{port} for metrics ({error}); choose another address: --metrics HOST:PORT"
             ) from error
-        self._server.daemon_threads = True
-        self.port: int = self._server.server_address[1]
+        self.port: int = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="kafkalog-metrics", daemon=True)
 
     def __enter__(self) -> Self:

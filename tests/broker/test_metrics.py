@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ def test_events_are_counted() -> None:
     assert found["process_resident_memory_bytes"] > 10_000_000
 
 
-def test_they_are_served_at_an_address_of_their_own(tmp_path: Path) -> None:
+def test_they_are_served_at_an_address_of_their_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with living(tmp_path) as live:
         live.create("t")
         states: Counter[str] = live.broker.group_states()
@@ -74,5 +75,19 @@ def test_they_are_served_at_an_address_of_their_own(tmp_path: Path) -> None:
             with socket.create_connection(("127.0.0.1", endpoint.port)) as garbage:
                 garbage.sendall(b"\xff" * 100 + b"\r\n\r\n")
                 assert garbage.recv(100)
+            with socket.create_connection(("127.0.0.1", endpoint.port)) as gone:
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                gone.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            with urllib.request.urlopen(f"{address}/metrics", timeout=20) as answer:  # noqa: S310 - loopback
+                assert answer.status == 200
+            assert capfd.readouterr().err == ""
             with pytest.raises(AccessError, match="--metrics"):
                 MetricsEndpoint("127.0.0.1", endpoint.port, str)
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
+def test_an_address_may_be_one_of_ipv6() -> None:
+    with MetricsEndpoint("::1", 0, lambda: "# EOF\n") as endpoint:
+        address = f"http://[::1]:{endpoint.port}/metrics"
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            assert answer.read() == b"# EOF\n"
