@@ -7,10 +7,10 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from socket import AF_INET, AF_INET6
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog_core.broker.network import family_of
 from kafkalog_core.errors import AccessError
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class _Server(HTTPServer):
     """One request at a time, each with a deadline for every read: scrapers ask a few times a minute."""
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
-        self.address_family = AF_INET6 if ":" in host else AF_INET
+        self.address_family = family_of(host)
         super().__init__((host, port), handler)
 
     def server_bind(self) -> None:
@@ -188,7 +188,7 @@ class _Server(HTTPServer):
         self.server_name, self.server_port = "", self.server_address[1]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Write nothing: a scraper that is gone is no event."""
+        """Write nothing where a scraper has closed its connection."""
 
 
 class MetricsEndpoint:

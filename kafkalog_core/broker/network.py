@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.answers import NetworkObserver, RequestHandler, SharedFile
     from kafkalog_core.broker.connections import Transport
 
-__all__ = ["Address", "ListenError", "Listener", "NetworkServer", "PlainTransport"]
+__all__ = ["Address", "ListenError", "Listener", "NetworkServer", "PlainTransport", "family_of"]
 
 _COPY_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
@@ -267,6 +267,11 @@ class NetworkServer:
     def __exit__(self, *_: object) -> None:
         """Close the server."""
         self.close()
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """Return the address family of a host as it is written: with a colon it is an IPv6 address."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _host(address: str) -> str:
