@@ -80,8 +80,8 @@ async def producer_of(broker: Broker, **options: Any) -> AsyncIterator[AIOKafkaP
     """A producer."""
     settings = {"linger_ms": 5, "acks": "all", "max_batch_size": 2000} | options
     producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, **settings)
-    await producer.start()
     try:
+        await producer.start()
         yield producer
     finally:
         await producer.stop()
