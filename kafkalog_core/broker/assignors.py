@@ -26,13 +26,9 @@ class Subscriber(NamedTuple):
 
 def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, set[Place]]:
     """Give every member its share, and leave it what it has of it."""
-    places = [
-        (topic, number)
-        for topic in sorted(partitions)
-        for number in range(partitions[topic])
-        if any(topic in member.topics for member in members.values())
-    ]
     found: dict[str, set[Place]] = {name: set() for name in members}
+    readers = _readers(members, partitions)
+    places = [(topic, number) for topic, names in readers.items() if names for number in range(partitions[topic])]
     if not members:
         return found
     share, larger = divmod(len(places), len(members))
@@ -46,38 +42,45 @@ def _uniform(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -
         taken |= found[name]
     for place in places:
         if place not in taken:
-            able = [name for name in sorted(members) if place[0] in members[name].topics]
-            found[min(able, key=lambda name: len(found[name]))].add(place)
-    return _levelled(found, members)
+            found[min(readers[place[0]], key=lambda name: len(found[name]))].add(place)
+    return _levelled(found, readers)
 
 
-def _levelled(found: dict[str, set[Place]], members: Mapping[str, Subscriber]) -> dict[str, set[Place]]:
-    """Move partitions to members that have at least two fewer, where members subscribe to different topics."""
-    while True:
-        moves = (
-            (len(found[giver]) - len(found[taker]), giver, taker, place)
-            for giver in sorted(found)
-            for taker in sorted(found)
-            if len(found[giver]) - len(found[taker]) > 1
-            for place in sorted(found[giver])
-            if place[0] in members[taker].topics
-        )
-        best = max(moves, default=None)
-        if best is None:
-            return found
-        _, giver, taker, place = best
-        found[giver].remove(place)
-        found[taker].add(place)
+def _levelled(found: dict[str, set[Place]], readers: Mapping[str, Sequence[str]]) -> dict[str, set[Place]]:
+    """Move partitions to members that have at least two fewer, where members subscribe to different topics.
+
+    Each move makes the sum of the squares of their numbers smaller, so this ends.
+    """
+    has_moved = True
+    while has_moved:
+        has_moved = False
+        least = min(map(len, found.values()))
+        for giver in sorted(found, key=lambda name: (-len(found[name]), name)):
+            if len(found[giver]) - least <= 1:
+                break
+            for topic, numbers in by_topic(found[giver]).items():
+                for number in numbers:
+                    taker = min(readers[topic], key=lambda name: len(found[name]))
+                    if len(found[giver]) - len(found[taker]) <= 1:
+                        break  # this topic has no reader with at least two fewer
+                    found[giver].remove((topic, number))
+                    found[taker].add((topic, number))
+                    has_moved = True
+    return found
+
+
+def _readers(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, list[str]]:
+    """Return the members that read each topic, all in order."""
+    return {topic: sorted(name for name in members if topic in members[name].topics) for topic in sorted(partitions)}
 
 
 def _range(members: Mapping[str, Subscriber], partitions: Mapping[str, int]) -> dict[str, set[Place]]:
     """Give the members of each topic contiguous ranges, the first ones one more where it does not divide."""
     found: dict[str, set[Place]] = {name: set() for name in members}
-    for topic, count in sorted(partitions.items()):
-        readers = sorted(name for name, member in members.items() if topic in member.topics)
+    for topic, readers in _readers(members, partitions).items():
         start = 0
         for number, name in enumerate(readers):
-            size = count // len(readers) + (number < count % len(readers))
+            size = partitions[topic] // len(readers) + (number < partitions[topic] % len(readers))
             found[name].update((topic, each) for each in range(start, start + size))
             start += size
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog_core.topics.group_records import encode_group, encode_offset
+from kafkalog_core.topics.group_offsets import has_expired
+from kafkalog_core.topics.group_records import encode_offset
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,12 +39,11 @@ class OffsetStore(Protocol):
         offsets: Mapping[Place, CommittedOffset],
         *,
         producer: tuple[int, int] | None = None,
-        expire_ms: int = -1,
     ) -> None:
         """Keep offsets; with a producer, id and epoch, once its transaction is committed. Raises KafkalogError."""
 
-    def delete(self, group: str, places: Iterable[Place]) -> None:
-        """Delete offsets. Raises KafkalogError."""
+    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
+        """Delete offsets, those of open transactions too; None: all of the group. Raises KafkalogError."""
 
 
 class CommittedOffsets:
@@ -74,18 +74,18 @@ class CommittedOffsets:
         offsets: Mapping[Place, CommittedOffset],
         *,
         producer: tuple[int, int] | None = None,
-        expire_ms: int = -1,
     ) -> None:
-        """See OffsetStore; transactions and expiry have no place in memory."""
-        del producer, expire_ms
+        """See OffsetStore; transactions have no place in memory."""
+        del producer
         with self._lock:
             self._in_memory.setdefault(group, {}).update(offsets)
 
-    def delete(self, group: str, places: Iterable[Place]) -> None:
+    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
         """See OffsetStore; what the disk holds remains."""
         with self._lock:
-            for place in places:
-                self._in_memory.get(group, {}).pop(place, None)
+            of_group = self._in_memory.get(group, {})
+            for place in list(of_group) if places is None else places:
+                of_group.pop(place, None)
 
 
 class GroupLog(Protocol):
@@ -99,17 +99,16 @@ class GroupLog(Protocol):
         *,
         producer: tuple[int, int] | None = None,
     ) -> int:
-        """Append records of a group as one batch. Raises KafkalogError."""
+        """Append records of a group as one batch, and return the first one's offset. Raises KafkalogError."""
 
 
 class LiveOffsets:
     """Offsets in the log, and in memory what it says: each record is replayed once it is written."""
 
-    def __init__(self, log: GroupLog, found: GroupOffsets, clock_ms: Callable[[], int]) -> None:
-        """Take what the log says at the start. clock_ms: time of day, in milliseconds since 1970."""
+    def __init__(self, log: GroupLog, found: GroupOffsets) -> None:
+        """Take what the log says at the start."""
         self._log = log
         self._state = found
-        self._started_ms = clock_ms()
         self._lock = threading.RLock()
 
     def groups(self) -> dict[str, str]:
@@ -133,23 +132,18 @@ class LiveOffsets:
         offsets: Mapping[Place, CommittedOffset],
         *,
         producer: tuple[int, int] | None = None,
-        expire_ms: int = -1,
     ) -> None:
         """See OffsetStore."""
-        records = [encode_offset(group, *place, offset, expire_ms=expire_ms) for place, offset in offsets.items()]
-        self.write(group, records, producer=producer)
+        self.write(
+            group, [encode_offset(group, *place, offset) for place, offset in offsets.items()], producer=producer
+        )
 
-    def delete(self, group: str, places: Iterable[Place]) -> None:
+    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
         """See OffsetStore: tombstones."""
-        self.write(group, [encode_offset(group, *place, None) for place in places])
-
-    def delete_group(self, group: str) -> None:
-        """Delete a group with all its offsets."""
         with self._lock:
-            records = [encode_offset(group, *place, None) for place in self._state.offsets.get(group, {})]
-            if group in self._state.groups:
-                records.append(encode_group(group, None))
-            self.write(group, records)
+            known = self._state.offsets.get(group, {}).keys() | self._state.pending_of(group)
+            gone = known if places is None else known & set(places)
+            self.write(group, [encode_offset(group, *place, None) for place in sorted(gone)])
 
     def write(
         self, group: str, records: Sequence[tuple[bytes, bytes | None]], *, producer: tuple[int, int] | None = None
@@ -158,9 +152,9 @@ class LiveOffsets:
         if not records:
             return
         with self._lock:
-            self._log.append(group, records, producer=producer)
-            for key, value in records:
-                self._state.replay(key, value, None if producer is None else producer[0])
+            base = self._log.append(group, records, producer=producer)
+            for number, (key, value) in enumerate(records):
+                self._state.replay(key, value, base + number, None if producer is None else producer[0])
 
     def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
         """Let the offsets of a transaction count, or forget them: its marker is in the log."""
@@ -170,32 +164,28 @@ class LiveOffsets:
     def forget_topic(self, topic: str) -> None:
         """Delete the offsets of a topic that was deleted. Raises KafkalogError."""
         with self._lock:
-            for group, offsets in list(self._state.offsets.items()):
-                self.delete(group, [place for place in offsets if place[0] == topic])
+            pending = {group for offsets in self._state.pending.values() for group, _ in offsets}
+            for group in pending.union(self._state.offsets):
+                places = self._state.offsets.get(group, {}).keys() | self._state.pending_of(group)
+                self.delete(group, [place for place in places if place[0] == topic])
 
-    def expire(self, now_ms: int, retention_ms: int, has_members: Callable[[str], bool]) -> None:
-        """Delete offsets of groups without members that are older than offsets.retention.minutes.
+    def expire(
+        self, group: str, is_read: Callable[[str], bool], *, empty_since_ms: int, now_ms: int, retention_ms: int
+    ) -> bool:
+        """Delete the offsets of a group that have expired; return whether none is left, in no open transaction either.
 
-        When a group became empty is not in every record, so the start of this broker counts: an offset is kept longer
-        than a broker would keep it that has run all the time, never shorter. Raises KafkalogError.
+        is_read: returns whether a member reads a topic, whose offsets do not expire then. empty_since_ms: see
+        `has_expired`. Raises KafkalogError.
         """
-        if now_ms - self._started_ms < retention_ms:
-            return
-        with self._lock:
-            groups = list(self._state.offsets)
-        for group in groups:
-            if not has_members(group):  # not under our lock: a group that is saved holds its own one, and asks for ours
-                self._expire_group(group, now_ms - retention_ms)
-
-    def _expire_group(self, group: str, oldest_ms: int) -> None:
         with self._lock:
             offsets, pending = self._state.offsets.get(group, {}), self._state.pending_of(group)
             old = [
                 place
                 for place, offset in offsets.items()
-                if place not in pending and offset.commit_timestamp_ms <= oldest_ms
+                if place not in pending
+                and not is_read(place[0])
+                and has_expired(offset, empty_since_ms=empty_since_ms, now_ms=now_ms, retention_ms=retention_ms)
             ]
-            if len(old) == len(offsets):
-                self.delete_group(group)
-            else:
-                self.delete(group, old)
+            is_last = len(old) == len(offsets) and not pending
+            self.delete(group, old)
+            return is_last

@@ -9,12 +9,13 @@ from kafkalog_core.broker.consumer_groups import Heartbeat
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from kafkalog_core.broker.answers import Answer
     from kafkalog_core.broker.assignors import Place
-    from kafkalog_core.broker.consumer_groups import ConsumerGroup, ConsumerGroups, ConsumerMember
-    from kafkalog_core.broker.offset_commit_requests import NamedTopics
+    from kafkalog_core.broker.consumer_groups import ConsumerGroup, ConsumerMember
+    from kafkalog_core.broker.group_registry import GroupRegistry
+    from kafkalog_core.broker.group_store import TopicIds
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
 __all__ = ["ConsumerGroupRequests"]
@@ -28,11 +29,11 @@ _CONSUMER_TYPE: Final = 1
 class ConsumerGroupRequests:
     """The handlers of the new group protocol."""
 
-    def __init__(self, groups: ConsumerGroups, topics: NamedTopics, is_classic: Callable[[str], bool]) -> None:
-        """Take the groups. is_classic: returns whether a name is that of a classic group with members."""
-        self._groups = groups
+    def __init__(self, groups: GroupRegistry, topics: TopicIds) -> None:
+        """Take the groups."""
+        self._registry = groups
+        self._groups = groups.consumers
         self._topics = topics
-        self._is_classic = is_classic
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -41,12 +42,6 @@ class ConsumerGroupRequests:
     def heartbeat(self, context: RequestContext) -> Answer:
         """Answer ConsumerGroupHeartbeat."""
         body = context.body
-        if self._is_classic(body["group_id"]):
-            message = f"Group {body['group_id']} is not a consumer group."
-            return context.reply(
-                {"throttle_time_ms": 0, "error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": message}
-                | {"member_id": None, "member_epoch": 0, "heartbeat_interval_ms": 0, "assignment": None}
-            )
         topics = body["subscribed_topic_names"]
         beat = Heartbeat(
             group_id=body["group_id"],
@@ -62,7 +57,7 @@ class ConsumerGroupRequests:
             assignor=body["server_assignor"],
             owned=self._owned(body["topic_partitions"]),
         )
-        answer = self._groups.heartbeat(beat)
+        answer = self._registry.heartbeat(beat)
         assignment = None if answer.assignment is None else {"topic_partitions": self._rows(answer.assignment)}
         return context.reply(
             {

@@ -1,32 +1,48 @@
-"""Consumer groups of KIP-848, in memory: the broker assigns, and members move to their target at heartbeats.
+"""Consumer groups of KIP-848: the broker assigns, and members move to their target at heartbeats.
 
 The rules are those of `ConsumerGroup`, `GroupMetadataManager.consumerGroupHeartbeat` and `CurrentAssignmentBuilder` of
 Kafka 4.3. A change of members, subscriptions or topics raises the group's epoch and gives a new target; a member first
-gives up what it loses, then gets what nobody else has any more. Time is an argument. Members are not in the log: after
-a restart they join again.
+gives up what it loses, then gets what nobody else has any more. Groups are values: each change makes a new one, which
+counts once it is written. Time is an argument.
 """
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import re2
 
 from kafkalog_core.broker.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Place, Subscriber
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
+    from threading import RLock
 
-__all__ = ["ConsumerGroups", "ConsumerLimits", "ConsumerMember", "Heartbeat", "HeartbeatAnswer", "KnownTopics"]
+__all__ = [
+    "ConsumerGroup",
+    "ConsumerGroups",
+    "ConsumerLimits",
+    "ConsumerMember",
+    "Heartbeat",
+    "HeartbeatAnswer",
+    "KnownTopics",
+    "MemberState",
+]
 
 JOINS: Final = 0
 LEAVES: Final = -1
 PAUSES: Final = -2
 """Epochs by which a member joins, leaves, and leaves for a while as a static one (KIP-345)."""
+_PATTERN_BYTES: Final = 1 << 20  # of memory for one regular expression
+_COMMITS_OF_MEMBERS: Final = 9  # OffsetCommit since this version
 
 
 class MemberState(StrEnum):
@@ -100,7 +116,7 @@ class HeartbeatAnswer(NamedTuple):
     message: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ConsumerMember:
     """A member: what it wants, what it has, and what it must give up before it gets more."""
 
@@ -127,16 +143,23 @@ class ConsumerMember:
         return self.assigned | self.revoking
 
 
-@dataclass(slots=True)
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """A group; `target`: of each member, made for `target_epoch`."""
+    """A group; `target`: of each member, made for `target_epoch`; `seen`: the topics that it was made of.
+
+    `patterns`: those of which the log holds topics that another broker has stored.
+    """
 
     group_id: str
     epoch: int = 0
     target_epoch: int = 0
-    members: dict[str, ConsumerMember] = field(default_factory=dict)
-    target: dict[str, frozenset[Place]] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
+    members: Mapping[str, ConsumerMember] = field(default_factory=lambda: _NONE)
+    target: Mapping[str, frozenset[Place]] = field(default_factory=lambda: _NONE)
+    seen: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    patterns: frozenset[str] = frozenset()
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -164,17 +187,52 @@ class ConsumerGroups:
         clock: Callable[[], float],
         new_member_id: Callable[[str], str],
         limits: ConsumerLimits | None = None,
+        *,
+        save: Callable[[ConsumerGroup, ConsumerGroup | None], None] | None = None,
+        lock: RLock | None = None,
     ) -> None:
         """Begin without groups.
 
-        clock: monotonic seconds. new_member_id: returns an id that is used once, from the client's id.
+        Args:
+            topics: what can be assigned.
+            clock: monotonic seconds.
+            new_member_id: returns an id that is used once, from the client's id.
+            limits: bounds.
+            save: writes how a group changes; None as its second argument deletes it. It raises KafkalogError if that
+                fails: the change has not happened then. None: groups are in memory alone.
+            lock: of all groups of a broker.
         """
         self._topics = topics
         self._clock = clock
         self._new_member_id = new_member_id
         self.limits = limits or ConsumerLimits()
+        self._save = save
         self._groups: dict[str, ConsumerGroup] = {}
-        self._lock = threading.RLock()
+        self._lock = lock or threading.RLock()
+
+    def load(self, group: ConsumerGroup) -> None:
+        """Take a group that the log holds: its members have a session from now on."""
+        now_s = self._clock()
+        members = {
+            name: replace(
+                each,
+                deadline_s=now_s + self.limits.session_s,
+                revoke_until_s=now_s + each.rebalance_s if each.state is MemberState.UNREVOKED else None,
+            )
+            for name, each in group.members.items()
+        }
+        with self._lock:
+            self._groups[group.group_id] = replace(group, members=members)
+
+    def _change(self, before: ConsumerGroup | None, after: ConsumerGroup) -> bool:
+        """Write a change, then let it count; return whether it could be written."""
+        if self._save is not None:
+            try:
+                self._save(before or ConsumerGroup(after.group_id), after)
+            except (KafkalogError, OSError):
+                return False
+        self._groups[after.group_id] = after
+        return True
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
     def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
@@ -185,41 +243,45 @@ class ConsumerGroups:
         with self._lock:
             if beat.epoch in {LEAVES, PAUSES}:
                 return self._leave(beat)
-            group = self._groups.get(beat.group_id)
-            if group is None:
-                if beat.epoch != JOINS:
-                    return HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {beat.group_id} not found.")
-                group = self._groups[beat.group_id] = ConsumerGroup(beat.group_id)
-            found = self._member(group, beat)
+            known = self._groups.get(beat.group_id)
+            if known is None and beat.epoch != JOINS:
+                return HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=f"Group {beat.group_id} not found.")
+            found = self._member(known or ConsumerGroup(beat.group_id), beat)
             if isinstance(found, HeartbeatAnswer):
                 return found
-            return self._beat(group, found, beat)
+            group, member, is_new = found
+            before = member.assigned
+            group, member = self._beat(group, member, beat, is_new=is_new)
+            if not self._change(known, group):
+                return HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
+            assignment = member.assigned if beat.is_full or member.assigned != before else None
+            return HeartbeatAnswer(ErrorCode.NONE, member.member_id, member.epoch, assignment)
 
-    def _member(self, group: ConsumerGroup, beat: Heartbeat) -> ConsumerMember | HeartbeatAnswer:
-        """Return the member that sends a heartbeat, a new one if it joins."""
+    def _member(
+        self, group: ConsumerGroup, beat: Heartbeat
+    ) -> tuple[ConsumerGroup, ConsumerMember, bool] | HeartbeatAnswer:
+        """Return the group, the member that sends a heartbeat, and whether it is a new one."""
         if beat.instance_id is not None:
             former = next((each for each in group.members.values() if each.instance_id == beat.instance_id), None)
             if former is not None and former.member_id != beat.member_id:
                 return self._replaced(group, former, beat)
         member = group.members.get(beat.member_id)
-        if beat.epoch == JOINS:
-            if member is None:
-                if len(group.members) >= self.limits.max_members:
-                    return HeartbeatAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED)
-                member_id = beat.member_id or self._new_member_id(beat.client_id)
-                member = ConsumerMember(member_id, beat.client_id, beat.client_host, beat.instance_id)
-            return member
+        if member is None and beat.epoch == JOINS:
+            if len(group.members) >= self.limits.max_members:
+                return HeartbeatAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            member_id = beat.member_id or self._new_member_id(beat.client_id)
+            return group, ConsumerMember(member_id, beat.client_id, beat.client_host, beat.instance_id), True
         if member is None:
             message = f"Member {beat.member_id} is not a member of group {group.group_id}."
             return HeartbeatAnswer(ErrorCode.UNKNOWN_MEMBER_ID, message=message)
-        if beat.epoch > member.epoch or (beat.epoch < member.epoch and not _is_late(member, beat)):
-            message = f"The member's epoch is {member.epoch}, not {beat.epoch}: it must abandon its partitions."
-            return HeartbeatAnswer(ErrorCode.FENCED_MEMBER_EPOCH, message=message)
-        return member
+        if beat.epoch in {JOINS, member.epoch} or _is_late(member, beat):
+            return group, member, False
+        message = f"The member's epoch is {member.epoch}, not {beat.epoch}: it must abandon its partitions."
+        return HeartbeatAnswer(ErrorCode.FENCED_MEMBER_EPOCH, message=message)
 
     def _replaced(
         self, group: ConsumerGroup, former: ConsumerMember, beat: Heartbeat
-    ) -> ConsumerMember | HeartbeatAnswer:
+    ) -> tuple[ConsumerGroup, ConsumerMember, bool] | HeartbeatAnswer:
         """Let a static member come back under a new id, if its former self has left for a while."""
         if beat.epoch != JOINS:
             return HeartbeatAnswer(ErrorCode.FENCED_INSTANCE_ID)
@@ -227,82 +289,82 @@ class ConsumerGroups:
             message = f"Static member {beat.instance_id} is still in the group."
             return HeartbeatAnswer(ErrorCode.UNRELEASED_INSTANCE_ID, message=message)
         member_id = beat.member_id or self._new_member_id(beat.client_id)
-        del group.members[former.member_id]
-        if former.member_id in group.target:
-            group.target[member_id] = group.target.pop(former.member_id)
-        former.member_id, former.epoch, former.previous_epoch = member_id, former.previous_epoch, 0
-        former.client_id, former.client_host = beat.client_id, beat.client_host
-        group.members[member_id] = former
-        return former
+        member = replace(
+            former,
+            member_id=member_id,
+            epoch=former.previous_epoch,
+            previous_epoch=0,
+            client_id=beat.client_id,
+            client_host=beat.client_host,
+        )
+        members = {name: each for name, each in group.members.items() if each is not former} | {member_id: member}
+        target = {member_id if name == former.member_id else name: each for name, each in group.target.items()}
+        return replace(group, members=members, target=target), member, False
 
-    def _beat(self, group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat) -> HeartbeatAnswer:
-        is_new = member.member_id not in group.members
-        group.members[member.member_id] = member
-        has_changed = self._note(member, beat) or is_new
+    def _beat(
+        self, group: ConsumerGroup, member: ConsumerMember, beat: Heartbeat, *, is_new: bool
+    ) -> tuple[ConsumerGroup, ConsumerMember]:
+        """Return group and member after a heartbeat."""
+        noted = _noted(member, beat)
+        group = replace(group, members={**group.members, noted.member_id: noted})
         counts = self._counts_of(group)
+        has_changed = is_new or _wishes(noted) != _wishes(member)
         if has_changed or counts != group.seen:
-            group.seen = counts
-            group.epoch += 1
+            group = replace(group, seen=counts, epoch=group.epoch + 1)
         if group.target_epoch < group.epoch:
-            self._aim(group)
-        before = member.assigned
-        self._reconcile(group, member, beat.owned)
-        member.deadline_s = self._clock() + self.limits.session_s
-        assignment = member.assigned if beat.is_full or member.assigned != before else None
-        return HeartbeatAnswer(ErrorCode.NONE, member.member_id, member.epoch, assignment)
-
-    @staticmethod
-    def _note(member: ConsumerMember, beat: Heartbeat) -> bool:
-        """Note what a heartbeat says; return whether the assignment may depend on it."""
-        before = member.topics, member.pattern, member.assignor
-        member.topics = member.topics if beat.topics is None else beat.topics
-        member.pattern = member.pattern if beat.pattern is None else beat.pattern
-        member.assignor = beat.assignor or member.assignor
-        member.rack_id = beat.rack_id or member.rack_id
-        if beat.rebalance_ms > 0:
-            member.rebalance_s = beat.rebalance_ms / 1000
-        return before != (member.topics, member.pattern, member.assignor)
+            group = self._aimed(group)
+        moved = replace(self._reconciled(group, noted, beat.owned), deadline_s=self._clock() + self.limits.session_s)
+        return replace(group, members={**group.members, moved.member_id: moved}), moved
 
     # --- targets ------------------------------------------------------------------------------------------------------
-    def _subscription(self, member: ConsumerMember, counts: dict[str, int]) -> frozenset[str]:
-        matches = re.compile(member.pattern).fullmatch if member.pattern else None
-        by_pattern = {topic for topic in counts if matches is not None and matches(topic)}
-        return frozenset(by_pattern | (member.topics & counts.keys()))
-
-    def _counts_of(self, group: ConsumerGroup) -> dict[str, int]:
+    def _counts_of(self, group: ConsumerGroup) -> Mapping[str, int]:
         """Return the partitions of the topics that any member reads."""
         counts = self._topics.partition_counts()
-        wanted = frozenset[str]().union(*(self._subscription(each, counts) for each in group.members.values()))
-        return {topic: counts[topic] for topic in wanted}
+        members = group.members.values()
+        wanted = frozenset[str]().union(*{each.topics for each in members}) & counts.keys()
+        by_pattern = (_matching(pattern, counts) for pattern in {each.pattern for each in members if each.pattern})
+        return {topic: counts[topic] for topic in wanted.union(*by_pattern)}
 
-    def _aim(self, group: ConsumerGroup) -> None:
-        """Make the target of the group's epoch."""
+    @staticmethod
+    def _aimed(group: ConsumerGroup) -> ConsumerGroup:
+        """Return a group with the target of its epoch."""
+        by_pattern = {each.pattern: _matching(each.pattern, group.seen) for each in group.members.values()}
         members = {
-            name: Subscriber(self._subscription(member, group.seen), group.target.get(name, frozenset()))
+            name: Subscriber(
+                (member.topics & group.seen.keys()) | by_pattern[member.pattern],
+                group.target.get(name, frozenset()),
+            )
             for name, member in group.members.items()
         }
-        target = ASSIGNORS[group.assignor](members, group.seen)
-        group.target = {name: frozenset(places) for name, places in target.items()}
-        group.target_epoch = group.epoch
+        target = {name: frozenset(places) for name, places in ASSIGNORS[group.assignor](members, group.seen).items()}
+        kept = {name: group.target[name] if group.target.get(name) == each else each for name, each in target.items()}
+        return replace(group, target=kept, target_epoch=group.epoch)
 
-    def _reconcile(self, group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None) -> None:
-        """Move a member towards its target (`CurrentAssignmentBuilder.build`)."""
+    def _reconciled(
+        self, group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None
+    ) -> ConsumerMember:
+        """Return a member a step nearer to its target (`CurrentAssignmentBuilder.build`)."""
         if member.state is MemberState.STABLE and member.epoch == group.target_epoch:
-            return
+            return member
         if member.state is MemberState.UNREVOKED and (owned is None or owned & member.revoking):
-            return
+            return member
         target = group.target.get(member.member_id, frozenset())
         kept, lost, wanted = member.assigned & target, member.assigned - target, target - member.assigned
-        held = frozenset[Place]().union(*(each.held for each in group.members.values() if each is not member))
-        free = wanted - held
+        others = (each.held for each in group.members.values() if each.member_id != member.member_id)
+        free = wanted.difference(*others)
         if lost and (owned is None or owned & lost):
-            member.state, member.assigned, member.revoking = MemberState.UNREVOKED, kept, lost
-            member.revoke_until_s = self._clock() + member.rebalance_s
-            return
-        member.state = MemberState.UNRELEASED if wanted - free else MemberState.STABLE
-        member.assigned, member.revoking, member.revoke_until_s = kept | free, frozenset(), None
-        if member.epoch != group.target_epoch:
-            member.previous_epoch, member.epoch = member.epoch, group.target_epoch
+            until_s = self._clock() + member.rebalance_s
+            return replace(member, state=MemberState.UNREVOKED, assigned=kept, revoking=lost, revoke_until_s=until_s)
+        has_reached = member.epoch == group.target_epoch
+        return replace(
+            member,
+            state=MemberState.UNRELEASED if wanted - free else MemberState.STABLE,
+            assigned=kept | free,
+            revoking=frozenset(),
+            revoke_until_s=None,
+            previous_epoch=member.previous_epoch if has_reached else member.epoch,
+            epoch=group.target_epoch,
+        )
 
     # --- the end of members -------------------------------------------------------------------------------------------
     def _leave(self, beat: Heartbeat) -> HeartbeatAnswer:
@@ -313,43 +375,71 @@ class ConsumerGroups:
         if beat.instance_id is not None and member.instance_id != beat.instance_id:
             return HeartbeatAnswer(ErrorCode.UNKNOWN_MEMBER_ID)
         if beat.epoch == PAUSES:  # its partitions are kept for it until its session ends
-            member.previous_epoch, member.epoch = member.epoch, PAUSES
+            paused = replace(member, previous_epoch=member.epoch, epoch=PAUSES)
+            after = replace(group, members={**group.members, member.member_id: paused})
         else:
-            self._remove(group, member)
-        return HeartbeatAnswer(ErrorCode.NONE, beat.member_id, beat.epoch)
-
-    @staticmethod
-    def _remove(group: ConsumerGroup, member: ConsumerMember) -> None:
-        del group.members[member.member_id]
-        group.target.pop(member.member_id, None)
-        group.epoch += 1
+            after = _without(group, [member])
+        code = ErrorCode.NONE if self._change(group, after) else ErrorCode.NOT_COORDINATOR
+        return HeartbeatAnswer(code, beat.member_id, beat.epoch)
 
     def expire(self) -> None:
         """Remove members whose session is over, or that do not give up what they must. A timer calls this."""
         with self._lock:
             now_s = self._clock()
-            for group in self._groups.values():
-                for member in list(group.members.values()):
-                    is_stuck = member.revoke_until_s is not None and now_s >= member.revoke_until_s
-                    if now_s >= member.deadline_s or is_stuck:
-                        self._remove(group, member)
+            for group in list(self._groups.values()):
+                gone = [
+                    member
+                    for member in group.members.values()
+                    if now_s >= member.deadline_s
+                    or (member.revoke_until_s is not None and now_s >= member.revoke_until_s)
+                ]
+                if gone:
+                    self._change(group, _without(group, gone))  # if it cannot be written now, then at the next call
 
     # --- what others ask ----------------------------------------------------------------------------------------------
-    def check_commit(self, group_id: str, member_id: str, epoch: int) -> ErrorCode | None:
-        """Return whether a commit is that of a member (`ConsumerGroup.validateOffsetCommit`); None: no such group."""
-        with self._lock:
-            group = self._groups.get(group_id)
-            if group is None or (epoch < 0 and not group.members):
-                return None
-            member = group.members.get(member_id)
-            if member is None:
-                return ErrorCode.UNKNOWN_MEMBER_ID
-            return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+    def check_commit(
+        self, group_id: str, member_id: str, epoch: int, *, version: int | None = None
+    ) -> ErrorCode | None:
+        """Return whether a commit is that of a member (`ConsumerGroup.validateOffsetCommit`); None: no such group.
+
+        version: of OffsetCommit; None: the commit is part of a transaction.
+        """
+        group = self.group(group_id)
+        if group is None:
+            return None
+        if epoch < 0 and (not group.members or (version is None and not member_id)):
+            return ErrorCode.NONE
+        member = group.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if version is not None and version < _COMMITS_OF_MEMBERS:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if epoch == member.epoch:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if version is None else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Return whether offsets are fetched by a member, or by none (`ConsumerGroup.validateOffsetFetch`)."""
+        group = self.group(group_id)
+        if group is None or (member_id is None and epoch < 0):
+            return ErrorCode.NONE
+        member = group.members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def subscribed_topics(self, group_id: str) -> frozenset[str]:
+        """Return the topics that members of a group read."""
+        group = self.group(group_id)
+        if group is None:
+            return frozenset()
+        return frozenset(self._counts_of(group)).union(*(each.topics for each in group.members.values()))
 
     def groups(self) -> dict[str, ConsumerGroupState]:
         """Return the state of each group."""
         with self._lock:
-            return {name: group.state for name, group in self._groups.items()}
+            groups = list(self._groups.values())
+        return {each.group_id: each.state for each in groups}
 
     def group(self, group_id: str) -> ConsumerGroup | None:
         """Return a group; None: there is none."""
@@ -358,20 +448,72 @@ class ConsumerGroups:
 
     def has_members(self, group_id: str) -> bool:
         """Return whether a group has members."""
-        with self._lock:
-            group = self._groups.get(group_id)
-            return group is not None and bool(group.members)
+        group = self.group(group_id)
+        return group is not None and bool(group.members)
 
     def forget(self, group_id: str) -> None:
-        """Forget a group without members."""
+        """Delete a group without members, if there is one. Raises KafkalogError if that cannot be written."""
         with self._lock:
-            if not self.has_members(group_id):
-                self._groups.pop(group_id, None)
+            group = self._groups.get(group_id)
+            if group is None or group.members:
+                return
+            if self._save is not None:
+                self._save(group, None)
+            del self._groups[group_id]
+
+
+def _wishes(member: ConsumerMember) -> tuple[object, ...]:
+    """Return what the assignment may depend on."""
+    return member.topics, member.pattern, member.assignor
+
+
+def _noted(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
+    """Return a member with what a heartbeat says."""
+    return replace(
+        member,
+        topics=member.topics if beat.topics is None else beat.topics,
+        pattern=member.pattern if beat.pattern is None else beat.pattern,
+        assignor=beat.assignor or member.assignor,
+        rack_id=beat.rack_id or member.rack_id,
+        rebalance_s=beat.rebalance_ms / 1000 if beat.rebalance_ms > 0 else member.rebalance_s,
+    )
+
+
+def _without(group: ConsumerGroup, gone: Iterable[ConsumerMember]) -> ConsumerGroup:
+    """Return a group without some of its members."""
+    names = {each.member_id for each in gone}
+    return replace(
+        group,
+        members={name: each for name, each in group.members.items() if name not in names},
+        target={name: each for name, each in group.target.items() if name not in names},
+        epoch=group.epoch + 1,
+    )
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> Callable[[str], object]:
+    """Return what matches a regular expression as brokers do (RE2: in time linear in the name).
+
+    Raises re2.error and UnicodeError.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_BYTES
+    fullmatch: Callable[[str], object] = re2.compile(pattern, options=options).fullmatch
+    return fullmatch
+
+
+def _matching(pattern: str, topics: Iterable[str]) -> frozenset[str]:
+    """Return the topics whose whole name matches; an empty pattern matches none."""
+    if not pattern:
+        return frozenset()
+    matches = _compiled(pattern)
+    return frozenset(topic for topic in topics if matches(topic))
 
 
 def _is_late(member: ConsumerMember, beat: Heartbeat) -> bool:
     """Return whether a member has not got the answer that raised its epoch, and may go on."""
-    return beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
+    return 0 < beat.epoch == member.previous_epoch and beat.owned is not None and beat.owned <= member.assigned
 
 
 def _problem_of_join(beat: Heartbeat) -> str | None:
@@ -403,7 +545,7 @@ def _problem_of(beat: Heartbeat) -> HeartbeatAnswer | None:
         message = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}."
         return HeartbeatAnswer(ErrorCode.UNSUPPORTED_ASSIGNOR, message=message)
     try:
-        re.compile(beat.pattern or "")
-    except re.error as error:
+        _compiled(beat.pattern or "")
+    except (re2.error, UnicodeError) as error:
         return HeartbeatAnswer(ErrorCode.INVALID_REGULAR_EXPRESSION, message=str(error))
     return None

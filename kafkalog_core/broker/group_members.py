@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core.errors import ProtocolError
 from kafkalog_core.topics.group_records import GroupMember
+from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kafkalog_core.broker.answers import PendingAnswer, Reply
     from kafkalog_core.broker.requests import Body
@@ -25,6 +27,10 @@ __all__ = [
     "saved_member",
     "topics_of",
 ]
+
+
+_VERSION_BYTES: Final = 2
+_LAST_SUBSCRIPTION: Final = 3  # a later version is read as this one
 
 
 class GroupState(StrEnum):
@@ -110,12 +116,14 @@ class Member:
 class ClassicGroup:
     """A group; `expected` are member ids that were given out, each with the time until which it may be used.
 
+    `state_ms`: when it came into its state, in milliseconds since 1970; -1: unknown.
     `deadline_s`: of the joins of a rebalance, or of its syncs. `longest_s`: until when an initial delay may be
     extended; 0: it is not an initial one.
     """
 
     group_id: str
     state: GroupState = GroupState.EMPTY
+    state_ms: int = -1
     generation: int = 0
     protocol_type: str = ""
     protocol: str | None = None
@@ -147,15 +155,11 @@ def saved_member(member: Member, protocol: str) -> GroupMember:
     )
 
 
-def topics_of(subscription: bytes) -> Iterator[str]:
-    """Yield the topics of a consumer's metadata (`ConsumerProtocolSubscription`): version, then an array of names."""
+def topics_of(subscription: bytes) -> list[str] | None:
+    """Return the topics of a consumer's metadata; None: it is none (`ConsumerProtocol.deserializeSubscription`)."""
+    version = min(int.from_bytes(subscription[:_VERSION_BYTES], "big", signed=True), _LAST_SUBSCRIPTION)
     try:
-        count, at = int.from_bytes(subscription[2:6], "big", signed=True), 6
-        for _ in range(max(count, 0)):
-            size = int.from_bytes(subscription[at : at + 2], "big")
-            if at + 2 + size > len(subscription):
-                return
-            yield subscription[at + 2 : at + 2 + size].decode()
-            at += 2 + size
-    except UnicodeDecodeError:
-        return
+        found, _ = codec("ConsumerProtocolSubscription", version).decode(memoryview(subscription)[_VERSION_BYTES:])
+    except ProtocolError:
+        return None
+    return list(found["topics"])

@@ -5,18 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.group_members import GroupState, JoinRequest, MemberIdentity
-from kafkalog_core.broker.groups import GroupCoordinator, join_error
-from kafkalog_core.broker.partition_access import error_of
-from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
-    from kafkalog_core.broker.committed_offsets import OffsetStore
-    from kafkalog_core.broker.consumer_groups import ConsumerGroups
     from kafkalog_core.broker.group_members import Member
+    from kafkalog_core.broker.group_registry import GroupRegistry
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.topic_requests import NodeAddress
 
@@ -27,8 +23,6 @@ _LEAVES_SEVERAL: Final = 3
 _NEEDS_ID: Final = 4
 _SKIPS_ASSIGNMENT: Final = 9
 _KNOWN_KEY_TYPES: Final = frozenset({0, 1})  # FindCoordinatorRequest.CoordinatorType: group, transaction
-_CLASSIC: Final = "classic"
-_CONSUMER: Final = "consumer"
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 _GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8  # AclOperation: READ, DELETE, DESCRIBE
 _NOT_FOUND_IS_AN_ERROR: Final = 6  # DescribeGroups since this version (KIP-1043)
@@ -38,19 +32,13 @@ class GroupRequests:
     """The handlers of the group APIs."""
 
     def __init__(
-        self,
-        offsets: OffsetStore,
-        groups: GroupCoordinator,
-        consumer_groups: ConsumerGroups,
-        address: Callable[[ConnectionFacts], NodeAddress],
-        delete_group: Callable[[str], None] | None = None,
+        self, groups: GroupRegistry, address: Callable[[ConnectionFacts], NodeAddress], *, can_delete: bool = False
     ) -> None:
-        """Take what the answers are made of. delete_group: deletes a group with its offsets; None: nothing can."""
-        self._offsets = offsets
-        self._groups = groups
-        self._consumer_groups = consumer_groups
+        """Take what the answers are made of."""
+        self._registry = groups
+        self._groups = groups.classic
         self._address = address
-        self._delete_group = delete_group
+        self._can_delete = can_delete
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -63,7 +51,7 @@ class GroupRequests:
             "ListGroups": (5, self.list_groups),
             "DescribeGroups": (6, self.describe_groups),
         }
-        if self._delete_group is not None:
+        if self._can_delete:
             handlers["DeleteGroups"] = (2, self.delete_groups)
         return handlers
 
@@ -98,10 +86,7 @@ class GroupRequests:
             needs_id=context.version >= _NEEDS_ID,
             skips=context.version >= _SKIPS_ASSIGNMENT,
         )
-        if self._consumer_groups.has_members(body["group_id"]):
-            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # consumers of both protocols in one group are not served
-            return context.reply(join_error(code, request))
-        return self._groups.join(body["group_id"], request, context.reply)
+        return self._registry.join(body["group_id"], request, context.reply)
 
     def sync_group(self, context: RequestContext) -> Answer:
         """Answer SyncGroup, once the leader has assigned."""
@@ -133,17 +118,12 @@ class GroupRequests:
 
     # --- looking at groups --------------------------------------------------------------------------------------------
     def list_groups(self, context: RequestContext) -> Answer:
-        """Answer ListGroups: groups with members, and those with offsets on the disk, which are empty."""
+        """Answer ListGroups."""
         states = {state.lower() for state in context.body.get("states_filter", ())}
         types = {kind.lower() for kind in context.body.get("types_filter", ())}
-        known: dict[str, tuple[str, str, str]] = {
-            name: (GroupState.EMPTY, kind, _CLASSIC) for name, kind in self._offsets.groups().items()
-        }
-        known |= {name: (state, kind, _CLASSIC) for name, (state, kind) in self._groups.states().items()}
-        known |= {name: (state, _CONSUMER, _CONSUMER) for name, state in self._consumer_groups.groups().items()}
         groups = [
             {"group_id": name, "protocol_type": kind, "group_state": state, "group_type": group_type}
-            for name, (state, kind, group_type) in sorted(known.items())
+            for name, (state, kind, group_type) in sorted(self._registry.listed().items())
             if (not states or state.lower() in states) and (not types or group_type in types)
         ]
         return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "groups": groups})
@@ -151,12 +131,12 @@ class GroupRequests:
     def describe_groups(self, context: RequestContext) -> Answer:
         """Answer DescribeGroups; an unknown group is Dead, and an error since KIP-1043."""
         operations = _GROUP_OPERATIONS if context.body.get("include_authorized_operations") else _UNKNOWN_OPERATIONS
-        on_disk = self._offsets.groups()
+        on_disk = self._registry.offsets.groups()
         groups = []
         for name in context.body["groups"]:
             error = ErrorCode.NONE
             found = self._groups.describe(name)
-            is_consumers = self._consumer_groups.group(name) is not None
+            is_consumers = self._registry.consumers.group(name) is not None
             if found is None and name in on_disk and not is_consumers:
                 found = GroupState.EMPTY, on_disk[name], "", []
             if found is None:
@@ -179,23 +159,9 @@ class GroupRequests:
 
     def delete_groups(self, context: RequestContext) -> Answer:
         """Answer DeleteGroups: a group with members cannot be deleted."""
-        results = [{"group_id": name, "error_code": self._deleted(name)} for name in context.body["groups_names"]]
+        names = context.body["groups_names"]
+        results = [{"group_id": name, "error_code": self._registry.delete(name)} for name in names]
         return context.reply({"throttle_time_ms": 0, "results": results})
-
-    def _deleted(self, name: str) -> ErrorCode:
-        found = self._groups.describe(name)
-        if (found is not None and found[3]) or self._consumer_groups.has_members(name):
-            return ErrorCode.NON_EMPTY_GROUP
-        if found is None and name not in self._offsets.groups() and self._consumer_groups.group(name) is None:
-            return ErrorCode.GROUP_ID_NOT_FOUND
-        try:
-            if self._delete_group is not None:
-                self._delete_group(name)
-        except (KafkalogError, OSError) as error:
-            return error_of(error)
-        self._groups.forget(name)
-        self._consumer_groups.forget(name)
-        return ErrorCode.NONE
 
 
 def _identity(body: Body) -> MemberIdentity:

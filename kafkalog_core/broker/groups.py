@@ -1,4 +1,4 @@
-"""Consumer groups of the classic protocol, in memory: who is a member, which generation it is, who reads what.
+"""Consumer groups of the classic protocol: who is a member, which generation it is, who reads what.
 
 The rules are those of `ClassicGroup` and `GroupMetadataManager` of Kafka 4.3 (the same as `GroupCoordinator` before).
 A group goes from Empty to PreparingRebalance while members join, to CompletingRebalance while the leader assigns, to
@@ -29,6 +29,7 @@ from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from threading import RLock
 
     from kafkalog_core.broker.answers import Answer, Reply
     from kafkalog_core.broker.requests import Body
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["GroupCoordinator", "join_error"]
 
 _MARGIN_S: Final = 5.0
+_NAMES_UNKNOWN_GROUPS: Final = 9  # OffsetCommit since this version: GROUP_ID_NOT_FOUND
+_NOBODY: Final = MemberIdentity("")
 _CONSUMER: Final = "consumer"
 
 
@@ -45,24 +48,31 @@ class GroupCoordinator:
     def __init__(
         self,
         clock: Callable[[], float],
+        clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         limits: GroupLimits | None = None,
-        save: Callable[[str, GroupValue], None] | None = None,
+        *,
+        save: Callable[[str, GroupValue | None], None] | None = None,
+        lock: RLock | None = None,
     ) -> None:
         """Begin without groups.
 
         Args:
             clock: that of the network, in seconds.
+            clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once, from the client's id.
             limits: bounds.
-            save: writes a group's record; it raises KafkalogError if that fails. None: groups are in memory alone.
+            save: writes a group's record, without a value its tombstone; it raises KafkalogError if that fails. None:
+                groups are in memory alone.
+            lock: of all groups of a broker.
         """
         self._save = save
         self._clock = clock
+        self._clock_ms = clock_ms
         self._new_member_id = new_member_id
         self._limits = limits or GroupLimits()
         self._groups: dict[str, ClassicGroup] = {}
-        self._lock = threading.RLock()
+        self._lock = lock or threading.RLock()
 
     def load(self, name: str, value: GroupValue) -> None:
         """Take a group that the log holds: its members have a session from now on (`loadGroup`)."""
@@ -83,16 +93,23 @@ class GroupCoordinator:
                 group.members[each.member_id] = member
                 if each.instance_id is not None:
                     group.static[each.instance_id] = each.member_id
+            group.state_ms = value.state_ms
             if group.members:
                 group.state, group.protocol, group.leader = GroupState.STABLE, value.protocol, value.leader
             self._groups[name] = group
 
     def forget(self, name: str) -> None:
-        """Forget a group without members, which was deleted."""
+        """Delete a group without members, if there is one. Raises KafkalogError if that cannot be written."""
         with self._lock:
             group = self._groups.get(name)
-            if group is not None and not group.members:
-                del self._groups[name]
+            if group is None or group.members:
+                return
+            if self._save is not None:
+                self._save(name, None)
+            del self._groups[name]
+
+    def _enter(self, group: ClassicGroup, state: GroupState) -> None:
+        group.state, group.state_ms = state, self._clock_ms()
 
     def _saved(self, group: ClassicGroup, *, is_stable: bool) -> ErrorCode:
         """Write the group's record, as it is once all have their assignment, or without members."""
@@ -104,7 +121,7 @@ class GroupCoordinator:
             generation=group.generation,
             protocol=group.protocol if is_stable else None,
             leader=group.leader if is_stable else None,
-            state_ms=-1,
+            state_ms=group.state_ms,
             members=tuple(saved_member(each, group.protocol or "") for each in members),
         )
         try:
@@ -125,7 +142,7 @@ class GroupCoordinator:
             if group is None:
                 if request.identity.member_id:
                     return reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, request))
-                group = self._groups[group_id] = ClassicGroup(group_id)
+                group = self._groups[group_id] = ClassicGroup(group_id, state_ms=self._clock_ms())
             if not self._fits(group, request):
                 return reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request))
             return self._join(group, request, reply)
@@ -173,26 +190,37 @@ class GroupCoordinator:
         if member_id:
             return self._rejoin(group, member, request, reply)
         new_id = self._new_member_id(instance_id or "")
+        former = member.request
+        self._rename(group, member, new_id, request)
+        # the others go on undisturbed, whatever the member's metadata is, unless they would elect another protocol
+        goes_on = group.state is GroupState.STABLE and self._elected(group) == group.protocol
+        code = self._saved(group, is_stable=True) if goes_on else ErrorCode.NONE
+        if code:
+            self._rename(group, member, known_id, former)
+            return reply(join_error(code, request))
         for waiting in (member.join, member.sync):
             if waiting is not None:
                 body = join_error(ErrorCode.FENCED_INSTANCE_ID, request) | {"assignment": b""}
                 waiting.answer.complete(waiting.reply(body | {"member_id": known_id}))
         member.join = member.sync = None
-        group.members[new_id] = group.members.pop(known_id)
-        group.static[instance_id or ""] = new_id
-        member.identity, member.request = MemberIdentity(new_id, instance_id), request
-        if group.leader == known_id:
-            group.leader = new_id
-        # the others go on undisturbed, whatever the member's metadata is, unless they would elect another protocol
-        if group.state is GroupState.STABLE and self._elected(group) == group.protocol:
+        if goes_on:
             self._touch(member)
-            self._saved(group, is_stable=True)
             body = self._joined_body(group, member)
             if group.leader != new_id:
                 return reply(body)
             # the assignment is as before: the leader makes no other one (KIP-814), an older client not as a follower
             return reply(body | ({"skip_assignment": True} if request.skips else {"leader": known_id, "members": []}))
         return self._rejoin(group, member, request, reply, is_new=True)
+
+    @staticmethod
+    def _rename(group: ClassicGroup, member: Member, member_id: str, request: JoinRequest) -> None:
+        """Give a static member another id, and what it asks for under it."""
+        known_id, instance_id = member.identity
+        group.members = {member_id if key == known_id else key: each for key, each in group.members.items()}
+        group.static[instance_id or ""] = member_id
+        member.identity, member.request = MemberIdentity(member_id, instance_id), request
+        if group.leader == known_id:
+            group.leader = member_id
 
     def _add(self, group: ClassicGroup, member_id: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         identity = MemberIdentity(member_id, request.identity.instance_id)
@@ -246,7 +274,7 @@ class GroupCoordinator:
         group.deadline_s = (
             min(now + self._limits.initial_delay_s, group.longest_s) if group.longest_s else now + longest
         )
-        group.state = GroupState.PREPARING
+        self._enter(group, GroupState.PREPARING)
 
     def _complete_joins(self, group: ClassicGroup) -> None:
         """End the phase of joins once every member has joined, or its time is over."""
@@ -262,13 +290,14 @@ class GroupCoordinator:
         group.generation += 1
         group.longest_s = 0.0
         if not group.members:
-            group.state, group.protocol, group.leader = GroupState.EMPTY, None, None
+            self._enter(group, GroupState.EMPTY)
+            group.protocol, group.leader = None, None
             self._saved(group, is_stable=False)
             return
         group.protocol = self._elected(group)
         if group.leader not in group.members:
             group.leader = next(iter(group.members))
-        group.state = GroupState.COMPLETING
+        self._enter(group, GroupState.COMPLETING)
         group.deadline_s = self._clock() + max(member.request.rebalance_s for member in group.members.values())
         for member in group.members.values():
             if member.join is not None:
@@ -345,7 +374,7 @@ class GroupCoordinator:
                 self._answer_sync(each, code, group)
             self._prepare(group)
             return
-        group.state = GroupState.STABLE
+        self._enter(group, GroupState.STABLE)
         for each in group.members.values():
             self._answer_sync(each, ErrorCode.NONE, group)
 
@@ -406,19 +435,29 @@ class GroupCoordinator:
                     self._prepare(group)
                 self._complete_joins(group)
 
-    def check_commit(self, group_id: str, identity: MemberIdentity, generation: int) -> ErrorCode:
-        """Return whether a commit is that of a member, or of a consumer without a group (`validateOffsetCommit`)."""
+    def check_commit(
+        self, group_id: str, identity: MemberIdentity, generation: int, *, version: int | None = None
+    ) -> ErrorCode:
+        """Return whether a commit is that of a member, or of a consumer without a group (`validateOffsetCommit`).
+
+        version: of OffsetCommit; None: the commit is part of a transaction.
+        """
         with self._lock:
             group = self._groups.get(group_id)
-            if generation < 0 and (group is None or not group.members):
+            if generation < 0 and (group is None or group.state is GroupState.EMPTY):
                 return ErrorCode.NONE
             if group is None:
-                return ErrorCode.ILLEGAL_GENERATION
+                is_new = version is not None and version >= _NAMES_UNKNOWN_GROUPS
+                return ErrorCode.GROUP_ID_NOT_FOUND if is_new else ErrorCode.ILLEGAL_GENERATION
+            if version is None and generation < 0 and identity == _NOBODY:
+                return ErrorCode.NONE  # producers before KIP-447 do not say whose offsets they commit
             _, member, error = self._member(group_id, identity, generation)
             if member is None or error:
                 return error
+            if version is not None and group.state is GroupState.COMPLETING:
+                return ErrorCode.REBALANCE_IN_PROGRESS
             self._touch(member)
-            return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.COMPLETING else ErrorCode.NONE
+            return ErrorCode.NONE
 
     # --- looking at groups --------------------------------------------------------------------------------------------
     def states(self) -> dict[str, tuple[GroupState, str]]:
@@ -427,7 +466,7 @@ class GroupCoordinator:
             return {key: (group.state, group.protocol_type) for key, group in self._groups.items()}
 
     def describe(self, group_id: str) -> tuple[GroupState, str, str, list[Member]] | None:
-        """Return state, protocol type, protocol and members of a group; None: it is not in memory."""
+        """Return state, protocol type, protocol and members of a group; None: there is none."""
         with self._lock:
             group = self._groups.get(group_id)
             if group is None:
@@ -438,19 +477,33 @@ class GroupCoordinator:
         """Return whether a group has members."""
         with self._lock:
             group = self._groups.get(group_id)
-            return group is not None and bool(group.members)
+            return group is not None and bool(group.members or group.expected)
 
-    def subscribed_topics(self, group_id: str) -> set[str]:
-        """Return the topics that members of a group of consumers have subscribed to (`ClassicGroup.isSubscribed`)."""
+    def subscribed_topics(self, group_id: str) -> set[str] | None:
+        """Return the topics that members of a group have subscribed to (`ClassicGroup.subscribedTopics`).
+
+        None: it cannot be known, so that it may be any.
+        """
         with self._lock:
             group = self._groups.get(group_id)
             if group is None or group.protocol_type != _CONSUMER:
                 return set()
-            return {
-                topic
-                for member in group.members.values()
-                for topic in topics_of(member.protocols.get(group.protocol or "", b""))
-            }
+            topics = [topics_of(member.protocols.get(group.protocol or "", b"")) for member in group.members.values()]
+            return None if None in topics else {topic for each in topics for topic in each or ()}
+
+    def empty_since_ms(self, group_id: str) -> int | None:
+        """Return from when on the offsets of a group age (`ClassicGroup.offsetExpirationCondition`).
+
+        -1: each from its own commit; None: they do not, because a rebalance goes on or the topics are unknown.
+        """
+        with self._lock:
+            group = self._groups.get(group_id)
+            if group is None or not group.protocol_type:
+                return -1
+            if group.state is GroupState.EMPTY:
+                return group.state_ms
+            is_known = group.state is GroupState.STABLE and group.protocol_type == _CONSUMER
+            return -1 if is_known and self.subscribed_topics(group_id) is not None else None
 
     # --- members ------------------------------------------------------------------------------------------------------
     def _member(

@@ -12,11 +12,11 @@ from kafkalog_core.broker.append_waiters import AppendWaiters
 from kafkalog_core.broker.committed_offsets import LiveOffsets
 from kafkalog_core.broker.config_requests import ConfigRequests
 from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
-from kafkalog_core.broker.consumer_groups import ConsumerGroups
 from kafkalog_core.broker.coordinator_logs import TRANSACTIONS_TOPIC, CoordinatorLog, Markers
 from kafkalog_core.broker.fetch_requests import FetchRequests
+from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
-from kafkalog_core.broker.groups import GroupCoordinator
+from kafkalog_core.broker.group_store import LoggedGroups, load_groups
 from kafkalog_core.broker.network import NetworkServer
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
@@ -26,10 +26,9 @@ from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.broker.transaction_requests import TransactionRequests
 from kafkalog_core.broker.transactions import TransactionCoordinator, TransactionLimits
 from kafkalog_core.broker.upkeep import Upkeep
-from kafkalog_core.errors import KafkalogError, ProtocolError
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
-from kafkalog_core.topics.group_records import GroupValue, decode_group, encode_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,17 +77,19 @@ class LiveBroker:
         self.notes: list[str] = []
         waiters = AppendWaiters()
         group_log = CoordinatorLog(disks, OFFSETS_TOPIC, clock_ms, waiters.notify)
-        self._offsets = LiveOffsets(group_log, read_group_offsets(self._offset_dirs())[0], clock_ms)
+        offsets, problems = read_group_offsets(self._offset_dirs())
+        self._offsets = LiveOffsets(group_log, offsets)
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
-        groups = replace(options.groups, initial_delay_s=delay_s)
-        self._groups = GroupCoordinator(clock, new_member_id, groups, self._save_group)
-        self._consumer_groups = ConsumerGroups(disks, clock, new_member_id)
-        self._load_groups(group_log)
+        limits = replace(options.groups, initial_delay_s=delay_s)
+        store = LoggedGroups(self._offsets.write, disks)
+        self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store)
+        problems += load_groups(self._groups, group_log.records(), disks)
+        self.notes += [f"groups or their offsets may be missing: {each}" for each in problems]
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
         transaction_log = CoordinatorLog(disks, TRANSACTIONS_TOPIC, clock_ms, waiters.notify)
         settings = disks.settings
-        limits = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
-        self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, limits)
+        longest = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
+        self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, longest)
         partitions = settings.number("num.partitions")
         changes = TopicChanges(disks, default_partitions=partitions, deleted=self._offsets.forget_topic)
         in_transactions = self._transactions, group_log.partition_of
@@ -96,13 +97,9 @@ class LiveBroker:
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters),
             ProduceRequests(disks, self._transactions, clock_ms, waiters.notify),
-            GroupRequests(
-                self._offsets, self._groups, self._consumer_groups, self._address, self._offsets.delete_group
-            ),
-            ConsumerGroupRequests(self._consumer_groups, disks, self._groups.has_members),
-            OffsetCommitRequests(
-                disks, self._offsets, self._groups, self._consumer_groups, clock_ms, "log", in_transactions
-            ),
+            GroupRequests(self._groups, self._address, can_delete=True),
+            ConsumerGroupRequests(self._groups, disks),
+            OffsetCommitRequests(disks, self._groups, clock_ms, "log", in_transactions),
             TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
             changes,
             ConfigRequests(disks),
@@ -113,7 +110,9 @@ class LiveBroker:
         self._network = NetworkServer(options.listen, self.dispatcher, clock, observer=observer, limits=options.limits)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
-        self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error)
+        check_ms = settings.number("offsets.retention.check.interval.ms")
+        more = {"the expiry of offsets": (check_ms, self.expire_offsets)}
+        self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=more)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
 
@@ -121,26 +120,6 @@ class LiveBroker:
     def _offset_dirs(self) -> list[str]:
         topic = self._disks.topics.get(OFFSETS_TOPIC)
         return [] if topic is None else [topic.copies[number][0].place.path for number in sorted(topic.copies)]
-
-    def _save_group(self, name: str, value: GroupValue) -> None:
-        self._offsets.write(name, [encode_group(name, value)])
-
-    def _load_groups(self, log: CoordinatorLog) -> None:
-        found: dict[str, GroupValue] = {}
-        for key, value in log.records():
-            try:
-                decoded = decode_group(key, value)
-            except ProtocolError:
-                continue  # it is counted where the offsets are read
-            if decoded is not None and decoded[1] is not None:
-                found[decoded[0]] = decoded[1]
-            elif decoded is not None:
-                found.pop(decoded[0], None)
-        for name, group in found.items():
-            self._groups.load(name, group)
-
-    def _has_members(self, name: str) -> bool:
-        return self._groups.has_members(name) or self._consumer_groups.has_members(name)
 
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
@@ -150,26 +129,24 @@ class LiveBroker:
     def sweep(self) -> None:
         """End sessions, rebalances and transactions whose time is over: to be called a few times a second."""
         self._groups.expire()
-        self._consumer_groups.expire()
         try:
             self._transactions.expire()
         except (KafkalogError, OSError) as error:
             self._observer.network_error("the end of a transaction", error)
 
+    def expire_offsets(self) -> None:
+        """Delete offsets of groups that have expired, and empty groups without any. Raises KafkalogError."""
+        retention_ms = self._disks.settings.number("offsets.retention.minutes") * _MINUTE_MS
+        self._groups.expire_offsets(self._offsets, self._clock_ms(), retention_ms)
+
     def _keep_up(self) -> None:
         """Do the background work until the broker is closed."""
-        retention_ms = self._disks.settings.number("offsets.retention.minutes") * _MINUTE_MS
         while not self._stopped.wait(_UPKEEP_S):
             self._upkeep.run()
-            try:
-                self._offsets.expire(self._clock_ms(), retention_ms, self._has_members)
-            except (KafkalogError, OSError) as error:
-                self._observer.network_error("the expiry of offsets", error)
 
     def group_states(self) -> Counter[str]:
         """Return the number of groups by state."""
-        classic = Counter(str(state) for state, _ in self._groups.states().values())
-        return classic + Counter(map(str, self._consumer_groups.groups().values()))
+        return Counter(str(each.state) for each in self._groups.listed().values())
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""

@@ -22,6 +22,7 @@ _NUMBERS: Final = {
     "group.initial.rebalance.delay.ms": (3000, 0),
     "transaction.max.timeout.ms": (900_000, 1),
     "offsets.retention.minutes": (10_080, 1),
+    "offsets.retention.check.interval.ms": (600_000, 1),
 }
 """Default and minimum of the numbers that do not matter for the log."""
 _AUTO_CREATE: Final = "auto.create.topics.enable"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from kafkalog_core.broker.group_members import MemberIdentity
+from kafkalog_core.broker.group_store import TopicIds
 from kafkalog_core.broker.partition_access import error_of
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, CommittedOffset
@@ -14,9 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.broker.answers import Answer
-    from kafkalog_core.broker.committed_offsets import OffsetStore
-    from kafkalog_core.broker.consumer_groups import ConsumerGroups
-    from kafkalog_core.broker.groups import GroupCoordinator
+    from kafkalog_core.broker.group_registry import GroupRegistry
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
 __all__ = ["Commits", "NamedTopics", "OffsetCommitRequests", "TransactionalCommits"]
@@ -33,14 +32,8 @@ _NO_TIME: Final = -1
 Place = tuple[str, int]
 
 
-class NamedTopics(Protocol):
-    """The topics that exist."""
-
-    def topic_id(self, name: str, /) -> bytes | None:
-        """Return the id of a topic, 16 bytes; None: there is no such topic."""
-
-    def topic_name(self, topic_id: bytes, /) -> str | None:
-        """Return the name of the topic with an id of 16 bytes; None: there is none."""
+class NamedTopics(TopicIds, Protocol):
+    """The topics and partitions that exist."""
 
     def has_partition(self, name: str, number: int, /) -> bool:
         """Return whether a partition exists."""
@@ -61,9 +54,7 @@ class OffsetCommitRequests:
     def __init__(
         self,
         topics: NamedTopics,
-        offsets: OffsetStore,
-        groups: GroupCoordinator,
-        consumer_groups: ConsumerGroups,
+        groups: GroupRegistry,
         clock_ms: Callable[[], int],
         commits: Commits = "memory",
         transactions: tuple[TransactionalCommits, Callable[[str], int]] | None = None,
@@ -74,9 +65,8 @@ class OffsetCommitRequests:
             a group's partition of the offsets' topic; None: there are no transactions here.
         """
         self._topics = topics
-        self._offsets = offsets
+        self._offsets = groups.offsets
         self._groups = groups
-        self._consumer_groups = consumer_groups
         self._clock_ms = clock_ms
         self._commits = commits
         self._transactions = transactions
@@ -97,7 +87,7 @@ class OffsetCommitRequests:
         body = context.body
         group, generation = body["group_id"], body.get("generation_id_or_member_epoch", -1)
         identity = MemberIdentity(body.get("member_id", ""), body.get("group_instance_id"))
-        refusal = self._checked(group, identity, generation)
+        refusal = self._groups.check_commit(group, identity, generation, version=context.version)
         if self._commits == "refuse":
             refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED  # clients do not retry it
         retention_ms = body.get("retention_time_ms", _NO_TIME)
@@ -111,9 +101,7 @@ class OffsetCommitRequests:
         group, producer = body["group_id"], (body["producer_id"], body["producer_epoch"])
         identity = MemberIdentity(body.get("member_id", ""), body.get("group_instance_id"))
         generation = body.get("generation_id_or_member_epoch", -1)
-        refusal = ErrorCode.NONE
-        if generation >= 0 or identity.member_id or identity.instance_id is not None:
-            refusal = self._checked(group, identity, generation)
+        refusal = self._groups.check_commit(group, identity, generation)
         if not refusal and self._transactions is not None:
             coordinator, partition_of = self._transactions
             place = OFFSETS_TOPIC, partition_of(group)
@@ -122,11 +110,6 @@ class OffsetCommitRequests:
             refusal = ErrorCode.INVALID_PRODUCER_EPOCH
         topics = self._commit(context, refusal, group, producer, _NO_TIME)
         return context.reply({"throttle_time_ms": 0, "topics": topics})
-
-    def _checked(self, group: str, identity: MemberIdentity, generation: int) -> ErrorCode:
-        """Return whether a commit is that of a member, of either protocol, or of a consumer without a group."""
-        code = self._consumer_groups.check_commit(group, identity.member_id, generation)
-        return self._groups.check_commit(group, identity, generation) if code is None else code
 
     def _commit(
         self,
@@ -145,10 +128,10 @@ class OffsetCommitRequests:
                 place = name or "", each["partition_index"]
                 codes[place] = refusal or self._check(name, each)
                 if not codes[place]:
-                    wanted[place] = self._offset_of(place[0], each, context.version)
+                    wanted[place] = self._offset_of(place[0], each, context.version, expire_ms)
         try:
             if wanted:
-                self._offsets.commit(group, wanted, producer=producer, expire_ms=expire_ms)
+                self._offsets.commit(group, wanted, producer=producer)
         except (KafkalogError, OSError) as error:
             code = error_of(error)
             if isinstance(error, StorageError):
@@ -180,29 +163,28 @@ class OffsetCommitRequests:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 
-    def _offset_of(self, name: str, asked: Body, version: int) -> CommittedOffset:
+    def _offset_of(self, name: str, asked: Body, version: int, expire_ms: int) -> CommittedOffset:
         return CommittedOffset(
             asked["committed_offset"],
             asked.get("committed_leader_epoch", -1),
             asked["committed_metadata"] or "",
             self._clock_ms(),
             self._topics.topic_id(name) if version >= _TOPIC_IDS else None,
+            expire_ms,
         )
 
     def offset_delete(self, context: RequestContext) -> Answer:
         """Answer OffsetDelete (KIP-496): not of topics that a member has subscribed to."""
         body = context.body
         group = body["group_id"]
-        if group not in self._offsets.groups() and self._groups.describe(group) is None:
-            return context.reply({"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "throttle_time_ms": 0, "topics": []})
-        found = self._groups.describe(group)
-        if found is not None and found[3] and found[1] != "consumer":
-            return context.reply({"error_code": ErrorCode.NON_EMPTY_GROUP, "throttle_time_ms": 0, "topics": []})
-        subscribed = self._groups.subscribed_topics(group)
+        refusal = self._groups.check_offset_delete(group)
+        if refusal:
+            return context.reply({"error_code": refusal, "throttle_time_ms": 0, "topics": []})
         topics, gone = [], []
         for topic in body["topics"]:
             name = topic["name"]
-            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if name in subscribed else ErrorCode.NONE
+            is_read = self._groups.is_read(group, name)
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             numbers = [each["partition_index"] for each in topic["partitions"]]
             gone += [] if code else [(name, number) for number in numbers]
             rows = [
@@ -219,7 +201,7 @@ class OffsetCommitRequests:
             ]
             topics.append({"name": name, "partitions": rows})
         try:
-            self._offsets.delete(group, [place for place in gone if place in self._offsets.of_group(group)])
+            self._offsets.delete(group, gone)
         except (KafkalogError, OSError) as error:
             return context.reply({"error_code": error_of(error), "throttle_time_ms": 0, "topics": []})
         return context.reply({"error_code": ErrorCode.NONE, "throttle_time_ms": 0, "topics": topics})
@@ -232,14 +214,12 @@ class OffsetCommitRequests:
         if version < _GROUPS:
             found = self._fetched(body["group_id"], body["topics"], version, must_be_stable=is_stable)
             return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "topics": found})
-        groups = [
-            {
-                "group_id": each["group_id"],
-                "topics": self._fetched(each["group_id"], each["topics"], version, must_be_stable=is_stable),
-                "error_code": ErrorCode.NONE,
-            }
-            for each in body["groups"]
-        ]
+        groups = []
+        for each in body["groups"]:
+            name = each["group_id"]
+            code = self._groups.consumers.check_fetch(name, each.get("member_id"), each.get("member_epoch", -1))
+            found = [] if code else self._fetched(name, each["topics"], version, must_be_stable=is_stable)
+            groups.append({"group_id": name, "topics": found, "error_code": code})
         return context.reply({"throttle_time_ms": 0, "groups": groups})
 
     def _fetched(self, group: str, asked: list[Body] | None, version: int, *, must_be_stable: bool) -> list[Body]:
@@ -252,6 +232,8 @@ class OffsetCommitRequests:
             for number in numbers:
                 error = ErrorCode.NONE if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
                 offset = _NO_OFFSET if name is None else known.get((name, number), _NO_OFFSET)
+                if version >= _TOPIC_IDS and offset.topic_id not in {None, topic["topic_id"]}:
+                    offset = _NO_OFFSET  # it was committed for a former topic of that name
                 if (name, number) in unstable:
                     offset, error = _NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT
                 partitions.append(

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Self
 from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
 from kafkalog_core.broker.committed_offsets import CommittedOffsets
 from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
-from kafkalog_core.broker.consumer_groups import ConsumerGroups
 from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_members import GroupLimits
+from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
-from kafkalog_core.broker.groups import GroupCoordinator
 from kafkalog_core.broker.network import NetworkServer
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.requests import RequestDispatcher
@@ -92,15 +91,13 @@ class ReadOnlyBroker:
             self.notes.append(f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these")
         if OFFSETS_TOPIC not in disks.topics:
             self.notes.append(f"no group has a committed offset: {OFFSETS_TOPIC} is not among what is served")
-        self._groups = GroupCoordinator(clock, new_member_id, options.groups)
-        self._consumer_groups = ConsumerGroups(disks, clock, new_member_id)
-        committed = CommittedOffsets(offsets)
+        self._groups = GroupRegistry(CommittedOffsets(offsets), disks, clock, clock_ms, new_member_id, options.groups)
         handlers = (
             TopicRequests(disks, self._address),
             FetchRequests(disks, clock),
-            GroupRequests(committed, self._groups, self._consumer_groups, self._address),
-            ConsumerGroupRequests(self._consumer_groups, disks, self._groups.has_members),
-            OffsetCommitRequests(disks, committed, self._groups, self._consumer_groups, clock_ms, options.commits),
+            GroupRequests(self._groups, self._address),
+            ConsumerGroupRequests(self._groups, disks),
+            OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
         )
         dispatcher = RequestDispatcher(
             {name: entry for each in handlers for name, entry in each.handlers().items()}, decoded=decoded
@@ -127,12 +124,10 @@ class ReadOnlyBroker:
     def sweep(self) -> None:
         """End the sessions and rebalances whose time is over: to be called a few times a second."""
         self._groups.expire()
-        self._consumer_groups.expire()
 
     def group_states(self) -> Counter[str]:
         """Return the number of groups by state."""
-        classic = Counter(str(state) for state, _ in self._groups.states().values())
-        return classic + Counter(map(str, self._consumer_groups.groups().values()))
+        return Counter(str(each.state) for each in self._groups.listed().values())
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""

@@ -23,7 +23,7 @@ from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_ru
 from kafkalog_core.storage.changing.writer import Attributes, Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.live_log import LiveLog
@@ -48,8 +48,13 @@ class Upkeep:
         *,
         failed: Callable[[str, BaseException], None],
         disk: Disk | None = None,
+        more: Mapping[str, tuple[int, Callable[[], None]]] | None = None,
     ) -> None:
-        """Take the disks. failed: receives what failed, and the error; the task is tried again at its next turn."""
+        """Take the disks.
+
+        failed: receives what failed, and the error; the task is tried again at its next turn. more: other tasks by
+            name, each with its interval in milliseconds.
+        """
         self._disks = disks
         self._clock_ms = clock_ms
         self._failed = failed
@@ -60,6 +65,7 @@ class Upkeep:
             "checkpoint": (_CHECKPOINT_MS, disks.checkpoint),
             "retention": (int(broker("log.retention.check.interval.ms").text), self.retain),
             "compaction": (int(broker("log.cleaner.backoff.ms").text), self.compact),
+            **(more or {}),
         }
         now_ms = clock_ms()
         self._due_ms = {name: now_ms + interval_ms for name, (interval_ms, _) in self._tasks.items()}

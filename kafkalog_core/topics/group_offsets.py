@@ -1,9 +1,9 @@
 """The offsets that groups committed, by the records of `__consumer_offsets` in the order of the log.
 
 The last record of a key counts, and one without a value deletes. An offset that was committed in a transaction counts
-once the producer's COMMIT marker follows, and never after an ABORT marker. The offsets of a group have tombstones of
-their own, so they are kept when the group is deleted. (`GroupMetadataManager.doLoadGroupsAndOffsets`, and since 4.0
-`OffsetMetadataManager.replay`.)
+once the producer's COMMIT marker follows, unless a later record has been committed by then, and never after an ABORT
+marker. The offsets of a group have tombstones of their own, so they are kept when the group is deleted.
+(`GroupMetadataManager.doLoadGroupsAndOffsets`, and since 4.0 `OffsetMetadataManager.replay`.)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafkalog_core.wire.codec import codec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OFFSETS_TOPIC", "CommittedOffset", "GroupOffsets", "GroupRecord"]
+__all__ = ["OFFSETS_TOPIC", "CommittedOffset", "GroupOffsets", "GroupRecord", "has_expired"]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _OFFSET_KEYS: Final = frozenset({0, 1})
@@ -48,6 +48,8 @@ class CommittedOffset:
         metadata: text that the consumer added.
         commit_timestamp_ms: when it was committed.
         topic_id: of the topic, 16 bytes; None: unknown (before 4.1).
+        expires_ms: when it expires, whatever the group does; -1: by offsets.retention.minutes.
+        record_offset: where its record is in the log; -1: it is in none.
     """
 
     offset: int
@@ -55,6 +57,8 @@ class CommittedOffset:
     metadata: str = ""
     commit_timestamp_ms: int = -1
     topic_id: bytes | None = None
+    expires_ms: int = -1
+    record_offset: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +82,17 @@ class GroupOffsets:
 
     groups: dict[str, GroupRecord] = field(default_factory=dict)
     offsets: dict[str, dict[Place, CommittedOffset]] = field(default_factory=dict)
-    pending: dict[int, dict[tuple[str, Place], CommittedOffset | None]] = field(default_factory=dict)
+    pending: dict[int, dict[tuple[str, Place], CommittedOffset]] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     _keys: dict[bytes, tuple[str, Place]] = field(default_factory=dict)
 
-    def replay(self, key: bytes | None, value: bytes | None, transaction: int | None = None) -> None:
-        """Replay one record. `transaction`: the producer id of a transactional batch; None: it is of none."""
+    def replay(
+        self, key: bytes | None, value: bytes | None, record_offset: int, transaction: int | None = None
+    ) -> None:
+        """Replay the record at an offset of the log.
+
+        transaction: the producer id of a transactional batch; None: it is of none.
+        """
         known = self._keys.get(key) if key is not None else None
         if known is None:
             if key is None or len(key) < _KEY_VERSIONS:
@@ -101,8 +110,11 @@ class GroupOffsets:
             if decoded is None:
                 return
             known = self._keys[key] = decoded["group"], (decoded["topic"], decoded["partition"])
-        offset = None if value is None else self._offset(value)
-        if value is not None and offset is None:
+        if value is None:
+            self._delete(*known)
+            return
+        offset = self._offset(value, record_offset)
+        if offset is None:
             return
         if transaction is None:
             self._set(*known, offset)
@@ -110,9 +122,10 @@ class GroupOffsets:
             self.pending.setdefault(transaction, {})[known] = offset
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Replay a marker of a producer."""
+        """Replay a marker of a producer: what a later record has committed in the meantime is kept."""
         for (group, place), offset in self.pending.pop(producer_id, {}).items():
-            if is_commit:
+            known = self.offsets.get(group, {}).get(place)
+            if is_commit and (known is None or offset.record_offset > known.record_offset):
                 self._set(group, place, offset)
 
     def absorb(self, other: GroupOffsets) -> None:
@@ -131,10 +144,13 @@ class GroupOffsets:
         """Return the protocol type of each group; a group with offsets alone has an empty one."""
         return dict.fromkeys(self.offsets, "") | {name: each.protocol_type for name, each in self.groups.items()}
 
-    def _set(self, group: str, place: Place, offset: CommittedOffset | None) -> None:
-        if offset is not None:
-            self.offsets.setdefault(group, {})[place] = offset
-            return
+    def _set(self, group: str, place: Place, offset: CommittedOffset) -> None:
+        self.offsets.setdefault(group, {})[place] = offset
+
+    def _delete(self, group: str, place: Place) -> None:
+        """Delete an offset, and what open transactions were to make of it."""
+        for offsets in self.pending.values():
+            offsets.pop((group, place), None)
         of_group = self.offsets.get(group, {})
         of_group.pop(place, None)
         if not of_group:
@@ -154,7 +170,7 @@ class GroupOffsets:
             generation = found["generation"] if "generation" in found else found["epoch"]
             self.groups[group] = GroupRecord(found.get("protocol_type", "consumer"), generation)
 
-    def _offset(self, value: bytes) -> CommittedOffset | None:
+    def _offset(self, value: bytes, record_offset: int) -> CommittedOffset | None:
         found = self._versioned("OffsetCommitValue", value)
         if found is None:
             return None
@@ -165,6 +181,8 @@ class GroupOffsets:
             metadata=found["metadata"],
             commit_timestamp_ms=found["commit_timestamp"],
             topic_id=None if topic_id == _NO_ID else topic_id,
+            expires_ms=found.get("expire_timestamp", -1),
+            record_offset=record_offset,
         )
 
     def _versioned(self, name: str, value: bytes) -> dict[str, Any] | None:
@@ -177,3 +195,13 @@ class GroupOffsets:
         except ProtocolError as error:
             self.skipped[str(error)] += 1
             return None
+
+
+def has_expired(offset: CommittedOffset, *, empty_since_ms: int, now_ms: int, retention_ms: int) -> bool:
+    """Return whether a broker deletes an offset (`OffsetExpirationConditionImpl`).
+
+    empty_since_ms: when the group lost its last member; -1: unknown, or it never had one: the time of the commit counts.
+    """
+    if offset.expires_ms >= 0:
+        return now_ms >= offset.expires_ms
+    return now_ms - (empty_since_ms if empty_since_ms >= 0 else offset.commit_timestamp_ms) >= retention_ms

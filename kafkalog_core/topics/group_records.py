@@ -13,7 +13,7 @@ from kafkalog_core.wire.codec import codec
 if TYPE_CHECKING:
     from kafkalog_core.topics.group_offsets import CommittedOffset
 
-__all__ = ["GroupMember", "GroupValue", "decode_group", "encode_group", "encode_offset"]
+__all__ = ["GroupMember", "GroupValue", "Record", "decode_group", "encode_group", "encode_offset", "encoded"]
 
 _VERSION_BYTES: Final = 2
 _OFFSET_KEY: Final = 1
@@ -52,28 +52,26 @@ class GroupValue:
     members: tuple[GroupMember, ...]
 
 
-def encode_offset(
-    group: str, topic: str, partition: int, offset: CommittedOffset | None, *, expire_ms: int = -1
-) -> Record:
+def encode_offset(group: str, topic: str, partition: int, offset: CommittedOffset | None) -> Record:
     """Return the record of a committed offset; None: a tombstone."""
-    key = _encoded("OffsetCommitKey", 0, _OFFSET_KEY, {"group": group, "topic": topic, "partition": partition})
+    key = encoded("OffsetCommitKey", 0, _OFFSET_KEY, {"group": group, "topic": topic, "partition": partition})
     if offset is None:
         return key, None
-    version = _EXPIRING_VERSION if expire_ms >= 0 else _VALUE_VERSION
+    version = _EXPIRING_VERSION if offset.expires_ms >= 0 else _VALUE_VERSION
     fields = {
         "offset": offset.offset,
         "leader_epoch": offset.leader_epoch,
         "metadata": offset.metadata,
         "commit_timestamp": offset.commit_timestamp_ms,
     }
-    if expire_ms >= 0:
-        fields["expire_timestamp"] = expire_ms
-    return key, _encoded("OffsetCommitValue", version, version, fields)
+    if offset.expires_ms >= 0:
+        fields["expire_timestamp"] = offset.expires_ms
+    return key, encoded("OffsetCommitValue", version, version, fields)
 
 
 def encode_group(group: str, value: GroupValue | None) -> Record:
     """Return the record of a classic group; None: a tombstone."""
-    key = _encoded("GroupMetadataKey", 0, _GROUP_KEY, {"group": group})
+    key = encoded("GroupMetadataKey", 0, _GROUP_KEY, {"group": group})
     if value is None:
         return key, None
     fields = {
@@ -96,7 +94,7 @@ def encode_group(group: str, value: GroupValue | None) -> Record:
             for each in value.members
         ],
     }
-    return key, _encoded("GroupMetadataValue", _VALUE_VERSION, _VALUE_VERSION, fields)
+    return key, encoded("GroupMetadataValue", _VALUE_VERSION, _VALUE_VERSION, fields)
 
 
 def decode_group(key: bytes, value: bytes | None) -> tuple[str, GroupValue | None] | None:
@@ -131,7 +129,7 @@ def decode_group(key: bytes, value: bytes | None) -> tuple[str, GroupValue | Non
     )
 
 
-def _encoded(name: str, version: int, prefix: int, fields: dict[str, Any]) -> bytes:
-    """Return a key or a value with its type or version in front."""
+def encoded(name: str, version: int, prefix: int, fields: dict[str, Any]) -> bytes:
+    """Return a key or a value with `prefix`, its type or version, in front."""
     pieces = codec(name, version).encode(fields)
     return prefix.to_bytes(_VERSION_BYTES, "big") + b"".join(bytes(memoryview(piece)) for piece in pieces)  # type: ignore[arg-type]

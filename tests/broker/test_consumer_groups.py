@@ -156,8 +156,9 @@ def test_epochs_fence_members_and_a_lost_answer_does_not() -> None:
     one.beat()
     one.beat()
     assert one.epoch == before + 1
-    assert cluster.groups.check_commit("g", "a", one.epoch) == ErrorCode.NONE
-    assert cluster.groups.check_commit("g", "a", before) == ErrorCode.STALE_MEMBER_EPOCH
+    assert cluster.groups.check_commit("g", "a", one.epoch, version=9) == ErrorCode.NONE
+    assert cluster.groups.check_commit("g", "a", before, version=9) == ErrorCode.STALE_MEMBER_EPOCH
+    assert cluster.groups.check_commit("g", "a", before) == ErrorCode.ILLEGAL_GENERATION
     assert cluster.groups.check_commit("g", "x", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert cluster.groups.check_commit("other", "x", 1) is None
     assert one.beat(epoch=before) == ErrorCode.NONE, "it has not got the answer with its new epoch"

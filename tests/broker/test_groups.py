@@ -35,7 +35,9 @@ class Group:
 
     def __post_init__(self) -> None:
         ids = count(1)
-        self.coordinator = GroupCoordinator(self.clock, lambda client: f"{client}-{next(ids)}", self.limits)
+        self.coordinator = GroupCoordinator(
+            self.clock, lambda: int(self.clock() * 1000), lambda client: f"{client}-{next(ids)}", self.limits
+        )
 
     def reply(self, body: dict[str, Any]) -> Reply:
         answer = Reply((b"",))
@@ -328,15 +330,18 @@ def test_who_may_commit() -> None:
     group = Group()
     nobody = MemberIdentity("")
     assert group.coordinator.check_commit("g", nobody, -1) == ErrorCode.NONE
-    assert group.coordinator.check_commit("g", nobody, 3) == ErrorCode.ILLEGAL_GENERATION
+    assert group.coordinator.check_commit("g", nobody, 3, version=8) == ErrorCode.ILLEGAL_GENERATION
+    assert group.coordinator.check_commit("g", nobody, 3, version=9) == ErrorCode.GROUP_ID_NOT_FOUND
     (member,) = group.stable(1)
-    assert group.coordinator.check_commit("g", nobody, -1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.coordinator.check_commit("g", nobody, -1, version=0) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.coordinator.check_commit("g", nobody, -1) == ErrorCode.NONE, "a producer that does not say whose"
     assert group.coordinator.check_commit("g", MemberIdentity(member), 1) == ErrorCode.NONE
     assert group.coordinator.check_commit("g", MemberIdentity(member), 0) == ErrorCode.ILLEGAL_GENERATION
     group.join()
-    assert group.coordinator.check_commit("g", MemberIdentity(member), 1) == ErrorCode.NONE
+    assert group.coordinator.check_commit("g", MemberIdentity(member), 1, version=9) == ErrorCode.NONE
     group.join(member)
-    assert group.coordinator.check_commit("g", MemberIdentity(member), 2) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert group.coordinator.check_commit("g", MemberIdentity(member), 2, version=9) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert group.coordinator.check_commit("g", MemberIdentity(member), 2) == ErrorCode.NONE
 
 
 # --- all of it, at random ---------------------------------------------------------------------------------------------

@@ -680,7 +680,7 @@ def test_offsets_are_deleted_expire_and_go_with_their_topic(live: Live) -> None:
     commit_offset(live, "old", "t", 1)
     live.clock.now_ms += 8 * DAY_MS
     commit_offset(live, "young", "t", 1)
-    live.broker._offsets.expire(live.clock.now_ms, 7 * DAY_MS, lambda _: False)
+    live.broker.expire_offsets()
     assert (committed(live, "old", "t"), committed(live, "young", "t")) == ((-1, 0), (1, 0))
 
 

@@ -85,21 +85,24 @@ def _replay(found: GroupOffsets, run: Run, max_bytes: int, until_ms: int) -> lis
                 f"a batch of {batches.column('size_bytes')[item.batch]} bytes cannot be read: {item.detail}"
             )
             continue
-        for row, timestamp_ms, key, value in _records(item):
+        for row, offset, timestamp_ms, key, value in _records(item):
             end_transactions(row)
             if timestamp_ms <= until_ms:
-                found.replay(key, value, producers[row] if flags[row] & TRANSACTIONAL_BIT else None)
+                found.replay(key, value, offset, producers[row] if flags[row] & TRANSACTIONAL_BIT else None)
     end_transactions(batches.count)
     return problems
 
 
-def _records(run: RecordRun) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """Yield the row of its batch, timestamp, key and value of each record."""
+def _records(run: RecordRun) -> Iterator[tuple[int, int, int, bytes | None, bytes | None]]:
+    """Yield the row of its batch, offset, timestamp, key and value of each record."""
     memory = run.memory
-    names = ("batch", "timestamp_ms", "key_start", "key_size", "value_start", "value_size")
-    for row, timestamp_ms, key, key_size, value, value_size in zip(*map(run.records.column, names), strict=True):
+    names = ("batch", "offset", "timestamp_ms", "key_start", "key_size", "value_start", "value_size")
+    for row, offset, timestamp_ms, key, key_size, value, value_size in zip(
+        *map(run.records.column, names), strict=True
+    ):
         yield (
             row,
+            offset,
             timestamp_ms,
             None if key_size < 0 else bytes(memory[key : key + key_size]),
             None if value_size < 0 else bytes(memory[value : value + value_size]),
