@@ -6,13 +6,14 @@ import random
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 SETTINGS: Final = (
@@ -146,6 +147,44 @@ def _transact(address: str, chance: random.Random) -> None:
             producer.abort_transaction(SECONDS)
     consumer.commit(offsets=[TopicPartition("plain", 0, chance.randint(0, 50), metadata="note")], asynchronous=False)
     consumer.close()
+
+
+@contextmanager
+def modern_members(address: str, topics: Sequence[str]) -> Iterator[list[Consumer]]:
+    """Two members of a group of KIP-848, one by names and one by a regular expression, that have all partitions."""
+    found: list[Consumer] = []
+    try:
+        for wanted in (list(topics), [f"^({'|'.join(topics)})$"]):
+            consumer = Consumer(
+                {
+                    "bootstrap.servers": address,
+                    "group.id": "modern",
+                    "group.protocol": "consumer",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "earliest",
+                    **QUIET,
+                }
+            )
+            found.append(consumer)
+            consumer.subscribe(wanted)
+        while not all(each.assignment() for each in found):
+            for each in found:
+                each.poll(0.1)
+        for each in found:
+            offsets = [TopicPartition(place.topic, place.partition, 3) for place in each.assignment()]
+            each.commit(offsets=offsets, asynchronous=False)
+        yield found
+    finally:
+        for each in found:
+            each.close()
+
+
+def group_types(address: str) -> dict[str, str]:
+    """The protocol of each group."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    listing = admin.list_consumer_groups().result(SECONDS)
+    assert not listing.errors
+    return {each.group_id: each.type.name for each in listing.valid}
 
 
 def read_all(address: str, topics: Sequence[str], isolation: str) -> dict[Place, list[Record]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.broker.live import LiveServer, committed, create_topics, read_all, work
+from tests.broker.live import LiveServer, committed, create_topics, group_types, modern_members, read_all, work
 from tests.integration.broker import Broker
 
 if TYPE_CHECKING:
@@ -44,8 +44,12 @@ class Successor(Broker):
 
 
 def state_of(address: str) -> tuple[Any, ...]:
-    """What clients see: all records in both isolations, and the offsets of the group."""
-    return *(read_all(address, TOPICS, isolation) for isolation in ISOLATIONS), committed(address, "billing")
+    """What clients see: all records in both isolations, the groups and their offsets."""
+    return (
+        *(read_all(address, TOPICS, isolation) for isolation in ISOLATIONS),
+        *(committed(address, group) for group in ("billing", "modern")),
+        group_types(address),
+    )
 
 
 @pytest.fixture
@@ -62,11 +66,12 @@ def test_a_real_broker_goes_on_with_what_was_written(successor: Successor, seed:
     server = LiveServer(successor.log_dir)
     with server:
         work(server.address, seed)
-        before = state_of(server.address)
-        if is_crash:
-            server.kill()
-        else:
-            server.stop()
+        with modern_members(server.address, TOPICS):
+            before = state_of(server.address)
+            if is_crash:
+                server.kill()
+            else:
+                server.stop()
     successor.start()
     try:
         assert state_of(successor.bootstrap) == before
