@@ -48,6 +48,7 @@ EXAMPLES = (
         "kafkalog serve /mnt/broker1 /mnt/broker2 --listen 0.0.0.0:9092 --advertise forensics.example:9092",
         "The disks of two brokers of one cluster, for clients on other machines",
     ),
+    Example("kafkalog serve --at 2026-11-20T03:00 /var/lib/kafka", "As they were before the night's accident"),
     Example("kafkalog serve --on-damage stop /var/lib/kafka", "Damaged batches as a broker would serve them"),
     Example("kafkalog serve --read-write /tmp/kafka --set log.retention.ms=-1", "A live broker that keeps old data"),
 )
@@ -120,6 +121,13 @@ def parse_seconds(text: str) -> float:
         "How far consumers may read: to the end of the log, or to the checkpointed high watermark, which is too low "
         "after a crash."
     ),
+)
+@click.option(
+    "--at",
+    type=common.parse_time_ms,
+    metavar="TIME",
+    help="Serve the disks as they were at this time, as far as they still hold it: each log ends at its first batch "
+    "with a later timestamp, and offsets that groups committed later are left out.",
 )
 @click.option(
     "--set-aside",
@@ -207,7 +215,10 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
         raise click.UsageError("--set is for --read-write: nothing is written here")
     options = DiskOptions(
         view=ViewOptions(
-            on_damage=given["on_damage"], max_batch_bytes=given["max_batch_bytes"], notify=_Holes(log, metrics)
+            on_damage=given["on_damage"],
+            until_ms=given["at"],
+            max_batch_bytes=given["max_batch_bytes"],
+            notify=_Holes(log, metrics),
         ),
         high_watermark=given["high_watermark"],
         set_aside=frozenset(map(DirectoryState, given["set_aside"])),
@@ -242,7 +253,7 @@ def _serve_live(
     (listen, advertise), metrics = endpoints, observers[1]
     if len(paths) != 1 or not selection.is_everything:
         raise click.UsageError("--read-write takes one log directory, and serves all of it")
-    for name in ("on_damage", "high_watermark", "set_aside", "commits", "node_id"):
+    for name in ("on_damage", "at", "high_watermark", "set_aside", "commits", "node_id"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} is for disks that are only read; omit --read-write")
     with ExitStack() as stack:

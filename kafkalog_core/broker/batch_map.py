@@ -118,6 +118,19 @@ class BatchMap:
             if latest >= timestamp_ms:
                 yield self._positions[number], self._ends[number]
 
+    def max_timestamp_before(self, offset: int, read: Callable[[int, int], memoryview]) -> int:
+        """Return the largest timestamp of the batches that end before an offset; -1: none. `read`: as for `place`."""
+        number = bisect_left(self._lasts, offset)
+        latest = max(self._times[:number], default=-1)
+        if number < len(self._lasts) and not self._units[number]:
+            start, end = self._positions[number], self._ends[number]
+            if end - start <= STRETCH_BYTES:
+                batches = BatchColumns(_STRETCH_ROWS)
+                LogFraming(0).walk(read(start, end), start, -1, MAX_INT64, check=False, into=batches)
+                pairs = zip(batches.column("last_offset"), batches.column("max_timestamp_ms"), strict=True)
+                latest = max([latest, *(time_ms for last, time_ms in pairs if last < offset)])
+        return latest
+
     def last_offset_before(self, end: int) -> int:
         """Return an offset that is not below that of the last batch which starts before `end`."""
         return self._lasts[max(bisect_left(self._positions, end) - 1, 0)]

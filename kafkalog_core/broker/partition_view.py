@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
@@ -19,6 +19,8 @@ from kafkalog_core.broker.batch_map import map_batches
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.kafka.fetch import EARLIEST as EARLIEST_OFFSET
+from kafkalog_core.kafka.fetch import LATEST as LATEST_OFFSET
 from kafkalog_core.kafka.fetch import offsets_before
 from kafkalog_core.kafka.leader_epochs import EpochStart, History, history, read_epoch_file
 from kafkalog_core.kafka.logdir.bounds import last_indexed, log_bounds
@@ -86,6 +88,7 @@ class ViewOptions:
         on_damage: what becomes of damaged batches.
         high_watermark: the checkpointed high watermark; None: the log end offset is used.
         log_start_offset: the checkpointed log start offset; None: it is the base offset of the first segment.
+        until_ms: the log ends at its first batch with a later timestamp, in milliseconds since 1970; None: at its end.
         max_batch_bytes: larger batches are damage, in bytes.
         notify: receives each hole once, on the thread that meets it.
     """
@@ -93,6 +96,7 @@ class ViewOptions:
     on_damage: OnDamage = "skip"
     high_watermark: int | None = None
     log_start_offset: int | None = None
+    until_ms: int | None = None
     max_batch_bytes: int = MAX_BATCH_BYTES
     notify: Callable[[ServedHole], None] | None = None
 
@@ -171,7 +175,31 @@ class ServedPartition:
     # --- bounds -------------------------------------------------------------------------------------------------------
     @cached_property
     def _tail(self) -> tuple[int, int]:
-        """The log end offset, and the leader epoch of the last batch of the last segment; -1: it has none.
+        """The log end offset, and the leader epoch of the last batch; -1: the segment with it has none."""
+        end, epoch = self._tail_on_disk
+        if self._options.until_ms is None:
+            return end, epoch
+        with self._lookup() as lookup:
+            end_at = lookup.end_at(self._options.until_ms)
+        if end_at is None or end_at >= end:
+            return end, epoch
+        end = max(end_at, self.log_start_offset)
+        epochs = self._epochs_before(end)
+        return end, epochs[-1].epoch if epochs else _UNDEFINED
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether the disk holds more than what is served."""
+        return self._tail[0] < self._tail_on_disk[0]
+
+    def _epochs_before(self, offset: int) -> list[EpochStart]:
+        """Return the leader epochs of the last segment with batches before an offset, up to there."""
+        number = max(bisect_left(self._bases, offset) - 1, 0)
+        return [EpochStart(*each) for each in self._map(number).epochs if each[1] < offset]
+
+    @cached_property
+    def _tail_on_disk(self) -> tuple[int, int]:
+        """The offset after the last batch on the disk, and the leader epoch of that of the last segment; -1: none.
 
         Metadata asks this of every partition, so it is read from the last index entry on, where the index is right and
         the log is whole from there (as `LogSegment.readNextOffset` does); else the segment is mapped.
@@ -214,7 +242,10 @@ class ServedPartition:
         unit, checkpoints = unit_of_partition(self._partition, os.path.dirname(self.path)), Checkpoints()
         compaction = Compaction(unit, checkpoints, options)
         with self._lock:
-            return read_committed_view(unit.files, options, None, self.log_start_offset, compaction=compaction)
+            end = self.log_end_offset if self._is_cut else None
+            return read_committed_view(
+                unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end
+            )
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:
@@ -288,7 +319,7 @@ class ServedPartition:
 
     def _position_of(self, number: int, batches: BatchMap, offset: int) -> int | None:
         """Return the position of the batch that holds an offset in a segment; None: it is after its last batch."""
-        stretch = batches.stretch_of(offset) if offset < self.log_end_offset else None
+        stretch = batches.stretch_of(offset) if offset < self._tail_on_disk[0] else None
         return None if stretch is None else batches.place(stretch, offset, partial(self._bytes, number)).position
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -312,7 +343,15 @@ class ServedPartition:
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """Return the first record with the largest timestamp (KIP-734); None: there is none. Raises StorageError."""
         with self._lock:
-            largest = max((self._map(number).max_timestamp_ms for number in range(len(self._segments))), default=-1)
+            end = self.log_end_offset
+            largest = max(
+                (
+                    self._map(number).max_timestamp_before(end, partial(self._bytes, number))
+                    for number, base in enumerate(self._bases)
+                    if base < end
+                ),
+                default=-1,
+            )
         return None if largest < 0 else self.offset_for_time(largest)
 
     def offsets_before(self, timestamp_ms: int, max_count: int) -> list[int]:
@@ -320,8 +359,13 @@ class ServedPartition:
 
         A segment counts by the modification time of its log, and the log end offset as now (`getOffsetsBefore`).
         """
+        end = self.log_end_offset
+        most = max_count + len(self._bases) if self._is_cut else max_count
         with self._lookup() as lookup:
-            return [each.offset for each in offsets_before(lookup, timestamp_ms, max_count, MAX_INT64, Trace())]
+            found = [each.offset for each in offsets_before(lookup, timestamp_ms, most, MAX_INT64, Trace())]
+        if self._is_cut and timestamp_ms != EARLIEST_OFFSET:
+            found = [*([end] if timestamp_ms == LATEST_OFFSET else []), *(each for each in found if each < end)]
+        return found[:max_count]
 
     def _lookup(self) -> PartitionLookup:
         options = ScanOptions(max_batch_bytes=self._options.max_batch_bytes, resync=True)
@@ -333,6 +377,9 @@ class ServedPartition:
         """The leader epochs in the checkpoint and, where it lacks the latest ones, in the last segment with any."""
         file = read_epoch_file(self.path)
         in_file = () if file is None else file.entries
+        if self._is_cut:
+            in_file = tuple(each for each in in_file if each.start_offset < self.log_end_offset)
+            return history(in_file, self._epochs_before(self.log_end_offset), self.log_end_offset)
         in_log: list[tuple[int, int]] = []
         if not in_file or in_file[-1].epoch < self._tail[1]:
             number = len(self._segments) - 1

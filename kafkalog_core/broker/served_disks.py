@@ -23,7 +23,7 @@ from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_d
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
 from kafkalog_core.storage.logdir import read_log_dir
-from kafkalog_core.text import count_of
+from kafkalog_core.text import count_of, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,6 +95,7 @@ class ServedDisks:
     Attributes:
         cluster_id: that of the directories, else a name of our own.
         node_id: that of the first directory, else 0.
+        until_ms: logs end at their first batch with a later timestamp; None: at their ends.
         notes: what the user should know before clients connect, one sentence each.
     """
 
@@ -106,7 +107,13 @@ class ServedDisks:
         self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
         self._opening: dict[tuple[str, int], threading.Lock] = {}
         self._configs: ClusterConfigs | None = None
+        self.until_ms = options.view.until_ms
         self.notes: list[str] = []
+        if self.until_ms is not None:
+            self.notes.append(
+                f"as of {moment(self.until_ms)}: each log ends at its first batch with a later timestamp; where "
+                "producers set timestamps to other times than that of sending, it was longer or shorter then"
+            )
         copies, self.log_dirs = _copies_of(targets)
         self.cluster_id, self.node_id = self._identity()
         self._note_old_logs(copies)

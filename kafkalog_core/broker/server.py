@@ -21,6 +21,7 @@ from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.errors import StorageError, UnsupportedError
+from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
@@ -85,7 +86,8 @@ class ReadOnlyBroker:
         """
         self._disks = disks
         self._options = options
-        offsets, problems = read_group_offsets(self._offset_logs())
+        until_ms = MAX_INT64 if disks.until_ms is None else disks.until_ms
+        offsets, problems = read_group_offsets(self._offset_logs(), until_ms=until_ms)
         self.notes = [f"committed offsets may be missing: {each}" for each in problems[:_NOTED_PROBLEMS]]
         if len(problems) > _NOTED_PROBLEMS:
             self.notes.append(f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these")

@@ -228,6 +228,20 @@ class PartitionLookup:
                 return found
         return None
 
+    def end_at(self, time_ms: int) -> int | None:
+        """Return where the log ended at a time: at its first batch with a later timestamp; None: there is none.
+
+        A broker appends a batch as a whole, after the timestamps that its producer gave the records. Raises
+        StorageError.
+        """
+        found = self.find_time(time_ms + 1)
+        if found is None or found.batch.base_offset is not None:
+            return None if found is None else found.batch.base_offset
+        segment = self.segment(self.segments.index(found.batch.segment))
+        for run in segment.runs(found.batch.position, Trace()):
+            return min(record.offset for record in segment.records(run, 0, None))
+        return found.offset
+
     def _first_in_time(self, lookup: SegmentLookup, start: int, time_ms: int, trace: Trace) -> RecordPlace | None:
         """Return the first record of one segment that is late enough, from a position on."""
         with _Scanned(lookup, start, trace) as scanned:

@@ -200,7 +200,7 @@ class GroupOffsets:
 def has_expired(offset: CommittedOffset, *, empty_since_ms: int, now_ms: int, retention_ms: int) -> bool:
     """Return whether a broker deletes an offset (`OffsetExpirationConditionImpl`).
 
-    empty_since_ms: when the group lost its last member; -1: unknown, or it never had one: the time of the commit counts.
+    empty_since_ms: when the group lost its last member; -1: unknown, or it never had one, so the commit's time counts.
     """
     if offset.expires_ms >= 0:
         return now_ms >= offset.expires_ms

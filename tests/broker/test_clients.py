@@ -15,6 +15,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
+from kafkalog_core.broker.partition_view import ViewOptions
+from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from tests.broker.serving import address, serving
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ kafka = pytest.importorskip("kafka")
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 COUNTS = {("customers", 0): 30, ("orders", 0): 92, ("orders", 1): 108}
+BILLING = read_group_offsets(map(str, (FIXTURES / "demo").glob("__consumer_offsets-*")))[0].offsets["billing"]
 PAYMENTS = {
     "read_uncommitted": [*range(5), *range(6, 11), *range(12, 17), 18, 19],
     "read_committed": [*range(5), *range(12, 17)],
@@ -112,6 +115,22 @@ def test_librdkafka_finds_what_a_group_committed_on_the_live_cluster(broker: Rea
     asked = [confluent.TopicPartition("orders", number) for number in (0, 1)]
     assert [each.offset for each in consumer.committed(asked, timeout=20)] == [17, 23]
     consumer.close()
+
+
+def test_librdkafka_reads_the_disk_as_it_stood_at_a_time() -> None:
+    (time_ms,) = {each.commit_timestamp_ms for each in BILLING.values()}
+    with serving(FIXTURES / "demo", view=ViewOptions(until_ms=1760000000009)) as then:
+        consumer = librdkafka(then, group_id="billing")
+        customers, orders = confluent.TopicPartition("customers", 0), confluent.TopicPartition("orders", 0)
+        assert [each.offset() for each in read_all(consumer, "customers", 0)] == list(range(10))
+        assert consumer.get_watermark_offsets(customers, timeout=20) == (0, 10)
+        assert [each.offset for each in consumer.committed([orders], timeout=20)] == [-1001], "none yet"
+        consumer.close()
+    with serving(FIXTURES / "demo", view=ViewOptions(until_ms=time_ms + 1000)) as later:
+        consumer = librdkafka(later, group_id="billing")
+        assert [each.offset for each in consumer.committed([orders], timeout=20)] == [17]
+        assert len(read_all(consumer, "customers", 0)) == 30
+        consumer.close()
 
 
 def test_librdkafka_reads_with_a_group_and_commits_to_memory(broker: ReadOnlyBroker) -> None:

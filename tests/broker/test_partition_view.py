@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from typing import TYPE_CHECKING
 
@@ -326,3 +327,70 @@ def test_several_threads_read_the_same(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == [list(range(200))] * 4
+
+
+# --- at a time --------------------------------------------------------------------------------------------------------
+def random_log(chance: random.Random) -> list[tuple[int, int, list[tuple[int, int, bytes]]]]:
+    """Segments: base offset, and the batches with first offset and largest timestamp; transactions end in some."""
+    segments: list[tuple[int, int, list[tuple[int, int, bytes]]]] = []
+    offset, time_ms, epoch = 0, 1000, 0
+    open_since: set[int] = set()
+    is_legacy = chance.random() < 0.2
+    for _ in range(chance.randint(1, 4)):
+        rows: list[tuple[int, int, bytes]] = []
+        base = offset
+        for _ in range(chance.randint(0, 8)):
+            time_ms = max(1, time_ms + chance.randint(-30, 60))
+            count = chance.randint(1, 4)
+            times = [time_ms + chance.randint(0, 20) for _ in range(count)]
+            epoch += chance.random() < 0.2
+            records = [Record(offset=offset + at, timestamp_ms=each) for at, each in enumerate(times)]
+            producer = chance.randint(1, 3)
+            if is_legacy:
+                rows.append((offset, max(times), wrapper_v1(records)))
+            elif open_since and chance.random() < 0.4:
+                ended, kind = open_since.pop(), chance.choice((COMMIT, ABORT))
+                names = {"leader_epoch": epoch, "timestamp_ms": times[0]}
+                rows.append((offset, times[0], txn_marker(kind, offset=offset, producer_id=ended, **names)))
+                count = 1
+            elif chance.random() < 0.5:
+                open_since.add(producer)
+                ids = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+                data = batch_v2(records, is_transactional=True, leader_epoch=epoch, **ids)
+                rows.append((offset, max(times), data))
+            else:
+                rows.append((offset, max(times), batch_v2(records, leader_epoch=epoch)))
+            offset += count
+        if rows:
+            segments.append((base, offset, rows))
+    return segments
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_at_a_time_a_log_is_as_if_its_later_batches_were_not_there(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    segments = random_log(chance)
+    rows = [row for _, _, each in segments for row in each]
+    until_ms = chance.choice([time_ms for _, time_ms, _ in rows] or [1]) + chance.randint(-1, 1)
+    end = next((first for first, time_ms, _ in rows if time_ms > until_ms), None)
+    whole = [(base, b"".join(data for _, _, data in each)) for base, _, each in segments]
+    cut = [
+        (base, b"".join(data for first, _, data in each if end is None or first < end))
+        for base, _, each in segments
+        if end is None or base < end
+    ]
+    at = ServedPartition.open(written(tmp_path, *whole, name="whole-0"), ViewOptions(until_ms=until_ms))
+    then = ServedPartition.open(written(tmp_path, *cut or [(0, b"")], name="cut-0"))
+    times = sorted({time_ms + more for _, time_ms, _ in rows for more in (-25, 0, 1)})
+    assert at.log_end_offset == then.log_end_offset
+    for is_committed in (False, True):
+        assert at.latest(is_committed=is_committed) == then.latest(is_committed=is_committed)
+        for size in (1, 100, ALL):
+            assert consumed(at, size, is_committed=is_committed) == consumed(then, size, is_committed=is_committed)
+    assert [at.offset_for_time(each) for each in times] == [then.offset_for_time(each) for each in times]
+    assert at.offset_of_max_timestamp() == then.offset_of_max_timestamp()
+    assert at.leader_epoch == then.leader_epoch
+    assert [at.end_of_epoch(each) for each in range(40)] == [then.end_of_epoch(each) for each in range(40)]
+    assert [at.offsets_before(each, 9) for each in (-1, -2)] == [then.offsets_before(each, 9) for each in (-1, -2)]
+    with pytest.raises(OffsetOutOfRangeError):
+        at.read(at.log_end_offset + 1, ALL, is_committed=False)

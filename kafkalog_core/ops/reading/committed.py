@@ -348,6 +348,7 @@ def read_committed_view(
     compaction: Compaction,
     following: Sequence[LogFile] = (),
     is_whole: bool = True,
+    log_end_offset: int | None = None,
 ) -> CommittedView:
     """Read the batch headers of a partition's files, and return what a read_committed consumer gets.
 
@@ -361,8 +362,9 @@ def read_committed_view(
         following: the segments after them, which are read until the transactions of `files` have ended.
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
             read.
+        log_end_offset: batches from this offset on are not read, as if the log ended there; None: all are.
     """
-    reader = _Reader(options, compaction)
+    reader = _Reader(options, compaction, MAX_INT64 if log_end_offset is None else log_end_offset)
     for file in files:
         reader.read(file)
     end = reader.next_offset if following and reader.next_offset is not None else MAX_INT64
@@ -464,13 +466,14 @@ def _offsets(hole: Hole) -> str:
 class _Reader:
     """Replays file after file, and notes the ranges of offsets that cannot be read."""
 
-    def __init__(self, options: ScanOptions, compaction: Compaction) -> None:
+    def __init__(self, options: ScanOptions, compaction: Compaction, end_offset: int) -> None:
         self.states = ProducerStates(sequences="unchecked")
         self.outcomes = TransactionOutcomes()
         self.gaps: list[_Gap] = []
         self.next_offset: int | None = None
         self._options = options
         self._compaction = compaction
+        self._end_offset = end_offset
         self._lost: tuple[LogFile, Damage | None] | None = None
 
     def is_open_before(self, offset: int) -> bool:
@@ -480,7 +483,7 @@ class _Reader:
 
     def read(self, file: LogFile) -> None:
         """Replay one file. A file that cannot be read is a hole; it is reported when its rows are read."""
-        if file.is_v07:
+        if file.is_v07 or (file.base_offset or 0) >= self._end_offset:
             return
         self._begin(file)
         self.outcomes.log = (file.path, file.base_offset)
@@ -525,12 +528,16 @@ class _Reader:
         else:
             expected = bases[0] if self.next_offset is None else self.next_offset
         markers = markers_of(run.memory, batches, max_bytes=self._options.max_batch_bytes)
-        start = 0
+        start, count = 0, batches.count
+        if lasts[-1] >= self._end_offset:
+            count = next(row for row, last in enumerate(lasts) if last >= self._end_offset)
         for row, first_offset in self._gap_rows(batches, expected):
+            if row >= count:
+                break
             self._replay(batches, markers, start, row)
             self._gap(file, batches, row, first_offset)
             start = row
-        self._replay(batches, markers, start, batches.count)
+        self._replay(batches, markers, start, count)
         self.next_offset = max(lasts[-1] + 1, self.next_offset or 0)
 
     def _replay(self, batches: BatchColumns, markers: Mapping[int, Marker], first: int, last: int) -> None:
