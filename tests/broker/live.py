@@ -38,6 +38,7 @@ class LiveServer:
         self._settings = (*SETTINGS, *settings)
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
+        self._log = directory.with_name(f"{directory.name}.log")
         directory.mkdir(exist_ok=True)
 
     @property
@@ -45,13 +46,20 @@ class LiveServer:
         """Where clients find it."""
         return f"127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it, at the port that it had before, and wait until it serves."""
         command = [sys.executable, "-m", "kafkalog_cli", "serve", "--read-write", str(self.directory)]
         command += ["--listen", f"127.0.0.1:{self._port}"]
         for each in self._settings:
             command += ["--set", each]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        with self._log.open("w") as log:  # not a pipe, which would fill and hold the server up
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.startswith("serving "), self._end(signal.SIGKILL)
@@ -71,7 +79,8 @@ class LiveServer:
         if process is None:
             return 0, ""
         process.send_signal(number)
-        _, errors = process.communicate(timeout=SECONDS)
+        process.communicate(timeout=SECONDS)
+        errors = self._log.read_text()
         assert "Traceback" not in errors
         return process.returncode, errors
 
