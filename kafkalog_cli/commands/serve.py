@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import signal
 import threading
@@ -10,7 +9,7 @@ import time
 import uuid
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
@@ -18,6 +17,7 @@ from click.core import ParameterSource
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.listening import HostPort, is_loopback, listening_options, parse_endpoint
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.running import clock_ms, warn_of_interpreted
 from kafkalog_core.broker.answers import CloseReason
@@ -25,10 +25,9 @@ from kafkalog_core.broker.live_disks import LiveDisks
 from kafkalog_core.broker.live_server import LiveBroker
 from kafkalog_core.broker.live_settings import LiveSettings
 from kafkalog_core.broker.metrics import Metrics, MetricsEndpoint
-from kafkalog_core.broker.network import Listener
 from kafkalog_core.broker.partition_view import ViewOptions
 from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
-from kafkalog_core.broker.server import BrokerOptions, ReadOnlyBroker
+from kafkalog_core.broker.server import ReadOnlyBroker
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.text import count_of, size
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import FrameType
 
+    from kafkalog_cli.options.listening import Listening
     from kafkalog_core.broker.answers import ConnectionFacts
     from kafkalog_core.broker.partition_view import ServedHole
     from kafkalog_core.ops.reading.selection import Selection
@@ -57,22 +57,6 @@ _OPEN: Final = "every client that can reach this address can {} every topic, bec
 _USUAL: Final = frozenset({CloseReason.PEER, CloseReason.IDLE, CloseReason.SHUTDOWN})
 
 
-class _Endpoint(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_endpoint(text: str) -> _Endpoint:
-    """Return host and port of `HOST:PORT` or `[IPV6]:PORT`. Raises BadParameter."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
-        raise click.BadParameter(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
-    return _Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
-
-
 def parse_seconds(text: str) -> float:
     """Return a positive number of seconds. Raises BadParameter."""
     try:
@@ -91,20 +75,7 @@ def parse_seconds(text: str) -> float:
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )
 @common.targets_argument
-@click.option(
-    "--listen",
-    type=parse_endpoint,
-    default="127.0.0.1:9092",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="The address for clients. Port 0 takes a free port. There is no authentication and no encryption.",
-)
-@click.option(
-    "--advertise",
-    type=parse_endpoint,
-    metavar="HOST:PORT",
-    help="The address that clients are sent to, as advertised.listeners of a broker.  [default: that of --listen]",
-)
+@listening_options
 @click.option(
     "--on-damage",
     type=click.Choice(("skip", "stop")),
@@ -188,7 +159,7 @@ def parse_seconds(text: str) -> float:
 )
 @common.selection_options
 @common.limit_options
-def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
+def serve_command(paths: tuple[str, ...], selection: Selection, listening: Listening, **given: Any) -> int:
     """Serve the topics on the disks of a dead broker to any Kafka client, or be a small live broker.
 
     PATH is a log directory, a partition directory or a glob of them, of one broker or of several brokers of one
@@ -206,11 +177,8 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
     warn_of_interpreted()
     log = _Log(given["log_form"])
     metrics = Metrics(log)
-    listen, advertise = given["listen"], given["advertise"] or given["listen"]
-    if _is_any(advertise.host):
-        raise click.UsageError(f"clients cannot connect to {advertise.host}: give --advertise HOST:PORT as well")
     if given["read_write"]:
-        return _serve_live(paths, selection, (log, metrics), (listen, advertise), given)
+        return _serve_live(paths, selection, listening, (log, metrics), given)
     if given["assignments"]:
         raise click.UsageError("--set is for --read-write: nothing is written here")
     options = DiskOptions(
@@ -228,29 +196,25 @@ def serve_command(paths: tuple[str, ...], selection: Selection, **given: Any) ->
         disks = stack.enter_context(closing(ServedDisks(resolve_all(paths, selection), options)))
         broker = ReadOnlyBroker(
             disks,
-            BrokerOptions(
-                listen=[Listener("PLAINTEXT", listen.host, listen.port)],
-                advertised={"PLAINTEXT": advertise},
-                commits=given["commits"],
-            ),
+            listening.broker_options(disks.log_dirs, log.message, log.unproved, given["commits"]),
             clock=time.monotonic,
             clock_ms=clock_ms,
             new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
             observer=metrics,
             decoded=metrics.request_decoded,
         )
-        return _run(stack, (log, metrics), disks, broker, given)
+        return _run(stack, (log, metrics), disks, broker, listening, given)
 
 
 def _serve_live(
     paths: tuple[str, ...],
     selection: Selection,
+    listening: Listening,
     observers: tuple[_Log, Metrics],
-    endpoints: tuple[_Endpoint, _Endpoint],
     given: Mapping[str, Any],
 ) -> int:
     """Be a live broker on one directory."""
-    (listen, advertise), metrics = endpoints, observers[1]
+    log, metrics = observers
     if len(paths) != 1 or not selection.is_everything:
         raise click.UsageError("--read-write takes one log directory, and serves all of it")
     for name in ("on_damage", "at", "high_watermark", "set_aside", "commits", "node_id"):
@@ -269,17 +233,14 @@ def _serve_live(
         )
         broker = LiveBroker(
             disks,
-            BrokerOptions(
-                listen=[Listener("PLAINTEXT", listen.host, listen.port)],
-                advertised={"PLAINTEXT": advertise},
-            ),
+            listening.broker_options(paths, log.message, log.unproved),
             clock=time.monotonic,
             clock_ms=clock_ms,
             new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
             observer=metrics,
             decoded=metrics.request_decoded,
         )
-        return _run(stack, observers, disks, broker, given)
+        return _run(stack, observers, disks, broker, listening, given)
 
 
 def _run(
@@ -287,6 +248,7 @@ def _run(
     observers: tuple[_Log, Metrics],
     disks: ServedDisks | LiveDisks,
     broker: ReadOnlyBroker | LiveBroker,
+    listening: Listening,
     given: Mapping[str, Any],
 ) -> int:
     """Serve until a signal, or until the time is over."""
@@ -295,12 +257,12 @@ def _run(
         if address is not None:
             text = partial(_text_of, metrics, broker)
             endpoint = stack.enter_context(MetricsEndpoint(address.host, address.port, text))
-            if not _is_loopback(address.host):
+            if not is_loopback(address.host):
                 log.message("warning: everybody who can reach the address of --metrics can read them")
-            log.message(f"metrics at http://{_Endpoint(address.host, endpoint.port)}/metrics")
+            log.message(f"metrics at http://{HostPort(address.host, endpoint.port)}/metrics")
         stop = _until_signal(stack)
         stack.enter_context(broker)
-        _introduce(log, disks, broker, given["listen"])
+        _introduce(log, disks, broker, listening)
         end_s = None if seconds is None else time.monotonic() + seconds
         while not stop.wait(_SWEEP_SECONDS):
             broker.sweep()
@@ -316,15 +278,15 @@ def _text_of(metrics: Metrics, broker: ReadOnlyBroker | LiveBroker) -> str:
 
 
 def _introduce(
-    log: _Log, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker | LiveBroker, listen: _Endpoint
+    log: _Log, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker | LiveBroker, listening: Listening
 ) -> None:
     """Print what is served and where to stdout, and what the user should know to stderr."""
     for note in (*disks.notes, *broker.notes):
         log.message(note)
-    if not _is_loopback(listen.host):
+    if listening.is_open and not listening.is_loopback:
         what = "read and write" if isinstance(disks, LiveDisks) else "read"
         log.message(f"warning: {_OPEN.format(what)}")
-    address = _Endpoint(broker.addresses[0].host, broker.addresses[0].port)
+    address = HostPort(broker.addresses[0].host, broker.addresses[0].port)
     partitions = sum(len(topic.copies) for topic in disks.topics.values())
     what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"
     how = "read-write" if isinstance(disks, LiveDisks) else "read-only"
@@ -342,21 +304,6 @@ def _until_signal(stack: ExitStack) -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         stack.callback(signal.signal, number, signal.signal(number, note))
     return stop
-
-
-def _is_any(host: str) -> bool:
-    """Return whether a host means every address of the machine."""
-    try:
-        return not host or ipaddress.ip_address(host).is_unspecified
-    except ValueError:
-        return False
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class _Holes:
@@ -398,6 +345,10 @@ class _Log:
             reason=hole.reason,
             next_offset=hole.first_offset,
         )
+
+    def unproved(self, connection: ConnectionFacts, reason: str) -> None:
+        """Report a client that does not prove who it is."""
+        self.message(f"refused a client at {connection.peer_host}: authentication failed: {reason}")
 
     def connection_opened(self, connection: ConnectionFacts) -> None:
         """Do nothing: what is usual is not reported."""

@@ -216,7 +216,7 @@ class PendingAnswer:
 Answer: TypeAlias = FinalAnswer | PendingAnswer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConnectionFacts:
     """What is known of a connection. `connection_id` is unique in a server's life; `listener` is the listener's name.
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Closing", "Connection", "ConnectionQuotas", "FrameMemory", "Transport"]
 
-MIN_REQUEST_BYTES: Final = 8
-"""API key, API version and correlation id: the shortest request header, version 0."""
+MIN_REQUEST_BYTES: Final = 1
+"""A token of SASL may be shorter than a request's header."""
 _MAX_INT32: Final = 2**31 - 1
 _LENGTH_BYTES: Final = 4
 _FIRST_BUFFER_BYTES: Final = 4 * 1024
@@ -27,7 +27,7 @@ _MAX_BUFFERS: Final = 64
 
 
 class Transport(Protocol):
-    """The bytes of one connection. Each method raises BlockingIOError if it would wait; TLS would be another class."""
+    """The bytes of one connection. Each method raises BlockingIOError if it would wait."""
 
     def fileno(self) -> int:
         """Return the descriptor to select on."""

@@ -17,10 +17,9 @@ from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.group_store import LoggedGroups, load_groups
-from kafkalog_core.broker.network import NetworkServer
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
-from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.server import network_of
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.broker.transaction_requests import TransactionRequests
@@ -104,10 +103,7 @@ class LiveBroker:
             changes,
             ConfigRequests(disks),
         )
-        self.dispatcher = RequestDispatcher(
-            {name: entry for each in parts for name, entry in each.handlers().items()}, decoded=decoded
-        )
-        self._network = NetworkServer(options.listen, self.dispatcher, clock, observer=observer, limits=options.limits)
+        self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from kafkalog_core.broker.answers import NO_OBSERVER, ConnectionFacts, NetworkCounters, NetworkLimits
 from kafkalog_core.broker.connections import ConnectionQuotas, FrameMemory
@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.answers import NetworkObserver, RequestHandler, SharedFile
     from kafkalog_core.broker.connections import Transport
 
-__all__ = ["Address", "ListenError", "Listener", "NetworkServer", "PlainTransport", "family_of"]
+__all__ = [
+    "Address",
+    "ListenError",
+    "Listener",
+    "NetworkServer",
+    "PlainTransport",
+    "Socket",
+    "TransportOf",
+    "family_of",
+]
 
 _COPY_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
@@ -40,6 +49,11 @@ _JOIN_S: Final = 10.0
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 _NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOTSOCK})
 _READ: Final = selectors.EVENT_READ
+
+
+Socket: TypeAlias = socket.socket
+TransportOf: TypeAlias = "Callable[[Socket], Transport]"
+"""Wraps an accepted, non-blocking socket."""
 
 
 class ListenError(KafkalogError):
@@ -80,15 +94,12 @@ class PlainTransport:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address to listen on. An empty host means every address of the machine; port 0 a free port.
-
-    transport: wraps an accepted, non-blocking socket.
-    """
+    """An address to listen on. An empty host means every address of the machine; port 0 a free port."""
 
     name: str
     host: str
     port: int
-    transport: Callable[[socket.socket], Transport] = PlainTransport
+    transport: TransportOf = PlainTransport
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
 from kafkalog_core.broker.committed_offsets import CommittedOffsets
@@ -27,15 +27,17 @@ from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
+    from kafkalog_core.broker.authentication import Authentication
     from kafkalog_core.broker.network import Address, Listener
     from kafkalog_core.broker.offset_commit_requests import Commits
+    from kafkalog_core.broker.requests import Handler
     from kafkalog_core.broker.served_disks import ServedDisks
 
-__all__ = ["BrokerOptions", "ReadOnlyBroker"]
+__all__ = ["BrokerOptions", "ReadOnlyBroker", "network_of"]
 
 _NOTED_PROBLEMS = 10
 
@@ -50,6 +52,7 @@ class BrokerOptions:
         commits: what becomes of offsets that clients commit.
         limits: bounds of the network.
         groups: bounds of groups.
+        authentication: how clients prove who they are; None: nobody has to.
     """
 
     listen: Sequence[Listener]
@@ -57,6 +60,31 @@ class BrokerOptions:
     commits: Commits = "memory"
     limits: NetworkLimits = field(default_factory=NetworkLimits)
     groups: GroupLimits = field(default_factory=GroupLimits)
+    authentication: Authentication | None = None
+
+
+class Handlers(Protocol):
+    """Handlers of some APIs."""
+
+    def handlers(self) -> dict[str, tuple[int, Handler]]:
+        """Return the last version that is served and the handler, by the name of the API."""
+
+
+def network_of(
+    parts: Iterable[Handlers],
+    options: BrokerOptions,
+    clock: Callable[[], float],
+    observer: NetworkObserver,
+    decoded: Callable[[str, int], None] | None,
+) -> tuple[RequestDispatcher, NetworkServer]:
+    """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
+    guard = options.authentication
+    every = [*parts] if guard is None else [*parts, guard]
+    dispatcher = RequestDispatcher(
+        {name: entry for each in every for name, entry in each.handlers().items()}, decoded=decoded
+    )
+    handler = dispatcher if guard is None else guard.before(dispatcher)
+    return dispatcher, NetworkServer(options.listen, handler, clock, observer=observer, limits=options.limits)
 
 
 class ReadOnlyBroker:
@@ -101,10 +129,7 @@ class ReadOnlyBroker:
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
         )
-        dispatcher = RequestDispatcher(
-            {name: entry for each in handlers for name, entry in each.handlers().items()}, decoded=decoded
-        )
-        self._network = NetworkServer(options.listen, dispatcher, clock, observer=observer, limits=options.limits)
+        _, self._network = network_of(handlers, options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
 

@@ -111,6 +111,10 @@ class FlexibleReader:
         self._check_room(count)  # every element has at least its tag section, one byte
         return tuple([decode() for _ in range(count)])
 
+    def compact_bytes(self) -> bytes:
+        """Return the next bytes, which must not be null: FieldError."""
+        return bytes(self._take(self._compact_size("bytes")))
+
     def compact_string(self) -> str:
         """Return the next string, which must not be null and must be UTF-8: FieldError."""
         size = self._compact_size("a string")

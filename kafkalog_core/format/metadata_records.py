@@ -1,4 +1,4 @@
-"""Some records of the cluster metadata log: feature levels, registrations, topics, partitions, configurations.
+"""Some records of the cluster metadata log: feature levels, registrations, topics, partitions, configurations, users.
 
     value = frame version, record type, record version (unsigned varints each), then the fields, flexible encoding
 
@@ -7,7 +7,7 @@ Every other record type is decoded as `None`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkalog_core.format.control import FlexibleReader, KRaftVoters
@@ -26,6 +26,8 @@ __all__ = [
     "MetadataRecord",
     "PartitionAssigned",
     "Registration",
+    "ScramCredential",
+    "ScramCredentialRemoved",
     "TopicCreated",
     "TopicRemoved",
     "decode_metadata_record",
@@ -43,7 +45,9 @@ _CONFIG: Final = 4
 _PARTITION_CHANGE: Final = 5
 _REMOVE_TOPIC: Final = 9
 _REGISTER_CONTROLLER: Final = 27
+_SCRAM: Final = 11
 _FEATURE_LEVEL: Final = 12
+_REMOVE_SCRAM: Final = 22
 _FIRST_WITH_SHUTDOWN: Final = 1
 _FIRST_WITH_MIGRATION: Final = 2
 _LOG_DIRS_TAG: Final = 0
@@ -101,6 +105,26 @@ class ConfigValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredential:
+    """What a cluster keeps of a user's password (KIP-900); `mechanism`: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+
+    user: str
+    mechanism: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredentialRemoved:
+    """A user that can no longer connect by a mechanism."""
+
+    user: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionAssigned:
     """The replicas of a partition, from this offset on.
 
@@ -118,7 +142,15 @@ class PartitionAssigned:
 
 
 MetadataRecord: TypeAlias = (
-    ConfigValue | FeatureLevel | KRaftVoters | PartitionAssigned | Registration | TopicCreated | TopicRemoved
+    ConfigValue
+    | FeatureLevel
+    | KRaftVoters
+    | PartitionAssigned
+    | Registration
+    | ScramCredential
+    | ScramCredentialRemoved
+    | TopicCreated
+    | TopicRemoved
 )
 """A decoded record; the voters are those of a control record."""
 
@@ -190,6 +222,23 @@ def _config(cursor: FlexibleReader, _: int) -> ConfigValue:
     )
 
 
+def _scram(cursor: FlexibleReader, _: int) -> ScramCredential:
+    user, mechanism = cursor.compact_string(), cursor.int8()
+    salt, stored_key, server_key = (cursor.compact_bytes() for _ in range(3))
+    return ScramCredential(
+        user=user,
+        mechanism=mechanism,
+        salt=salt,
+        stored_key=stored_key,
+        server_key=server_key,
+        iterations=cursor.int32(),
+    )
+
+
+def _removed_scram(cursor: FlexibleReader, _: int) -> ScramCredentialRemoved:
+    return ScramCredentialRemoved(user=cursor.compact_string(), mechanism=cursor.int8())
+
+
 def _broker(cursor: FlexibleReader, version: int) -> Registration:
     node_id = cursor.int32()
     if version >= _FIRST_WITH_MIGRATION:
@@ -244,6 +293,8 @@ _DECODERS: Final[Mapping[int, Callable[[FlexibleReader, int], MetadataRecord]]] 
     _CONFIG: _config,
     _PARTITION_CHANGE: _partition_change,
     _REMOVE_TOPIC: _removed_topic,
+    _SCRAM: _scram,
     _FEATURE_LEVEL: _feature_level,
+    _REMOVE_SCRAM: _removed_scram,
     _REGISTER_CONTROLLER: _controller,
 }

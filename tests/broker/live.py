@@ -33,8 +33,9 @@ Record = tuple[int, bytes | None, bytes | None]
 class LiveServer:
     """A live broker over a directory; it is stopped, killed and started again at will."""
 
-    def __init__(self, directory: Path, *settings: str) -> None:
+    def __init__(self, directory: Path, *settings: str, options: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._options = options
         self._settings = (*SETTINGS, *settings)
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
@@ -55,7 +56,7 @@ class LiveServer:
     def start(self) -> None:
         """Start it, at the port that it had before, and wait until it serves."""
         command = [sys.executable, "-m", "kafkalog_cli", "serve", "--read-write", str(self.directory)]
-        command += ["--listen", f"127.0.0.1:{self._port}"]
+        command += ["--listen", f"127.0.0.1:{self._port}", *self._options]
         for each in self._settings:
             command += ["--set", each]
         with self._log.open("w") as log:  # not a pipe, which would fill and hold the server up

@@ -1,0 +1,215 @@
+"""Where a broker listens, who may connect, and whether connections are encrypted."""
+
+from __future__ import annotations
+
+import ipaddress
+import secrets
+from dataclasses import dataclass
+from functools import partial, update_wrapper
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+
+import click
+
+from kafkalog_cli.options.common import stacked
+from kafkalog_core.broker.authentication import Authentication
+from kafkalog_core.broker.network import Listener, PlainTransport
+from kafkalog_core.broker.server import BrokerOptions
+from kafkalog_core.broker.tls import TlsTransport, server_context
+from kafkalog_core.broker.users import MECHANISMS, Users, passwords_of, users_of_cluster
+from kafkalog_core.errors import SettingError
+from kafkalog_core.text import count_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkalog_cli.options.common import Decorated
+    from kafkalog_core.broker.answers import ConnectionFacts
+    from kafkalog_core.broker.network import TransportOf
+    from kafkalog_core.broker.offset_commit_requests import Commits
+
+__all__ = ["HostPort", "Listening", "is_loopback", "listening_options", "parse_endpoint"]
+
+_NONCE_BYTES: Final = 18
+_PROTOCOLS: Final = {
+    (False, False): "PLAINTEXT",
+    (False, True): "SSL",
+    (True, False): "SASL_PLAINTEXT",
+    (True, True): "SASL_SSL",
+}
+"""Names of listeners, by whether clients authenticate and connections are encrypted (SecurityProtocol)."""
+
+
+class HostPort(NamedTuple):
+    """Host and port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> HostPort:
+    """Return host and port of `HOST:PORT` or `[IPV6]:PORT`. Raises BadParameter."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise click.BadParameter(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9092 or [::1]:9092")
+    return HostPort(host.removeprefix("[").removesuffix("]"), int(port))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """The options of --listen and its companions, as they were given."""
+
+    listen: HostPort
+    advertise: HostPort | None
+    users: str | None
+    cluster_users: bool
+    mechanisms: tuple[str, ...]
+    tls_certificate: str | None
+    tls_key: str | None
+    tls_clients: str | None
+
+    def broker_options(
+        self,
+        log_dirs: Sequence[str],
+        note: Callable[[str], None],
+        unproved: Callable[[ConnectionFacts, str], None],
+        commits: Commits = "memory",
+    ) -> BrokerOptions:
+        """Return how a broker listens. Raises SettingError, and UsageError for options that contradict each other.
+
+        note: receives what the user should know. unproved: receives clients that do not prove who they are.
+        """
+        advertise = self.advertise or self.listen
+        if _is_any(advertise.host):
+            raise click.UsageError(f"clients cannot connect to {advertise.host}: give --advertise HOST:PORT as well")
+        has_tls = self.tls_certificate is not None
+        transport: TransportOf = PlainTransport
+        if self.tls_certificate is not None:
+            context = server_context(self.tls_certificate, self.tls_key, self.tls_clients)
+            transport = partial(TlsTransport, context=context)
+        elif self.tls_key is not None or self.tls_clients is not None:
+            raise click.UsageError("--tls-key and --tls-clients are for TLS: give --tls-certificate as well")
+        authentication = self._authentication(log_dirs, note, unproved)
+        name = _PROTOCOLS[authentication is not None, has_tls]
+        if authentication is not None and "PLAIN" in authentication.mechanisms and not (has_tls or self.is_loopback):
+            note("warning: passwords of PLAIN can be read on their way; give --tls-certificate, or --mechanism")
+        return BrokerOptions(
+            listen=[Listener(name, self.listen.host, self.listen.port, transport)],
+            advertised={name: advertise},
+            commits=commits,
+            authentication=authentication,
+        )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only clients of this machine can connect."""
+        return is_loopback(self.listen.host)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody who reaches the address may connect."""
+        return self.users is None and not self.cluster_users and self.tls_clients is None
+
+    def _authentication(
+        self, log_dirs: Sequence[str], note: Callable[[str], None], unproved: Callable[[ConnectionFacts, str], None]
+    ) -> Authentication | None:
+        if self.users is None and not self.cluster_users:
+            if self.mechanisms:
+                raise click.UsageError("--mechanism is for users: give --users FILE or --cluster-users as well")
+            return None
+        users = users_of_cluster(log_dirs) if self.cluster_users else Users()
+        if self.users is not None:
+            for user, password in _passwords(self.users).items():
+                users.add_password(user, password, secrets.token_bytes)
+        if not len(users):
+            raise SettingError("no metadata log on these disks has SCRAM users; name users of your own: --users FILE")
+        mechanisms = self.mechanisms or users.mechanisms()
+        for each in mechanisms:
+            if each not in users.mechanisms():
+                raise click.UsageError(f"--mechanism {each}: no user of the cluster has a password for it")
+        note(f"{count_of(len(users), 'user')} may connect, by {', '.join(mechanisms)}")
+        return Authentication(users, mechanisms, partial(secrets.token_urlsafe, _NONCE_BYTES), unproved)
+
+
+def _passwords(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return passwords_of(file, path)
+    except OSError as error:
+        raise SettingError(f"--users {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise SettingError(f"--users {path}: the file is not UTF-8") from error
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--listen",
+        type=parse_endpoint,
+        default="127.0.0.1:9092",
+        show_default=True,
+        metavar="HOST:PORT",
+        help="The address for clients. Port 0 takes a free port.",
+    ),
+    click.option(
+        "--advertise",
+        type=parse_endpoint,
+        metavar="HOST:PORT",
+        help="The address that clients are sent to, as advertised.listeners of a broker.  [default: that of --listen]",
+    ),
+    click.option(
+        "--users",
+        metavar="FILE",
+        help="Clients must authenticate (SASL) as one of these users: lines of NAME:PASSWORD.",
+    ),
+    click.option(
+        "--cluster-users",
+        is_flag=True,
+        help="Clients must authenticate as a SCRAM user of the cluster, by its metadata log (since Kafka 3.5).",
+    ),
+    click.option(
+        "--mechanism",
+        "mechanisms",
+        type=click.Choice(MECHANISMS),
+        multiple=True,
+        help="A SASL mechanism that is offered; repeatable.  [default: all that the users have]",
+    ),
+    click.option(
+        "--tls-certificate",
+        metavar="FILE",
+        help="Encrypt connections (TLS) with this certificate, a PEM file with its chain.",
+    ),
+    click.option("--tls-key", metavar="FILE", help="PEM file of its key.  [default: in the certificate's file]"),
+    click.option(
+        "--tls-clients",
+        metavar="FILE",
+        help="Clients must have a certificate of one of these authorities, in a PEM file.",
+    ),
+)
+
+
+def listening_options(function: Decorated) -> Decorated:
+    """Add --listen and its companions: the command gets a `Listening`, `listening`."""
+
+    def with_listening(*arguments: object, **options: Any) -> object:
+        given = Listening(**{name: options.pop(name) for name in Listening.__slots__})
+        return function(*arguments, listening=given, **options)
+
+    return stacked(*_OPTIONS)(cast("Decorated", update_wrapper(with_listening, function)))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is one of this machine alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_any(host: str) -> bool:
+    """Return whether an address means every address of a machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return not host

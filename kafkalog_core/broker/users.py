@@ -1,0 +1,133 @@
+"""Who may connect: users and what proves their passwords, from a file or from the metadata log of a cluster.
+
+Passwords are not kept: a user has, for each hash, what SCRAM keeps (RFC 5802, KIP-84), and a password that PLAIN sends
+is checked against that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import SettingError
+from kafkalog_core.format.metadata_records import ScramCredential, ScramCredentialRemoved
+from kafkalog_core.format.names import METADATA_TOPIC
+from kafkalog_core.kafka.cluster_metadata import read_history
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["MECHANISMS", "SCRAM_HASHES", "Credential", "Users", "passwords_of", "users_of_cluster"]
+
+SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
+"""Names of SASL mechanisms, as clients spell them."""
+_BY_NUMBER: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # ScramMechanism of clients and of the metadata log
+_ITERATIONS: Final = 4096  # the least that a broker takes (ScramMechanism)
+_SALT_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a server keeps of a password for one hash."""
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+    @classmethod
+    def of_password(cls, password: bytes, mechanism: str, salt: bytes, iterations: int = _ITERATIONS) -> Credential:
+        """Return what is kept of a password."""
+        digest = SCRAM_HASHES[mechanism]
+        salted = hashlib.pbkdf2_hmac(digest, password, salt, iterations)
+        client_key = hmac.digest(salted, b"Client Key", digest)
+        return cls(
+            salt, hashlib.new(digest, client_key).digest(), hmac.digest(salted, b"Server Key", digest), iterations
+        )
+
+
+class Users:
+    """Users by name."""
+
+    def __init__(self) -> None:
+        """Begin without users."""
+        self._credentials: dict[tuple[str, str], Credential] = {}
+
+    def __len__(self) -> int:
+        """Return the number of users."""
+        return len({user for _, user in self._credentials})
+
+    def add(self, mechanism: str, user: str, credential: Credential) -> None:
+        """Add or replace what is kept of a user's password for a SCRAM mechanism."""
+        self._credentials[mechanism, user] = credential
+
+    def add_password(self, user: str, password: str, new_salt: Callable[[int], bytes]) -> None:
+        """Add a user of every mechanism. new_salt: returns that many random bytes."""
+        for mechanism in SCRAM_HASHES:
+            self.add(mechanism, user, Credential.of_password(password.encode(), mechanism, new_salt(_SALT_BYTES)))
+
+    def mechanisms(self) -> tuple[str, ...]:
+        """Return the mechanisms by which any user can connect."""
+        kept = {mechanism for mechanism, _ in self._credentials}
+        return tuple(each for each in MECHANISMS if each in kept or (each == "PLAIN" and kept))
+
+    def credential(self, mechanism: str, user: str) -> Credential | None:
+        """Return what is kept for a SCRAM mechanism; None: the user is unknown to it."""
+        return self._credentials.get((mechanism, user))
+
+    def has_password(self, user: str, password: bytes) -> bool:
+        """Return whether a user has this password."""
+        for mechanism in SCRAM_HASHES:
+            known = self._credentials.get((mechanism, user))
+            if known is not None:
+                given = Credential.of_password(password, mechanism, known.salt, known.iterations)
+                return hmac.compare_digest(given.stored_key, known.stored_key)
+        return False
+
+
+def passwords_of(lines: Iterable[str], path: str) -> dict[str, str]:
+    """Return passwords by user from lines of NAME:PASSWORD; empty lines and those with a number sign are comments.
+
+    Raises SettingError with the number of a line that is none of these, or names a user again.
+    """
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.rstrip("\r\n")
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        user, colon, password = text.partition(":")
+        if not colon or not user or not password:
+            raise SettingError(f"{path}, line {number}: expected NAME:PASSWORD")
+        if user in found:
+            raise SettingError(f"{path}, line {number}: user {user} is there already")
+        found[user] = password
+    if not found:
+        raise SettingError(f"{path} has no users; write a line NAME:PASSWORD for each")
+    return found
+
+
+def users_of_cluster(log_dirs: Iterable[str]) -> Users:
+    """Return the SCRAM users in the metadata log of a cluster (KIP-900); before KRaft they are in ZooKeeper."""
+    users = Users()
+    for log_dir in log_dirs:
+        history, kept = read_history(f"{log_dir}/{METADATA_TOPIC}-0"), dict[tuple[str, str], Credential]()
+        for record in history.records():
+            mechanism = _BY_NUMBER.get(record.mechanism) if isinstance(record, _SCRAM_RECORDS) else None
+            if mechanism is None:
+                continue
+            if isinstance(record, ScramCredential):
+                keys = record.stored_key, record.server_key
+                kept[mechanism, record.user] = Credential(record.salt, *keys, record.iterations)
+            elif isinstance(record, ScramCredentialRemoved):
+                kept.pop((mechanism, record.user), None)
+        for (mechanism, user), credential in kept.items():
+            users.add(mechanism, user, credential)
+        if kept:
+            break
+    return users
+
+
+_SCRAM_RECORDS: Final = (ScramCredential, ScramCredentialRemoved)
