@@ -539,7 +539,7 @@ def test_garbage_leaves_nothing() -> None:
         assert sum(each.connections for each in server.counters()) == 1
 
 
-@pytest.mark.parametrize("size", [-1, -(2**31), 0, 7, 1001, 2**31 - 1])
+@pytest.mark.parametrize("size", [-1, -(2**31), 0, 1001, 2**31 - 1])
 def test_an_invalid_length_closes_at_once(size: int) -> None:
     handler = Handler()
     with (
