@@ -51,28 +51,38 @@ class MissingError(Exception):
 
 def fetch(version: str = KAFKA_VERSION) -> Path:
     """The directory with a release's jars, fetched by the first call on this machine. Raises MissingError."""
+    return _fetched(f"kafka-{version}", _packages(version))
+
+
+def fetch_frameworks() -> Path:
+    """The directory with the jars of Streams, Connect and MirrorMaker. Raises MissingError."""
+    packages = [_dependency("org.apache.kafka", name, KAFKA_VERSION) for name in _FRAMEWORKS]
+    return _fetched(f"frameworks-{KAFKA_VERSION}", [*packages, _LOGGING])
+
+
+def _fetched(name: str, packages: list[str]) -> Path:
     if shutil.which("java") is None:
-        raise MissingError("no java on this machine to run a broker with")
+        raise MissingError("no java on this machine to run Kafka with")
     cache = _cache()
-    libs = cache / f"kafka-{version}"
+    libs = cache / name
     if not libs.is_dir():
         if shutil.which("mvn") is None:
-            raise MissingError(f"no mvn on this machine to fetch the jars of Kafka {version} with")
+            raise MissingError(f"no mvn on this machine to fetch the jars of {name} with")
         cache.mkdir(parents=True, exist_ok=True)
-        _copy_jars(cache, libs, version)
+        _copy_jars(cache, libs, packages)
     return libs
 
 
-def _copy_jars(cache: Path, libs: Path, version: str) -> None:
+def _copy_jars(cache: Path, libs: Path, packages: list[str]) -> None:
     """Whole or not at all: the directory gets its name when Maven is done."""
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         pom = Path(scratch, "pom.xml")
-        pom.write_text(_POM.format(dependencies="\n".join(_packages(version))))
+        pom.write_text(_POM.format(dependencies="\n".join(packages)))
         jars = Path(scratch, "jars")
         command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         if done.returncode:
-            raise RuntimeError(f"Maven could not fetch the jars of Kafka {version}:\n{done.stdout[-2000:]}")
+            raise RuntimeError(f"Maven could not fetch the jars of {libs.name}:\n{done.stdout[-2000:]}")
         jars.rename(libs)
 
 
@@ -82,7 +92,7 @@ def _packages(version: str) -> list[str]:
     scala = next(suffix for first, suffix in _SCALA if numbers >= first)
     packages = [
         _dependency("org.apache.kafka", f"kafka_{scala}", version),
-        _dependency("org.slf4j", "slf4j-simple", "1.7.36"),
+        _LOGGING,
     ]
     if numbers >= _TOOLS_APART_FROM and version not in _WITHOUT_TOOLS:
         packages.append(_dependency("org.apache.kafka", "kafka-tools", version))
@@ -97,6 +107,10 @@ def _dependency(group: str, artifact: str, version: str) -> str:
         f"<exclusion><groupId>{other}</groupId><artifactId>{name}</artifactId></exclusion>" for other, name in _UNWANTED
     )
     return f"    <dependency>{names}<exclusions>{excluded}</exclusions></dependency>"
+
+
+_FRAMEWORKS: Final = ("kafka-streams", "connect-runtime", "connect-json", "connect-file", "connect-mirror")
+_LOGGING: Final = _dependency("org.slf4j", "slf4j-simple", "1.7.36")
 
 
 def runtime(version: str) -> Path:
