@@ -133,11 +133,12 @@ def mirroring(java: list[str], place: Path, source: str, target: str, topics: st
 
 
 def test_mirror_maker_copies_a_dead_disk_into_a_real_cluster(java: list[str], broker: Broker, tmp_path: Path) -> None:
+    topics = ("orders", "customers")
     with (
         serving(DEMO) as dead,
-        mirroring(java, tmp_path / "m", address(dead), broker.bootstrap, "orders,customers") as log,
+        mirroring(java, tmp_path / "m", address(dead), broker.bootstrap, ",".join(topics)) as log,
     ):
-        for topic in ("orders", "customers"):
+        for topic in topics:
             wanted = values(address(dead), topic)
             assert any(wanted.values())
             wait_for(lambda: values(broker.bootstrap, f"a.{topic}") == wanted, log)  # noqa: B023
@@ -162,9 +163,8 @@ def test_mirror_maker_copies_into_and_out_of_the_live_broker(java: list[str], br
 
 def counts(server: str, wanted: Mapping[str, int], log: Path) -> dict[str, list[int]]:
     """All counts of each word, until the last ones are the wanted ones."""
-    consumer = Consumer(
-        {"bootstrap.servers": server, "group.id": "check", "isolation.level": "read_committed", **QUIET}
-    )
+    given = {"bootstrap.servers": server, "group.id": "check", "isolation.level": "read_committed"}
+    consumer = Consumer(given | QUIET)
     consumer.assign([TopicPartition("counts", number, 0) for number in range(3)])
     found: dict[str, list[int]] = {}
     until_s = time.monotonic() + PATIENCE_S
@@ -184,7 +184,7 @@ def test_streams_counts_words_exactly_once_although_it_and_the_broker_are_killed
     words: Counter[str] = Counter()
     with LiveServer(tmp_path / "data") as server:
         create_topics(server.address, ["lines", "counts"], 3)
-        command = [*java, str(HERE / "WordCount.java"), server.address, str(tmp_path / "state")]
+        command = [*java, str(HERE / "java" / "WordCount.java"), server.address, str(tmp_path / "state")]
         producer = Producer({"bootstrap.servers": server.address, "enable.idempotence": True, **QUIET})
         for crash in ("application", "broker", "application", "none"):
             with running(command, log):
