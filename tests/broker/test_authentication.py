@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import shutil
 import struct
-import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -26,7 +25,6 @@ from tests.build import batch_v2, unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from kafkalog_core.broker.answers import Answer
 
@@ -261,35 +259,29 @@ def test_tokens_without_a_header_follow_version_0_of_the_handshake() -> None:
 
 
 # --- real clients -----------------------------------------------------------------------------------------------------
-def certificate(directory: Path) -> Path:
-    """A self-signed certificate of 127.0.0.1, with its key in the same file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("no openssl")
-    key, found = directory / "key.pem", directory / "certificate.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run([*command, "-keyout", str(key), "-out", str(found)], check=True, capture_output=True)
-    found.write_text(found.read_text() + key.read_text())
-    return found
+TLS: Final = Path(__file__).parent / "tls"
+"""A self-signed certificate of 127.0.0.1 and its key, made with openssl for these tests, for a hundred years."""
+CERTIFICATE, KEY = str(TLS / "certificate.pem"), str(TLS / "key.pem")
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, Path]]:
-    """A live broker with TLS and two users, and its certificate."""
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A live broker with TLS and two users."""
     place = tmp_path_factory.mktemp("secured")
     (place / "users").write_text("anna:secret\nbert:other\n")
-    found = certificate(place)
-    server = LiveServer(place / "data", options=["--users", str(place / "users"), "--tls-certificate", str(found)])
+    both = place / "both.pem"
+    both.write_text(Path(CERTIFICATE).read_text() + Path(KEY).read_text())
+    server = LiveServer(place / "data", options=["--users", str(place / "users"), "--tls-certificate", str(both)])
     with server:
-        yield server, found
+        yield server
 
 
-def settings(server: LiveServer, authority: Path, **changes: str) -> dict[str, Any]:
+def settings(server: LiveServer, **changes: str) -> dict[str, Any]:
     """What a client of librdkafka needs to connect."""
     given = {
         "bootstrap.servers": server.address,
         "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(authority),
+        "ssl.ca.location": CERTIFICATE,
         "sasl.mechanism": "PLAIN",
         "sasl.username": "anna",
         "sasl.password": "secret",
@@ -298,9 +290,8 @@ def settings(server: LiveServer, authority: Path, **changes: str) -> dict[str, A
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_librdkafka_writes_and_reads_with_sasl_over_tls(secured: tuple[LiveServer, Path], mechanism: str) -> None:
-    server, authority = secured
-    given = settings(server, authority, sasl_mechanism=mechanism)
+def test_librdkafka_writes_and_reads_with_sasl_over_tls(secured: LiveServer, mechanism: str) -> None:
+    given = settings(secured, sasl_mechanism=mechanism)
     producer = confluent.Producer(given)
     values = [b"x" * 20_000 + str(number).encode() for number in range(300)]
     for value in values:
@@ -329,10 +320,10 @@ def test_librdkafka_writes_and_reads_with_sasl_over_tls(secured: tuple[LiveServe
     ],
 )
 def test_librdkafka_is_refused_without_the_right_password(
-    secured: tuple[LiveServer, Path], changes: dict[str, str], problem: str
+    secured: LiveServer, changes: dict[str, str], problem: str
 ) -> None:
     errors: list[str] = []
-    given = settings(*secured, **changes) | {"error_cb": lambda error: errors.append(error.str())}
+    given = settings(secured, **changes) | {"error_cb": lambda error: errors.append(error.str())}
     consumer = confluent.Consumer(given | {"group.id": "g"})
     with pytest.raises(confluent.KafkaException):
         consumer.list_topics(timeout=2)
@@ -342,13 +333,12 @@ def test_librdkafka_is_refused_without_the_right_password(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
-def test_kafka_python_connects_with_sasl_over_tls(secured: tuple[LiveServer, Path], mechanism: str) -> None:
+def test_kafka_python_connects_with_sasl_over_tls(secured: LiveServer, mechanism: str) -> None:
     kafka = pytest.importorskip("kafka")
-    server, authority = secured
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=server.address,
+        bootstrap_servers=secured.address,
         security_protocol="SASL_SSL",
-        ssl_cafile=str(authority),
+        ssl_cafile=CERTIFICATE,
         sasl_mechanism=mechanism,
         sasl_plain_username="bert",
         sasl_plain_password="other",  # noqa: S106 - of the test
@@ -365,11 +355,10 @@ def test_a_certificate_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
 
 
 def test_clients_need_a_certificate_where_authorities_are_named(tmp_path: Path) -> None:
-    found = certificate(tmp_path)
-    options = ["--tls-certificate", str(found), "--tls-clients", str(found)]
+    options = ["--tls-certificate", CERTIFICATE, "--tls-key", KEY, "--tls-clients", CERTIFICATE]
     with LiveServer(tmp_path / "data", options=options) as server:
-        given = settings(server, found, security_protocol="SSL")
-        own = {"ssl.certificate.location": str(found), "ssl.key.location": str(tmp_path / "key.pem")}
+        given = settings(server, security_protocol="SSL")
+        own = {"ssl.certificate.location": CERTIFICATE, "ssl.key.location": KEY}
         assert confluent.Producer(given | own).list_topics(timeout=SECONDS).cluster_id
         with pytest.raises(confluent.KafkaException):
             confluent.Producer(given).list_topics(timeout=2)
