@@ -72,13 +72,19 @@ def server_context(certificate: str, key: str | None, client_authorities: str | 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, password=_no_password)
         if client_authorities is not None:
             context.load_verify_locations(client_authorities)
             context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    except (OSError, ValueError) as error:
         files = ", ".join(each for each in (certificate, key, client_authorities) if each is not None)
-        message = f"TLS cannot use {files}: {reason}; expected PEM files of a certificate and its key"
-        raise SettingError(message) from error
+        if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
+            raise SettingError(f"TLS cannot use {files}: {error.strerror}") from error
+        wanted = "expected PEM files of a certificate and of its key, which no password protects"
+        raise SettingError(f"TLS cannot use {files}: {wanted}") from error
     return context
+
+
+def _no_password() -> str:
+    """Return no password: OpenSSL would ask for one on the terminal."""
+    return ""
