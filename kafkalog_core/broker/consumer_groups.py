@@ -35,6 +35,7 @@ __all__ = [
     "HeartbeatAnswer",
     "KnownTopics",
     "MemberState",
+    "problem_of",
 ]
 
 JOINS: Final = 0
@@ -237,7 +238,7 @@ class ConsumerGroups:
     # --- heartbeats ---------------------------------------------------------------------------------------------------
     def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         """Answer a heartbeat."""
-        problem = _problem_of(beat)
+        problem = problem_of(beat)
         if problem is not None:
             return problem
         with self._lock:
@@ -526,7 +527,7 @@ def _problem_of_join(beat: Heartbeat) -> str | None:
     return None
 
 
-def _problem_of(beat: Heartbeat) -> HeartbeatAnswer | None:
+def problem_of(beat: Heartbeat) -> HeartbeatAnswer | None:
     """Return why a heartbeat is not valid (`throwIfConsumerGroupHeartbeatRequestIsInvalid`); None: it is."""
     problem = None
     if not beat.group_id.strip():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kafkalog_core.broker.consumer_groups import JOINS, ConsumerGroups, HeartbeatAnswer
+from kafkalog_core.broker.consumer_groups import JOINS, ConsumerGroups, HeartbeatAnswer, problem_of
 from kafkalog_core.broker.group_members import GroupState
 from kafkalog_core.broker.groups import GroupCoordinator, join_error
 from kafkalog_core.broker.partition_access import error_of
@@ -106,13 +106,12 @@ class GroupRegistry:
             if self.classic.has_members(beat.group_id):
                 message = f"Group {beat.group_id} is not a consumer group."
                 return HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
-            answer = self.consumers.heartbeat(beat)
-            if beat.epoch == JOINS and not answer.code:
-                try:
+            if beat.epoch == JOINS and problem_of(beat) is None:
+                try:  # before the first record of the new kind: a broker cannot load a group of two kinds
                     self.classic.forget(beat.group_id)
                 except (KafkalogError, OSError):
                     return HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
-            return answer
+            return self.consumers.heartbeat(beat)
 
     def expire(self) -> None:
         """End the sessions and rebalances whose time is over. A timer calls this."""

@@ -161,7 +161,15 @@ def _transact(address: str, chance: random.Random) -> None:
 
 @contextmanager
 def modern_members(address: str, topics: Sequence[str]) -> Iterator[list[Consumer]]:
-    """Two members of a group of KIP-848, one by names and one by a regular expression, that have all partitions."""
+    """Two members of a group of KIP-848, one by names and one by a regular expression, that have all partitions.
+
+    The group was a classic one before.
+    """
+    former = Consumer({"bootstrap.servers": address, "group.id": "modern", "enable.auto.commit": False, **QUIET})
+    former.subscribe(list(topics))
+    while not former.assignment():
+        former.poll(0.1)
+    former.close()
     found: list[Consumer] = []
     try:
         for wanted in (list(topics), [f"^({'|'.join(topics)})$"]):

@@ -113,9 +113,15 @@ def test_a_group_without_members_is_that_of_the_next_members_protocol(live: Live
     assert stored(live) == {}
     assert beat(live)["error_code"] == ErrorCode.GROUP_ID_NOT_FOUND
     leave(live, member)
+    before = len(records(live))
+    assert beat(live, rebalance_timeout_ms=-1)["error_code"] == ErrorCode.INVALID_REQUEST
+    assert listed(live)["g"] == ("Empty", "classic")
     assert beat(live)["error_code"] == 0
     assert listed(live)["g"] == ("Stable", "consumer")
     assert committed(live, "g", "t") == (4, 0)
+    kinds = [(int.from_bytes(key[:2], "big"), value is None) for key, value in records(live)[before:]]
+    assert kinds[0] == (2, True), "a broker refuses to load records of the other kind before the tombstone"
+    assert [kind for kind, _ in kinds[1:]] == [5, 3, 7, 6, 8]
 
 
 # --- what the log says ------------------------------------------------------------------------------------------------
