@@ -25,7 +25,7 @@ SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 """Names of SASL mechanisms, as clients spell them."""
 _BY_NUMBER: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # ScramMechanism of clients and of the metadata log
-_ITERATIONS: Final = 4096  # the least that a broker takes (ScramMechanism)
+_ITERATIONS: Final = range(4096, 16384 + 1)  # that a broker takes (ScramMechanism); more of them take longer
 _SALT_BYTES: Final = 16
 
 
@@ -39,7 +39,9 @@ class Credential:
     iterations: int
 
     @classmethod
-    def of_password(cls, password: bytes, mechanism: str, salt: bytes, iterations: int = _ITERATIONS) -> Credential:
+    def of_password(
+        cls, password: bytes, mechanism: str, salt: bytes, iterations: int = _ITERATIONS.start
+    ) -> Credential:
         """Return what is kept of a password."""
         digest = SCRAM_HASHES[mechanism]
         salted = hashlib.pbkdf2_hmac(digest, password, salt, iterations)
@@ -118,7 +120,7 @@ def users_of_cluster(log_dirs: Iterable[str]) -> Users:
             mechanism = _BY_NUMBER.get(record.mechanism) if isinstance(record, _SCRAM_RECORDS) else None
             if mechanism is None:
                 continue
-            if isinstance(record, ScramCredential):
+            if isinstance(record, ScramCredential) and record.iterations in _ITERATIONS:
                 keys = record.stored_key, record.server_key
                 kept[mechanism, record.user] = Credential(record.salt, *keys, record.iterations)
             elif isinstance(record, ScramCredentialRemoved):

@@ -166,6 +166,8 @@ def test_a_metadata_log_has_the_users_of_its_cluster(tmp_path: Path) -> None:
         scram_record("bert", 1, known),
         scram_record("bert", 1, None),
         scram_record("future", 9, known),
+        scram_record("slow", 1, Credential(b"salt", b"x", b"y", 2**31 - 1)),
+        scram_record("none", 1, Credential(b"salt", b"x", b"y", 0)),
     ]
     log = tmp_path / "__cluster_metadata-0"
     log.mkdir()
