@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from functools import reduce, update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -83,9 +84,16 @@ parse_time_ms = option_type(selection.parse_time_ms)
 
 
 def parse_pattern(text: str) -> str:
-    """Return a regular expression over bytes. Raises BadParameter for an invalid one."""
+    """Return a regular expression over bytes. Raises BadParameter for an invalid one.
+
+    One such as `[[:alpha:]]`, which other programs read in another way, is not accepted either.
+    """
     try:
-        re.compile(command_line_bytes(text))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(command_line_bytes(text))
+    except FutureWarning as warning:
+        raise click.BadParameter(f"{text!r} has two meanings: {warning}; write a bracket in brackets as \\[") from None
     except (re.error, OverflowError, RecursionError) as error:
         raise click.BadParameter(f"{text!r} is not a regular expression: {error}") from None
     return text

@@ -112,6 +112,8 @@ def test_patterns_are_checked():
     assert common.parse_pattern("a|b") == "a|b"
     with pytest.raises(click.BadParameter, match="not a regular expression"):
         common.parse_pattern("(")
+    with pytest.raises(click.BadParameter, match="two meanings"):
+        common.parse_pattern("[[:alpha:]]")
 
 
 @given(st.binary())
