@@ -22,6 +22,7 @@ _MAX_INT32: Final = 2**31 - 1
 _LENGTH_BYTES: Final = 4
 _FIRST_BUFFER_BYTES: Final = 4 * 1024
 _MAX_GROWTH_BYTES: Final = 4 * 1024 * 1024
+_TRUSTED_BYTES: Final = 256 * 1024
 _MAX_BUFFERS: Final = 64
 """Buffers of one sendmsg; the system's IOV_MAX is at least 1,024 on Linux and macOS."""
 
@@ -155,8 +156,12 @@ class Connection:
         self.filled = 0
 
     def growth_bytes(self) -> int:
-        """Return by how much a full buffer grows: at most to four times the bytes that have arrived."""
-        return min(self.frame_bytes - self.filled, 3 * self.filled, _MAX_GROWTH_BYTES)
+        """Return by how much a full buffer grows: at most to four times the bytes that have arrived.
+
+        A client is trusted with the size of its last request at once.
+        """
+        trusted = max(3 * self.filled, min(self.request_bytes, _TRUSTED_BYTES))
+        return min(self.frame_bytes - self.filled, trusted, _MAX_GROWTH_BYTES)
 
     def end_frame(self) -> memoryview:
         """Return the request, and wait for the next length."""
