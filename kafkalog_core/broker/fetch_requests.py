@@ -166,7 +166,11 @@ class FetchRequests:
         deadline_s = self._clock() + body["max_wait_ms"] / 1000
         pending = PendingAnswer(deadline_s, at_deadline, abandoned=lambda: appends.remove(keys, attempt))
         appends.add(keys, attempt)
-        attempt()  # what was appended meanwhile
+        try:
+            attempt()  # what was appended meanwhile
+        except BaseException:
+            appends.remove(keys, attempt)
+            raise
         return pending
 
     def _name_of(self, topic: Body, version: int) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.broker.live_log import LiveLog, LogFacts
+from kafkalog_core.broker.long_reads import cost_of_opening, count_read
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.broker.served_disks import PartitionCopy, ServedTopic
 from kafkalog_core.broker.topic_configs import TopicConfigs
@@ -251,6 +252,8 @@ class LiveDisks:
         opened = self._opened.get((name, number))
         if opened is not None and not opened.is_deleted:
             return opened
+        if (place := self._places.get((name, number))) is not None:
+            count_read(cost_of_opening(place.path))
         with self._lock:
             return self._open_log((name, number)) if self.has_partition(name, number) else None
 

@@ -160,6 +160,7 @@ class LiveBroker:
     ) -> None:
         """Stop accepting, let answers in flight end, and close every connection; then stop the background work."""
         self._network.close()
+        self.dispatcher.close()
         self._stopped.set()
         self._thread.join()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from kafkalog_core.broker.answers import Close, Reply
+from kafkalog_core.broker.long_reads import LongReads
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import UnsupportedVersionError, decode_request, encode_response
@@ -30,6 +31,13 @@ Body: TypeAlias = dict[str, Any]
 
 _API_VERSIONS: Final = "ApiVersions"
 _LAST_API_VERSIONS: Final = 4  # in version 5 a client names the node that it expects, which a dead disk cannot promise
+_READS: Final = frozenset(
+    {
+        *("Fetch", "ListOffsets", "OffsetForLeaderEpoch", "Metadata", "DescribeTopicPartitions", "DescribeLogDirs"),
+        *("DescribeProducers", "DescribeConfigs"),
+    }
+)
+"""APIs that read logs and change nothing, so that a request may be handled twice."""
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -97,6 +105,7 @@ class RequestDispatcher:
         ]
         self._observer = observer
         self._decoded = decoded
+        self._reads = LongReads()
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
@@ -114,7 +123,14 @@ class RequestDispatcher:
             return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
         if self._decoded is not None:
             self._decoded(decoded.api.name, decoded.version)
-        return handler(RequestContext(decoded, connection))
+        context = RequestContext(decoded, connection)
+        if decoded.api.name in _READS:
+            return self._reads.answer(lambda: handler(context))
+        return handler(context)
+
+    def close(self) -> None:
+        """End the threads of long reads."""
+        self._reads.close()
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
         """Answer ApiVersions of an unknown version in version 0, from which the client learns the range (KIP-511)."""

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.broker.long_reads import cost_of_opening, count_read
 from kafkalog_core.broker.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
@@ -153,6 +154,8 @@ class ServedDisks:
             found = self._opened.get(key)
             lock = self._opening.setdefault(key, threading.Lock())
         if found is None:
+            for copy in topic.copies[number]:
+                count_read(cost_of_opening(copy.place.path))
             with lock:  # others wait for the one that opens it; other partitions are not held up
                 found = self._opened.get(key)
                 if found is None:

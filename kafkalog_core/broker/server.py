@@ -129,7 +129,7 @@ class ReadOnlyBroker:
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
         )
-        _, self._network = network_of(handlers, options, clock, observer, decoded)
+        self._dispatcher, self._network = network_of(handlers, options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
 
@@ -171,3 +171,4 @@ class ReadOnlyBroker:
     ) -> None:
         """Stop accepting, let answers in flight end, and close every connection."""
         self._network.close()
+        self._dispatcher.close()
