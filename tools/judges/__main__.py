@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--jobs", type=int, help="tests at a time; default: as many as the suite bears")
     add("--limit", type=float, metavar="SECONDS", help="how long one test may take")
     add("--cache", type=Path, default=_cache(), help="where sources, builds and logs are kept")
-    add("--results", type=Path, default=HERE / "results", metavar="DIR", help="where results of whole runs are kept")
+    add("--results", type=Path, default=HERE / "kept", metavar="DIR", help="where results of whole runs are kept")
     add("--table", action="store_true", help="only write the tables of docs/clients.md from the results that are kept")
     return parser
 

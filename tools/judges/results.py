@@ -3,7 +3,7 @@
 `baseline.tsv` holds the results of a single broker of Apache Kafka 4.3.1 on loopback, with the settings that each suite
 asks for, as it was measured in November 2026: suite, test, status, seconds, reason. "flaky" is a test that both passed
 and failed in several runs. `exceptions.tsv` names the tests that pass there and are not expected to pass here, with the
-reason: suite, test, reason. `results/` keeps the last whole run of each suite, from which the table in docs/clients.md
+reason: suite, test, reason. `kept/` keeps the last whole run of each suite, from which the table in docs/clients.md
 is made.
 """
 

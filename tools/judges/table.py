@@ -37,7 +37,7 @@ def write() -> None:
 
 def page_with(text: str) -> str:
     """Return the text of the page with tables of the results that are kept."""
-    return _MARKED.sub(lambda match: f"{match[1]}{tables(HERE / 'results')}{match[2]}", text)
+    return _MARKED.sub(lambda match: f"{match[1]}{tables(HERE / 'kept')}{match[2]}", text)
 
 
 def tables(folder: Path) -> str:
