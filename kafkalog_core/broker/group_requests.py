@@ -42,7 +42,7 @@ class GroupRequests:
     ) -> None:
         """Take what the answers are made of.
 
-        create_topic: creates the topic of a type of coordinator, unless it is there. It raises KafkalogError and OSError.
+        create_topic: creates the topic of a type of coordinator, if it is missing. Raises KafkalogError and OSError.
         """
         self._registry = groups
         self._groups = groups.classic

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         comparison = compare(results, baseline(name), exceptions(name), is_whole=is_whole)
         _report(name, comparison)
         status |= bool(comparison.missed)
-        if is_whole:
+        if is_whole and not options.brief:
             version = SUITES[name].version
             day = dt.datetime.now(tz=dt.UTC).date().isoformat()
             kept = Kept(name, version() if callable(version) else version, day, results)
@@ -67,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--broker", default=_OURS, metavar="HOST:PORT", help="judge this broker rather than a fresh one of kafkalog")
     add("--sasl", metavar="HOST:PORT", help="its SASL listener, with the users of tools/judges/brokers.py")
     add("--only", metavar="REGEX", help="run the tests that match, and keep no results")
+    add("--brief", action="store_true", help="fewer messages where a suite lets one choose; keep no results")
     add("--jobs", type=int, help="tests at a time; default: as many as the suite bears")
     add("--limit", type=float, metavar="SECONDS", help="how long one test may take")
     add("--cache", type=Path, default=_cache(), help="where sources, builds and logs are kept")
@@ -89,6 +90,7 @@ def _run(suite: Suite, options: argparse.Namespace) -> list[Result]:
             sasl_address=sasl_address,
             cache=cache,
             limit_seconds=options.limit or suite.limit_seconds,
+            is_brief=options.brief,
         )
         tests = suite.tests(judged)
         if options.only:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tools.judges.results import Result, Status
-from tools.judges.running import Test, run
+from tools.judges.running import Job, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,9 +39,9 @@ class Program:
     why: Callable[[str], str]
 
 
-def tests_of(program: Program, names: Iterable[str], judged: Judged) -> list[Test]:
+def tests_of(program: Program, names: Iterable[str], judged: Judged) -> list[Job]:
     """Return the tests of a program, by the names that it lists."""
-    return [Test((program.prefix + name,), partial(_run, program, name, judged)) for name in names]
+    return [Job((program.prefix + name,), partial(_run, program, name, judged)) for name in names]
 
 
 def _run(program: Program, name: str, judged: Judged) -> list[Result]:

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from tools.judges.running import Judged, Test
+    from tools.judges.running import Job, Judged
 
 __all__ = ["FRANZ_GO", "KAFKA_GO", "franz_go", "kafka_go"]
 
 FRANZ_GO: Final = "v1.22.2"
 KAFKA_GO: Final = "v0.4.51"
+_RECORDS: Final = 50_000
 _GRACE_SECONDS: Final = 30
 _NO_BROKER: Final = "needs no broker"
 _NO_VCS: Final = {"GOFLAGS": "-buildvcs=false -mod=mod"}
@@ -33,8 +34,8 @@ _DIALS: Final = re.compile(
 """What the tests of franz-go that use a broker have in their text."""
 
 
-def franz_go(judged: Judged, *, records: int) -> list[Test]:
-    """Return the tests of franz-go's package kgo. records: how many those that produce and consume use."""
+def franz_go(judged: Judged) -> list[Job]:
+    """Return the tests of franz-go's package kgo."""
     folder = judged.cache.go_module("github.com/twmb/franz-go", FRANZ_GO)
     package = folder / "pkg" / "kgo"
     program = folder / "kgo.test"
@@ -44,7 +45,7 @@ def franz_go(judged: Judged, *, records: int) -> list[Test]:
     env = {
         "KGO_SEEDS": judged.address,
         "KGO_TEST_RF": "1",
-        "KGO_TEST_RECORDS": str(records),
+        "KGO_TEST_RECORDS": str(_RECORDS // 10 if judged.is_brief else _RECORDS),
         "KGO_LOG_LEVEL": "none",
     }
     if judged.sasl_address is not None:
@@ -64,7 +65,7 @@ def _without_seeds(package: Path) -> frozenset[str]:
     return frozenset(found)
 
 
-def kafka_go(judged: Judged) -> list[Test]:
+def kafka_go(judged: Judged) -> list[Job]:
     """Return the tests of kafka-go, and of its packages that talk to a broker."""
     folder = judged.cache.root / "go" / "kafka-go-run"
     shutil.rmtree(folder, ignore_errors=True)
@@ -150,7 +151,7 @@ def _command(skip: str, name: str, limit_seconds: float) -> Iterable[str]:
         yield from ("-test.skip", skip)
 
 
-def _tests(program: Program, judged: Judged) -> list[Test]:
+def _tests(program: Program, judged: Judged) -> list[Job]:
     command = [str(program.path), "-test.list", "^Test"]
     listing = subprocess.run(command, cwd=program.cwd, capture_output=True, text=True, check=True).stdout
     return tests_of(program, listing.split(), judged)

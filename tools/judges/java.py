@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tools.judges.results import Result, Status
-from tools.judges.running import Test, run
+from tools.judges.running import Job, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["tests_of"]
 
+_MESSAGES: Final = 10_000
 _TOOLS: Final = "org.apache.kafka.tools"
 _DONE: Final = r'shutdown_complete|"remaining":0'
 _TROGDOR_ENDS: Final = re.compile(r"(?m)^Task (?:succeeded|failed)")
@@ -40,9 +41,10 @@ class _Program:
     ends: re.Pattern[str] | None = None
 
 
-def tests_of(judged: Judged, *, messages: int) -> list[Test]:
+def tests_of(judged: Judged) -> list[Job]:
     """Return the programs, which follow one another: later ones read what earlier ones wrote."""
     libs = judged.cache.kafka_tools() / "libs"
+    messages = _MESSAGES // 10 if judged.is_brief else _MESSAGES
     ident = f"j{secrets.token_hex(4)}"
     programs = [
         *_topics(judged.address, ident),
@@ -59,7 +61,7 @@ def tests_of(judged: Judged, *, messages: int) -> list[Test]:
         _round_trip(judged, ident, messages),
         _tool("topics-delete", "", "TopicCommand", judged.address, "--delete", "--topic", f"{ident}-.*"),
     ]
-    return [Test((each.name,), partial(_run, each, libs, judged)) for each in programs]
+    return [Job((each.name,), partial(_run, each, libs, judged)) for each in programs]
 
 
 def _at(address: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tools.judges.packages import need
 from tools.judges.results import Result, Status
-from tools.judges.running import Test
+from tools.judges.running import Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +37,13 @@ def version() -> str:
     return f"{match[1]}, librdkafka {match[2]}" if match else text.splitlines()[0]
 
 
-def tests_of(judged: Judged) -> list[Test]:
+def tests_of(judged: Judged) -> list[Job]:
     """Return the checks, which follow one another: later ones read what earlier ones wrote."""
     need("kcat", "Debian's package kcat")
     lines = judged.cache.log("kcat/in")
     lines.write_text("".join(f"{number}\n" for number in range(1, _MESSAGES + 1)))
     kcat = _Kcat(judged.address, f"k{secrets.token_hex(4)}", lines)
-    return [Test((each.__name__,), partial(_checked, each, kcat)) for each in _CHECKS]
+    return [Job((each.__name__,), partial(_checked, each, kcat)) for each in _CHECKS]
 
 
 def _checked(check: Callable[[_Kcat], None], kcat: _Kcat) -> list[Result]:

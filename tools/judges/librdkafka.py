@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tools.judges.packages import Cache, build, copied, fetch, need
 from tools.judges.results import Result, Status
-from tools.judges.running import Ended, Judged, Test, run
+from tools.judges.running import Ended, Job, Judged, run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ class _Member(NamedTuple):
         return "" if "default" in self.scenarios else f"made for scenario {self.scenarios}"
 
 
-def tests_of(variant: Variant, judged: Judged) -> list[Test]:
+def tests_of(variant: Variant, judged: Judged) -> list[Job]:
     """Build the suite, and return its tests. Raises UnavailableError."""
     tests = _built(judged.cache, variant.version) / "tests"
     home = judged.cache.kafka_tools()
@@ -86,10 +86,10 @@ def tests_of(variant: Variant, judged: Judged) -> list[Test]:
             Result(variant.suite, each.name, Status.NOT_APPLICABLE, 0.0, each.unfit) for each in members if each.unfit
         ]
         if unfit:
-            found.append(Test(tuple(each.test for each in unfit), partial(list, unfit)))
+            found.append(Job(tuple(each.test for each in unfit), partial(list, unfit)))
         if wanted:
             names = tuple(each.name for each in wanted)
-            found.append(Test(names, partial(_run, variant, judged, tests, home, number, names)))
+            found.append(Job(names, partial(_run, variant, judged, tests, home, number, names)))
     return found
 
 

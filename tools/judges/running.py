@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tools.judges.packages import Cache
     from tools.judges.results import Result
 
-__all__ = ["Ended", "Judged", "Test", "run", "run_all"]
+__all__ = ["Ended", "Job", "Judged", "run", "run_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +26,15 @@ class Judged:
     """The broker that a suite judges.
 
     address: its HOST:PORT. sasl_address: that of a listener with the users of `brokers.USERS`, or None. limit_seconds:
-    how long one test may take. kafka_version: the release that the suites take the broker for.
+    how long one test may take. is_brief: whether tests use fewer messages, where they let one choose. kafka_version: the
+    release that the suites take the broker for.
     """
 
     address: str
     sasl_address: str | None
     cache: Cache
     limit_seconds: float
+    is_brief: bool = False
     kafka_version: str = "4.3.1"
 
     @property
@@ -46,7 +48,7 @@ class Judged:
         return self.address.rpartition(":")[2]
 
 
-class Test(NamedTuple):
+class Job(NamedTuple):
     """One process: the names of the tests that it runs, and the function that runs it and returns their results."""
 
     names: tuple[str, ...]
@@ -113,7 +115,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def run_all(tests: Sequence[Test], jobs: int) -> Iterator[Result]:
+def run_all(tests: Sequence[Job], jobs: int) -> Iterator[Result]:
     """Run tests, N at a time and begun in their order. Yield results as they come."""
     with ThreadPoolExecutor(jobs) as pool:
         for each in as_completed([pool.submit(test.run) for test in tests]):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tools.judges.packages import Cache
-    from tools.judges.running import Judged, Test
+    from tools.judges.running import Job, Judged
 
 __all__ = ["RDKAFKA", "RSKAFKA", "rdkafka", "rskafka"]
 
@@ -26,17 +26,17 @@ _PANIC: Final = re.compile(
 )
 
 
-def rdkafka(judged: Judged) -> list[Test]:
+def rdkafka(judged: Judged) -> list[Job]:
     """Return the integration tests of rust-rdkafka."""
     return _tests("rdkafka", RDKAFKA, (), judged)
 
 
-def rskafka(judged: Judged) -> list[Test]:
+def rskafka(judged: Judged) -> list[Job]:
     """Return the integration tests of rskafka, with those that read and write with Kafka's Java client too."""
     return _tests("rskafka", RSKAFKA, ("--features", "full"), judged)
 
 
-def _tests(name: str, version: str, features: tuple[str, ...], judged: Judged) -> list[Test]:
+def _tests(name: str, version: str, features: tuple[str, ...], judged: Judged) -> list[Job]:
     folder = judged.cache.root / "rust" / f"{name}-{version}"
     if not (folder / ".ready").exists():
         copied(judged.cache.crate(name, version), folder)

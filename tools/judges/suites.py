@@ -13,7 +13,7 @@ from tools.judges.packages import KAFKA_VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tools.judges.running import Judged, Test
+    from tools.judges.running import Job, Judged
 
 __all__ = ["SUITES", "Suite"]
 
@@ -32,7 +32,7 @@ class Suite:
     name: str
     title: str
     version: Callable[[], str] | str
-    tests: Callable[[Judged], list[Test]]
+    tests: Callable[[Judged], list[Job]]
     settings: tuple[str, ...] = _USUAL
     has_sasl: bool = False
     jobs: int = 1
@@ -53,7 +53,7 @@ _ALL: Final = (
         name="franz-go",
         title="franz-go, package kgo",
         version=go.FRANZ_GO,
-        tests=partial(go.franz_go, records=50_000),
+        tests=go.franz_go,
         has_sasl=True,
         jobs=3,
         limit_seconds=180,
@@ -62,7 +62,7 @@ _ALL: Final = (
         name="java",
         title="Kafka's own test programs: kafka-tools and trogdor",
         version=KAFKA_VERSION,
-        tests=partial(java.tests_of, messages=10_000),
+        tests=java.tests_of,
         limit_seconds=180,
     ),
     Suite(
