@@ -26,8 +26,8 @@ class Judged:
     """The broker that a suite judges.
 
     address: its HOST:PORT. sasl_address: that of a listener with the users of `brokers.USERS`, or None. limit_seconds:
-    how long one test may take. is_brief: whether tests use fewer messages, where that is their option. kafka_version: the
-    release that the suites take the broker for.
+    how long one test may take. is_brief: whether tests use fewer messages, where they let one choose their number.
+    kafka_version: the release that the suites take the broker for.
     """
 
     address: str
