@@ -56,7 +56,7 @@ _ALL: Final = (
         tests=go.franz_go,
         has_sasl=True,
         jobs=3,
-        limit_seconds=180,
+        limit_seconds=400,
     ),
     Suite(
         name="java",
