@@ -96,7 +96,7 @@ class LiveBroker:
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters),
             ProduceRequests(disks, self._transactions, clock_ms, waiters.notify),
-            GroupRequests(self._groups, self._address, can_delete=True),
+            GroupRequests(self._groups, self._address, can_delete=True, create_topic=self._create_topic),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, "log", in_transactions),
             TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
@@ -120,6 +120,9 @@ class LiveBroker:
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
         return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
+
+    def _create_topic(self, coordinator: int) -> None:
+        self._disks.internal_topic((OFFSETS_TOPIC, TRANSACTIONS_TOPIC)[coordinator])
 
     # --- time ---------------------------------------------------------------------------------------------------------
     def sweep(self) -> None:
