@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.partition_access import PartitionError, error_of
 from kafkalog_core.broker.partition_view import OffsetOutOfRangeError
-from kafkalog_core.errors import KafkalogError, SettingError, StorageError
+from kafkalog_core.errors import KafkalogError, SettingError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 

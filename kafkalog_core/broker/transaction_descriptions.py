@@ -28,8 +28,8 @@ _UNKNOWN: Final[dict[str, object]] = {
     "transaction_state": "",
     "transaction_timeout_ms": 0,
     "transaction_start_time_ms": 0,
-    "producer_id": -1,
-    "producer_epoch": -1,
+    "producer_id": 0,
+    "producer_epoch": 0,
     "topics": [],
 }
 
@@ -145,7 +145,8 @@ class TransactionDescriptions:
         try:
             matches = re.compile(pattern or "").fullmatch if pattern else None
         except re.error:
-            return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.INVALID_REGULAR_EXPRESSION})
+            failure: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.INVALID_REGULAR_EXPRESSION}
+            return context.reply(failure | {"unknown_state_filters": [], "transaction_states": []})
         found = [
             {"transactional_id": name, "producer_id": value.producer_id, "transaction_state": value.state.text}
             for name, value in self._transactions().items()

@@ -72,7 +72,7 @@ class TransactionRequests:
         try:
             return self._coordinator.init_producer(name, timeout_ms, asked)
         except (KafkalogError, OSError) as error:
-            return error_of(error), ProducerIdentity()
+            return _coordinator_error(error), ProducerIdentity()
 
     def add_partitions(self, context: RequestContext) -> Answer:
         """Answer AddPartitionsToTxn. If a partition does not exist, none is added."""
@@ -108,7 +108,7 @@ class TransactionRequests:
             place = OFFSETS_TOPIC, self._partition_of_group(body["group_id"])
             code = self._add(context, body["transactional_id"], _producer(body), [place])
         except (KafkalogError, OSError) as error:
-            code = error_of(error)
+            code = _coordinator_error(error)
         return context.reply({"throttle_time_ms": 0, "error_code": code})
 
     def _add(
@@ -117,7 +117,7 @@ class TransactionRequests:
         try:
             code = self._coordinator.add_partitions(name, producer, places)
         except (KafkalogError, OSError) as error:
-            code = error_of(error)
+            code = _coordinator_error(error)
         return _known_to(context, code)
 
     def end(self, context: RequestContext) -> Answer:
@@ -126,12 +126,18 @@ class TransactionRequests:
         try:
             code = self._coordinator.end(body["transactional_id"], _producer(body), is_commit=body["committed"])
         except (KafkalogError, OSError) as error:
-            code = error_of(error)
+            code = _coordinator_error(error)
         return context.reply({"throttle_time_ms": 0, "error_code": _known_to(context, code)})
 
 
 def _producer(body: Body, prefix: str = "") -> ProducerIdentity:
     return ProducerIdentity(body[f"{prefix}producer_id"], body[f"{prefix}producer_epoch"])
+
+
+def _coordinator_error(error: KafkalogError | OSError) -> ErrorCode:
+    """Return the error of a coordinator that cannot write (`TransactionStateManager.appendTransactionToLog`)."""
+    code = error_of(error)
+    return ErrorCode.NOT_COORDINATOR if code == ErrorCode.KAFKA_STORAGE_ERROR else code
 
 
 def _known_to(context: RequestContext, code: ErrorCode) -> ErrorCode:

@@ -70,7 +70,7 @@ def described(broker: ReadOnlyBroker, *names: str) -> list[dict[str, Any]]:
 def test_producers_and_transactions_are_those_that_the_live_cluster_reported(tree: Tree, name: str) -> None:
     path = tree.corpus / name
     reported: dict[str, Any] = json.loads(path.read_text())
-    log_dir = next(found for each in ("logdir", "after") if (found := path.parent / each).is_dir())
+    log_dir = next(each for each in (path.parent / "logdir", path.parent / "after") if each.is_dir())
     with serving(log_dir) as broker:
         assert not [each for each in broker.notes if "transaction" in each]
         for place, producers in reported.get("producers", {}).items():

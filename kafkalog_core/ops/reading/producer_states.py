@@ -1,4 +1,4 @@
-"""The producers of a partition as a broker knows them that loads it: the newest snapshot, then the log from there on."""
+"""The producers of a partition as a broker that loads it knows them: the newest snapshot, then the log after it."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _newest_snapshot(partition: Partition, log_start_offset: int, end_offset: in
     """Return the state of the newest snapshot that can be read, and its offset; else none at the log start offset."""
     for file in reversed(partition.snapshots):
         offset = file.name.base_offset
-        # ProducerStateManager.truncateAndReload deletes others, and that at the log start offset, where all was deleted:
-        # it is what the broker knew when it stopped
+        # ProducerStateManager.truncateAndReload deletes others, and the one at the log start offset too, which is there
+        # if all records were deleted: it is what the broker knew when it stopped
         if offset is None or not file.name.canonical or not log_start_offset <= offset <= end_offset:
             continue
         if file.size_bytes > _MAX_SNAPSHOT_BYTES:
