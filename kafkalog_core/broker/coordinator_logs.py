@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.live_log import LiveLog
 
-__all__ = ["TRANSACTIONS_TOPIC", "CoordinatorLog", "Markers", "partition_of_name"]
+__all__ = ["CoordinatorLog", "Markers", "partition_of_name"]
 
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _NO_CODEC: Final = 0
 
 

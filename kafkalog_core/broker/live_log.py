@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_core.broker.segment_cache import SegmentCache
+    from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.kafka.append import AppendLimits, Roll
     from kafkalog_core.kafka.producer_anomalies import Known
     from kafkalog_core.storage.changing.writer import Disk
@@ -259,6 +260,11 @@ class LiveLog(LiveLogReader):
     def producers(self) -> ProducerStates:
         """Return the producers; call it under `lock`."""
         return self._states
+
+    def active_producers(self) -> list[ProducerEntry]:
+        """Return all producers."""
+        with self._lock:
+            return list(self._states.snapshot_entries())
 
     def append(self, batch: bytearray, rows: BatchColumns | None = None) -> Appended:
         """Append a whole batch of magic 2 at the log end offset. Raises WriteError, and StorageError if it is deleted.

@@ -12,7 +12,7 @@ from kafkalog_core.broker.append_waiters import AppendWaiters
 from kafkalog_core.broker.committed_offsets import LiveOffsets
 from kafkalog_core.broker.config_requests import ConfigRequests
 from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
-from kafkalog_core.broker.coordinator_logs import TRANSACTIONS_TOPIC, CoordinatorLog, Markers
+from kafkalog_core.broker.coordinator_logs import CoordinatorLog, Markers
 from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
@@ -22,12 +22,14 @@ from kafkalog_core.broker.produce_requests import ProduceRequests
 from kafkalog_core.broker.server import network_of
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
 from kafkalog_core.broker.transaction_requests import TransactionRequests
 from kafkalog_core.broker.transactions import TransactionCoordinator, TransactionLimits
 from kafkalog_core.broker.upkeep import Upkeep
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
+from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +101,8 @@ class LiveBroker:
             GroupRequests(self._groups, self._address, can_delete=True, create_topic=self._create_topic),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, "log", in_transactions),
-            TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
+            TransactionRequests(self._transactions, disks, group_log.partition_of),
+            TransactionDescriptions(disks, self._transactions.transactions, clock_ms),
             changes,
             ConfigRequests(disks),
         )

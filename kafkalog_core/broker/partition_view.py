@@ -30,6 +30,7 @@ from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.committed import read_committed_view
 from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, unit_of_partition
+from kafkalog_core.ops.reading.producer_states import read_producer_states
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.broker.batch_map import BatchMap, Place
+    from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
@@ -442,6 +444,20 @@ class ServedPartition:
         starts = [each.start_offset for each in self._history.epochs]
         number = bisect_right(starts, offset) - 1
         return self._history.epochs[number].epoch if number >= 0 else _UNDEFINED
+
+    # --- producers ----------------------------------------------------------------------------------------------------
+    @cached_property
+    def _producers(self) -> tuple[ProducerEntry, ...]:
+        options = ScanOptions(max_batch_bytes=self._options.max_batch_bytes, resync=True)
+        states = read_producer_states(
+            self._partition, options, log_start_offset=self.log_start_offset, end_offset=self.log_end_offset
+        )
+        return tuple(states.snapshot_entries())
+
+    def active_producers(self) -> tuple[ProducerEntry, ...]:
+        """Return all producers, as they were at the end of the log. Raises StorageError."""
+        with self._lock:
+            return self._producers
 
     # --- segments -----------------------------------------------------------------------------------------------------
     def _map(self, number: int) -> BatchMap:

@@ -15,6 +15,7 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from kafkalog_core.broker.answers import Answer
@@ -26,6 +27,7 @@ __all__ = ["ProduceRequests", "TransactionCheck", "WritableDisks"]
 
 _LAST_VERSION: Final = 13
 _FIRST_WITH_IDS: Final = 13
+_FIRST_WITH_ABORTABLE: Final = 11  # KIP-890
 _ACKS: Final = frozenset({-1, 0, 1})
 _ALL: Final = -1
 _UNKNOWN: Final = -1
@@ -50,6 +52,10 @@ class WritableDisks(Protocol):
 
 class TransactionCheck(Protocol):
     """What knows which partitions are in a producer's transaction."""
+
+    @property
+    def lock(self) -> threading.RLock:
+        """What it holds while a transaction changes: held from the check to the append."""
 
     def is_in_transaction(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int, /
@@ -137,11 +143,19 @@ class ProduceRequests:
             version=version,
             now_ms=self._clock_ms(),
         )
-        if batch.is_transactional and not _is_open(log, batch):
-            self._check_transaction(body.get("transactional_id"), batch, topic, number)
-        return log, batch, append_produced(log, batch).base_offset
+        if not batch.is_transactional:
+            return log, batch, append_produced(log, batch).base_offset
+        with log.lock:
+            if _is_open(log, batch):
+                return log, batch, append_produced(log, batch).base_offset
+        # the coordinator is asked before the log is locked: it holds its lock while it writes markers
+        with self._transactions.lock:
+            self._check_transaction(body.get("transactional_id"), batch, topic, number, version)
+            return log, batch, append_produced(log, batch).base_offset
 
-    def _check_transaction(self, transactional_id: str | None, batch: ProducedBatch, topic: str, number: int) -> None:
+    def _check_transaction(
+        self, transactional_id: str | None, batch: ProducedBatch, topic: str, number: int, version: int
+    ) -> None:
         if transactional_id is None:
             raise PartitionError(ErrorCode.INVALID_TXN_STATE)
         code = self._transactions.is_in_transaction(
@@ -151,6 +165,8 @@ class ProduceRequests:
             code = ErrorCode.NOT_ENOUGH_REPLICAS  # what a producer tries again (ReplicaManager.appendRecords)
         elif code == ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif code == ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_WITH_ABORTABLE:
+            code = ErrorCode.INVALID_TXN_STATE  # AddPartitionsToTxnManager
         if code:
             raise PartitionError(code)
 
@@ -160,8 +176,7 @@ def _is_open(log: LiveLog, batch: ProducedBatch) -> bool:
 
     `UnifiedLog.maybeStartTransactionVerification` asks the coordinator only where neither is so.
     """
-    with log.lock:
-        known = log.known_producer(batch.producer_id)
-        if known is None or known.epoch != batch.producer_epoch:
-            return False
-        return known.txn_first_offset is not None or duplicate_of(known, batch) is not None
+    known = log.known_producer(batch.producer_id)
+    if known is None or known.epoch != batch.producer_epoch:
+        return False
+    return known.txn_first_offset is not None or duplicate_of(known, batch) is not None

@@ -20,11 +20,14 @@ from kafkalog_core.broker.network import NetworkServer
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from kafkalog_core.text import count_of
+from kafkalog_core.ops.reading.transactions import read_transactions
+from kafkalog_core.text import count_of, first_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
+from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -115,30 +118,47 @@ class ReadOnlyBroker:
         self._disks = disks
         self._options = options
         until_ms = MAX_INT64 if disks.until_ms is None else disks.until_ms
-        offsets, problems = read_group_offsets(self._offset_logs(), until_ms=until_ms)
-        self.notes = [f"committed offsets may be missing: {each}" for each in problems[:_NOTED_PROBLEMS]]
-        if len(problems) > _NOTED_PROBLEMS:
-            self.notes.append(f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these")
+        self.notes: list[str] = []
+        offsets, problems = read_group_offsets(self._logs_of(OFFSETS_TOPIC), until_ms=until_ms)
+        self._note("committed offsets may be missing", problems)
         if OFFSETS_TOPIC not in disks.topics:
             self.notes.append(f"no group has a committed offset: {OFFSETS_TOPIC} is not among what is served")
         self._groups = GroupRegistry(CommittedOffsets(offsets), disks, clock, clock_ms, new_member_id, options.groups)
+        transactions, problems = read_transactions(self._logs_of(TRANSACTIONS_TOPIC), until_ms=until_ms)
+        self._note(
+            "transactions may be missing, or older than the last ones", [*problems, *self._unserved(TRANSACTIONS_TOPIC)]
+        )
+        at_ms = clock_ms if disks.until_ms is None else lambda: until_ms
         handlers = (
             TopicRequests(disks, self._address),
             FetchRequests(disks, clock),
             GroupRequests(self._groups, self._address),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
+            TransactionDescriptions(disks, lambda: transactions, at_ms),
         )
-        self._dispatcher, self._network = network_of(handlers, options, clock, observer, decoded)
+        self.dispatcher, self._network = network_of(handlers, options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
 
-    def _offset_logs(self) -> Iterator[str]:
-        """Yield the directories of the partitions with committed offsets, the best copy of each."""
-        topic = self._disks.topics.get(OFFSETS_TOPIC)
+    def _note(self, what: str, problems: Sequence[str]) -> None:
+        self.notes += [f"{what}: {each}" for each in problems[:_NOTED_PROBLEMS]]
+        if len(problems) > _NOTED_PROBLEMS:
+            self.notes.append(f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these")
+
+    def _unserved(self, name: str) -> list[str]:
+        """Return a sentence about the partitions of a topic that no disk has; others are after them."""
+        topic = self._disks.topics.get(name)
+        missing = [] if topic is None else sorted(set(range(topic.partition_count)) - topic.copies.keys())
+        names = first_of([f"{name}-{number}" for number in missing])
+        return [f"the disks have no copy of {names}"] if missing else []
+
+    def _logs_of(self, name: str) -> Iterator[str]:
+        """Yield the directories of the partitions of one of Kafka's own topics, the best copy of each."""
+        topic = self._disks.topics.get(name)
         for number in sorted(topic.copies) if topic is not None else ():
             try:
-                partition = self._disks.partition(OFFSETS_TOPIC, number)
+                partition = self._disks.partition(name, number)
             except (StorageError, UnsupportedError):
                 continue  # Metadata lists it without a leader
             if partition is not None:
@@ -171,4 +191,4 @@ class ReadOnlyBroker:
     ) -> None:
         """Stop accepting, let answers in flight end, and close every connection."""
         self._network.close()
-        self._dispatcher.close()
+        self.dispatcher.close()

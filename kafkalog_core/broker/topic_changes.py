@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.partition_access import PartitionError, error_of
 from kafkalog_core.broker.partition_view import OffsetOutOfRangeError
-from kafkalog_core.errors import KafkalogError, SettingError, StorageError
+from kafkalog_core.errors import KafkalogError, SettingError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -68,7 +68,6 @@ class TopicChanges:
             "DeleteTopics": (6, self.delete_topics),
             "CreatePartitions": (3, self.create_partitions),
             "DeleteRecords": (2, self.delete_records),
-            "DescribeProducers": (0, self.describe_producers),
             "AlterPartitionReassignments": (1, self.reassign),
             "ElectLeaders": (2, self.elect),
         }
@@ -298,40 +297,6 @@ class TopicChanges:
         except (KafkalogError, OSError) as error:
             return answer | {"error_code": error_of(error)}
         return answer | {"low_watermark": log.log_start_offset}
-
-    def describe_producers(self, context: RequestContext) -> Answer:
-        """Answer DescribeProducers (KIP-664)."""
-        topics = [
-            {
-                "name": topic["name"],
-                "partitions": [self._producers(topic["name"], number) for number in topic["partition_indexes"]],
-            }
-            for topic in context.body["topics"]
-        ]
-        return context.reply({"throttle_time_ms": 0, "topics": topics})
-
-    def _producers(self, topic: str, number: int) -> Body:
-        answer: Body = {"partition_index": number, "error_message": None, "active_producers": []}
-        try:
-            log = self._disks.partition(topic, number)
-        except StorageError as error:
-            return answer | {"error_code": error_of(error)}
-        if log is None:
-            return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        with log.lock:
-            producers = list(log.producers().snapshot_entries())
-        active = [
-            {
-                "producer_id": each.producer_id,
-                "producer_epoch": each.producer_epoch,
-                "last_sequence": each.last_sequence,
-                "last_timestamp": each.timestamp_ms,
-                "coordinator_epoch": each.coordinator_epoch,
-                "current_txn_start_offset": each.current_txn_first_offset,
-            }
-            for each in producers
-        ]
-        return answer | {"error_code": ErrorCode.NONE, "active_producers": active}
 
 
 def answered(act: Callable[[], Body]) -> Body:
