@@ -238,7 +238,9 @@ def test_clients_before_2_1_get_batches_of_zstd_decompressed(version: int, tmp_p
     assert found["aborted_transactions"] == [{"producer_id": 7, "first_offset": 3}]
     for offset, limit, size in ((3, 1, len(wanted)), (0, 300, len(plain(0)[0]))):
         (found,) = fetch(broker, version, {"fetch_offset": offset, "partition_max_bytes": limit})
-        assert version >= 10 or len(found["records"]) == size, "a batch that does not fit is not sent, but for the first"
+        assert version >= 10 or len(found["records"]) == size, (
+            "a batch that does not fit is not sent, but for the first"
+        )
     assert log.holders == 1
 
 

@@ -1,4 +1,4 @@
-"""What Kafka's own tools of each release do, and what they must print: the tables of `test_serve` and `test_live_tools`.
+"""What Kafka's own tools of each release do, and must print: the tables of `test_serve` and `test_live_tools`.
 
 The truth about dead disks is what the demo's brokers and clients did (`tools/make_demo.py`): 92 and 108 records in
 `orders`, 30 in `customers`; in `payments` five records committed, five aborted, five committed and two left open; the
@@ -23,7 +23,9 @@ _ORDERS: Final = r"Processed a total of 200 messages"
 _ENDS: Final = (r"orders:0:92\n", r"orders:1:108\n")
 _REFUSED: Final = r"TopicAuthorizationException: Not authorized to access topics: \[orders\]"
 _REFUSED_OF_0_9: Final = r"Not authorized to access topics: \[orders\]"
-_REFUSED_OF_0_8: Final = r"TopicAuthorizationException|unexpected error when processing the request|kafka.common.Unknown"
+_REFUSED_OF_0_8: Final = (
+    r"TopicAuthorizationException|unexpected error when processing the request|kafka.common.Unknown"
+)
 """Releases that do not know the code of the error."""
 _SHARED: Final = (r"shares \[0, 1\]\n", r"alone \[0, 1\]\n", r"done\n")
 _ASSIGNOR: Final = "org.apache.kafka.clients.consumer."
@@ -101,7 +103,9 @@ DEAD: Final = (
     _reading(NEWEST, "a total of 17 messages", "--topic payments --max-messages 17"),
     _reading(NEWEST, "a total of 10 messages", "--topic payments --max-messages 10 --isolation-level read_committed"),
     _reading(NEWEST, _ORDERS, "--topic orders --max-messages 200 --command-property group.protocol=consumer"),
-    Use(NEWEST, _console(NEWEST), f"{_SERVER} --topic orders --partition 0 --offset 60 --max-messages 32", ("of 32 m",)),
+    Use(
+        NEWEST, _console(NEWEST), f"{_SERVER} --topic orders --partition 0 --offset 60 --max-messages 32", ("of 32 m",)
+    ),
     *_describing(NEWEST),
     Use(NEWEST, _groups(NEWEST), f"{_SERVER} --describe --group billing --state", (r"Empty +0",)),
     Use(NEWEST, f"{_NEW}GroupsCommand", f"{_SERVER} --list", (r"billing +Classic +consumer",)),
@@ -121,7 +125,9 @@ DEAD: Final = (
         f"{_SERVER} --describe --topic customers",
         ("PartitionCount: 1", "cleanup.policy=compact"),
     ),
-    Use(NEWEST, f"{_NEW}TopicCommand", f"{_SERVER} --delete --topic orders", ("does not support DELETE_TOPICS",), "", 1),
+    Use(
+        NEWEST, f"{_NEW}TopicCommand", f"{_SERVER} --delete --topic orders", ("does not support DELETE_TOPICS",), "", 1
+    ),
     Use(NEWEST, _CONFIGS, f"{_SERVER} --describe --topic customers", ("cleanup.policy=compact",)),
     Use(NEWEST, f"{_NEW}LogDirsCommand", f"{_SERVER} --describe --topic-list orders", (r'"orders-0","size":4362',)),
     Use(NEWEST, f"{_NEW}BrokerApiVersionsCommand", _SERVER, (r"Fetch\(1\): 0 to 18 \[usable: 18\]",)),
@@ -143,10 +149,17 @@ DEAD: Final = (
     _reading("2.8.2", "a total of 10 messages", "--topic payments --max-messages 10 --isolation-level read_committed"),
     *_describing("2.8.2"),
     *_sharing("2.8.2", "", f"{_ASSIGNOR}CooperativeStickyAssignor", f"{_ASSIGNOR}RoundRobinAssignor"),
-    Use("2.8.2", f"{_KAFKA}GetOffsetShell", f"{_OLD_SERVER} --topic customers --time 1760000000010", (r"^customers:0:10",)),
+    Use(
+        "2.8.2",
+        f"{_KAFKA}GetOffsetShell",
+        f"{_OLD_SERVER} --topic customers --time 1760000000010",
+        (r"^customers:0:10",),
+    ),
     Use("2.8.2", "kafka.admin.TopicCommand", f"{_SERVER} --describe --topic customers", ("PartitionCount: 1",)),
     Use("2.8.2", _CONFIGS, f"{_SERVER} --describe --topic customers", ("cleanup.policy=compact",)),
-    Use("2.8.2", "kafka.admin.LogDirsCommand", f"{_SERVER} --describe --topic-list orders", (r'"orders-0","size":4362',)),
+    Use(
+        "2.8.2", "kafka.admin.LogDirsCommand", f"{_SERVER} --describe --topic-list orders", (r'"orders-0","size":4362',)
+    ),
     Use("2.8.2", "kafka.admin.BrokerApiVersionsCommand", _SERVER, (r"Fetch\(1\): 0 to 18 \[usable: 12\]",)),
     _refused("2.8.2", _SERVER, _REFUSED),
     # --- 1.1.1
@@ -156,7 +169,9 @@ DEAD: Final = (
     *_sharing("1.1.1", f"{_ASSIGNOR}StickyAssignor"),
     _ends_of_logs("1.1.1"),
     _simple("1.1.1"),
-    Use("1.1.1", "kafka.admin.LogDirsCommand", f"{_SERVER} --describe --topic-list orders", (r'"orders-0","size":4362',)),
+    Use(
+        "1.1.1", "kafka.admin.LogDirsCommand", f"{_SERVER} --describe --topic-list orders", (r'"orders-0","size":4362',)
+    ),
     Use("1.1.1", "kafka.admin.BrokerApiVersionsCommand", _SERVER, (r"Fetch\(1\): 0 to 18 \[usable: 7\]",)),
     _refused("1.1.1", _OLD_SERVER, _REFUSED),
     # --- 0.10.2.2
@@ -290,13 +305,23 @@ LIVE: Final = {
         *_settings(NEWEST, "new"),
         Use(NEWEST, f"{_NEW}TransactionsCommand", f"{_SERVER} list", (r"new-id +\t1 +\t\d+ +\tCompleteAbort",)),
         *_changing_groups(NEWEST, "new"),
-        Use(NEWEST, f"{_NEW}DeleteRecordsCommand", f"{_SERVER} --offset-json-file {{file}}", (r"new-0\tlow_watermark: 3",)),
+        Use(
+            NEWEST,
+            f"{_NEW}DeleteRecordsCommand",
+            f"{_SERVER} --offset-json-file {{file}}",
+            (r"new-0\tlow_watermark: 3",),
+        ),
         Use(NEWEST, f"{_NEW}GetOffsetShell", f"{_SERVER} --topic new --time -2", (r"new:0:3\nnew:1:0\n",)),
         Use(NEWEST, f"{_NEW}GetOffsetShell", f"{_SERVER} --topic new --time -1", (r"new:0:17\nnew:1:17\n",)),
         Use(NEWEST, f"{_NEW}LogDirsCommand", f"{_SERVER} --describe --topic-list new", (r'"new-1","size":[1-9]',)),
         Use(NEWEST, f"{_NEW}BrokerApiVersionsCommand", _SERVER, (r"Produce\(0\): 0 to \d+ \[usable: \d+\]",)),
         Use(NEWEST, f"{_NEW}ClusterTool", f"cluster-id {_SERVER}", (r"Cluster ID: \S{22}\n",)),
-        Use(NEWEST, _CONFIGS, f"{_SERVER} --describe --entity-type brokers --entity-name 1 --all", ("log.retention.ms=-1",)),
+        Use(
+            NEWEST,
+            _CONFIGS,
+            f"{_SERVER} --describe --entity-type brokers --entity-name 1 --all",
+            ("log.retention.ms=-1",),
+        ),
         Use(NEWEST, f"{_NEW}reassign.ReassignPartitionsCommand", f"{_SERVER} --list", ("No partition reassignments",)),
         Use(
             NEWEST,
