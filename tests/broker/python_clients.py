@@ -9,6 +9,7 @@ import asyncio
 import time
 import warnings
 from abc import ABC, abstractmethod
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import confluent_kafka as librdkafka
@@ -64,8 +65,8 @@ class PythonClient(ABC):
         """The values of both partitions, sorted, of a consumer that assigns itself; `count` are expected."""
 
     @abstractmethod
-    def share(self, topic: str, group: str, count: int) -> list[bytes]:
-        """The committed values that a member of a group reads, sorted; it commits their offsets."""
+    def share(self, topic: str, group: str, count: int, isolation: str = "read_committed") -> list[bytes]:
+        """The values that a member of a group reads, sorted; it commits their offsets."""
 
     @abstractmethod
     def committed(self, topic: str, group: str) -> list[int | None]:
@@ -174,8 +175,8 @@ class Librdkafka(PythonClient):
         consumer.close()
         return values
 
-    def share(self, topic: str, group: str, count: int) -> list[bytes]:
-        consumer = self._consumer(group, isolation_level="read_committed")
+    def share(self, topic: str, group: str, count: int, isolation: str = "read_committed") -> list[bytes]:
+        consumer = self._consumer(group, isolation_level=isolation)
         consumer.subscribe([topic])
         values = self._values(consumer, count)
         consumer.commit(asynchronous=False)
@@ -282,37 +283,31 @@ class KafkaPython(PythonClient):
         return sorted(values)
 
     def read(self, topic: str, isolation: str, count: int) -> list[bytes]:
-        consumer = self._consumer(isolation_level=isolation)
-        consumer.assign([kafka.TopicPartition(topic, number) for number in range(2)])
-        values = self._values(consumer, count)
-        consumer.close()
-        return values
+        with closing(self._consumer(isolation_level=isolation)) as consumer:
+            consumer.assign([kafka.TopicPartition(topic, number) for number in range(2)])
+            return self._values(consumer, count)
 
-    def share(self, topic: str, group: str, count: int) -> list[bytes]:
-        consumer = self._consumer(group_id=group, isolation_level="read_committed")
-        consumer.subscribe([topic])
-        values = self._values(consumer, count)
-        consumer.commit()
-        consumer.close()
+    def share(self, topic: str, group: str, count: int, isolation: str = "read_committed") -> list[bytes]:
+        with closing(self._consumer(group_id=group, isolation_level=isolation)) as consumer:
+            consumer.subscribe([topic])
+            values = self._values(consumer, count)
+            consumer.commit()
         return values
 
     def committed(self, topic: str, group: str) -> list[int | None]:
-        consumer = self._consumer(group_id=group)
-        found = [consumer.committed(kafka.TopicPartition(topic, number)) for number in range(2)]
-        consumer.close()
-        return found
+        with closing(self._consumer(group_id=group)) as consumer:
+            return [consumer.committed(kafka.TopicPartition(topic, number)) for number in range(2)]
 
     def offset_at(self, topic: str, time_ms: int) -> int | None:
-        consumer, place = self._consumer(), kafka.TopicPartition(topic, 0)
-        found = consumer.offsets_for_times({place: time_ms})[place]
-        consumer.close()
+        place = kafka.TopicPartition(topic, 0)
+        with closing(self._consumer()) as consumer:
+            found = consumer.offsets_for_times({place: time_ms})[place]
         return None if found is None else found.offset
 
     def ends(self, topic: str) -> tuple[int, int]:
-        consumer, place = self._consumer(), kafka.TopicPartition(topic, 0)
-        found = consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
-        consumer.close()
-        return found
+        place = kafka.TopicPartition(topic, 0)
+        with closing(self._consumer()) as consumer:
+            return consumer.beginning_offsets([place])[place], consumer.end_offsets([place])[place]
 
     def set_config(self, topic: str, value: str) -> str:
         self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {SETTING: value})])
@@ -423,14 +418,14 @@ class AioKafka(PythonClient):
 
         return self._with_consumer(use, isolation_level=isolation)
 
-    def share(self, topic: str, group: str, count: int) -> list[bytes]:
+    def share(self, topic: str, group: str, count: int, isolation: str = "read_committed") -> list[bytes]:
         async def use(consumer: Any) -> list[bytes]:
             consumer.subscribe([topic])
             values = await self._values(consumer, count)
             await consumer.commit()
             return values
 
-        return self._with_consumer(use, group_id=group, isolation_level="read_committed")
+        return self._with_consumer(use, group_id=group, isolation_level=isolation)
 
     def committed(self, topic: str, group: str) -> list[int | None]:
         async def use(consumer: Any) -> list[int | None]:

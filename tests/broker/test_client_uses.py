@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker.live import LiveServer
 from tests.broker.python_clients import CLIENTS
-from tests.broker.serving import address, serving
+from tests.broker.serving import address, serving, serving_the_floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,3 +111,13 @@ def use_dead(client: PythonClient, group: str) -> None:
     with pytest.raises(Exception, match=r"(?i)authoriz"):
         client.produce("orders", [b"v"])
     assert time.monotonic() - start_s < REFUSED_SECONDS
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_client_reads_from_a_broker_that_knows_old_versions_alone(name: str) -> None:
+    with serving_the_floor(DEMO) as broker, client_of(name, address(broker)) as client:
+        assert client.topics() >= {"customers", "orders", "payments"}
+        assert len(client.read("orders", "read_uncommitted", 200)) == 200
+        assert len(client.share("orders", "floor", 200, "read_uncommitted")) == 200
+        assert client.committed("orders", "floor") == [92, 108]
+        assert client.ends("orders") == (0, 92)
