@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.answers import PendingAnswer
 from kafkalog_core.broker.offset_requests import OffsetRequests
-from kafkalog_core.broker.old_clients import ConvertedRange, OldClientReader, magic_of_client
+from kafkalog_core.broker.old_clients import (
+    CONVERTED_BYTES,
+    ConvertedRange,
+    OldClientReader,
+    knows_zstd,
+    magic_of_client,
+    without_zstd,
+)
 from kafkalog_core.broker.partition_access import PartitionError, checked_partition, error_of
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -230,8 +237,12 @@ class FetchRequests:
         # Before the range is read: from then on nothing may fail, or its file is not released.
         stable_offset = partition.last_stable_offset() if response.is_committed else _UNKNOWN_OFFSET
         found: PartitionRange | ConvertedRange
-        if magic is None:
+        if magic is None and knows_zstd(response.version):
             found = partition.read(offset, limit, is_committed=response.is_committed, minimum_one=is_first)
+        elif magic is None:
+            limit = min(limit, CONVERTED_BYTES)
+            found = partition.read(offset, limit, is_committed=response.is_committed, minimum_one=is_first)
+            found = without_zstd(found, limit, minimum_one=is_first)
         else:
             found = self._old_clients.read(
                 partition, topic, number, offset=offset, magic=magic, max_bytes=limit, minimum_one=is_first
@@ -240,7 +251,7 @@ class FetchRequests:
         body = _partition_body(number, partition, ErrorCode.NONE)
         body["records"], body["last_stable_offset"] = _records(found), stable_offset
         if response.is_committed:
-            aborted = () if isinstance(found, ConvertedRange) else found.aborted or ()
+            aborted = found.aborted or ()
             body["aborted_transactions"] = [{"producer_id": each, "first_offset": first} for each, first in aborted]
         return body
 
