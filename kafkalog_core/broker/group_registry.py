@@ -131,7 +131,7 @@ class GroupRegistry:
         return self.shares is not None and self.shares.group(name) is not None
 
     def _is_other(self, name: str) -> bool:
-        """Return whether a name is that of a group that is no share group."""
+        """Return whether a name is that of a group of another kind than share groups."""
         is_consumers = self.consumers.group(name) is not None
         return is_consumers or self.classic.describe(name) is not None or name in self.offsets.groups()
 

@@ -7,7 +7,7 @@ and those of the group come last, because the loader of a broker refuses a group
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.assignors import by_topic
 from kafkalog_core.broker.consumer_groups import ConsumerGroup, ConsumerMember, MemberState
@@ -33,24 +33,15 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.assignors import Place
     from kafkalog_core.broker.group_registry import GroupRegistry
+    from kafkalog_core.broker.partition_access import TopicIds
     from kafkalog_core.broker.share_groups import ShareGroup
     from kafkalog_core.topics.consumer_group_records import TopicPartitions
     from kafkalog_core.topics.group_records import Record
 
-__all__ = ["LoggedGroups", "TopicIds", "load_groups"]
+__all__ = ["LoggedGroups", "load_groups"]
 
 _STATES: Final = (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
 """By their numbers in the log."""
-
-
-class TopicIds(Protocol):
-    """The topics that exist."""
-
-    def topic_id(self, name: str, /) -> bytes | None:
-        """Return the id of a topic, 16 bytes; None: there is no such topic."""
-
-    def topic_name(self, topic_id: bytes, /) -> str | None:
-        """Return the name of the topic with an id of 16 bytes; None: there is none."""
 
 
 class LoggedGroups:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.broker.assignors import Place
-    from kafkalog_core.broker.group_store import TopicIds
+    from kafkalog_core.broker.partition_access import TopicIds
     from kafkalog_core.topics.consumer_group_records import TopicPartitions
     from kafkalog_core.topics.group_records import Record
 

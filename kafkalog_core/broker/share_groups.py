@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkalog_core.broker.assignors import Place, Subscriber, share_assignment
+from kafkalog_core.broker.partition_access import TopicIds
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.topics.share_group_records import SharedTopics, TopicNumbers
 from kafkalog_core.topics.share_state_records import ShareKey
@@ -41,17 +42,11 @@ class ShareGroupState(StrEnum):
     STABLE = "Stable"
 
 
-class SharedTopicIds(Protocol):
-    """The topics that exist."""
+class SharedTopicIds(TopicIds, Protocol):
+    """The topics that exist, with the numbers of their partitions."""
 
     def partition_counts(self) -> dict[str, int]:
         """Return the number of partitions of each topic, Kafka's own among them."""
-
-    def topic_id(self, name: str, /) -> bytes | None:
-        """Return the id of a topic, 16 bytes; None: there is no such topic."""
-
-    def topic_name(self, topic_id: bytes, /) -> str | None:
-        """Return the name of the topic with an id of 16 bytes; None: there is none."""
 
 
 class ShareHeartbeat(NamedTuple):

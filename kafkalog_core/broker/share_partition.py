@@ -25,8 +25,8 @@ __all__ = [
     "AcquireRequest",
     "Acquired",
     "DeliveryState",
+    "InFlightRecords",
     "InvalidAcknowledgementError",
-    "Run",
     "SharePartition",
 ]
 
@@ -73,7 +73,7 @@ class InvalidAcknowledgementError(PartitionError):
         self.message = message
 
 
-class Run(NamedTuple):
+class InFlightRecords(NamedTuple):
     """Offsets from `first` to `last`, both included, of one state. `until_ms`: when the lock of a member ends."""
 
     first: int
@@ -132,12 +132,14 @@ class SharePartition:
     """`start`: the offset below which every record is done with; `runs`: in order, none below `start`."""
 
     start: int
-    runs: tuple[Run, ...] = ()
+    runs: tuple[InFlightRecords, ...] = ()
 
     @classmethod
     def of(cls, start: int, batches: Iterable[StateBatch]) -> SharePartition:
         """Return a partition as the log has it. Records that were acquired are available, as after a broker's stop."""
-        runs = tuple(Run(each.first, each.last, DeliveryState(each.state), each.deliveries) for each in batches)
+        runs = tuple(
+            InFlightRecords(each.first, each.last, DeliveryState(each.state), each.deliveries) for each in batches
+        )
         return cls(start, tuple(each for each in runs if each.first >= start)).moved()
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -195,8 +197,8 @@ class SharePartition:
     def skip(self, ranges: Iterable[tuple[int, int]]) -> SharePartition:
         """Archive offsets that nobody shall get: those without records, and those of aborted transactions.
 
-        `maybeArchiveStaleBatches`, `filterAbortedTransactionalAcquiredRecords`. Nothing is to be written: whoever reads
-        the log again finds them again. ranges: first and last offset of each, in order.
+        `maybeArchiveStaleBatches`, `filterAbortedTransactionalAcquiredRecords`. Nothing is to be written: they
+        are found in the log again. ranges: first and last offset of each, in order.
         """
         gone = [
             piece._replace(state=DeliveryState.ARCHIVED)
@@ -206,7 +208,7 @@ class SharePartition:
         ]
         return self._with(gone).moved()
 
-    def _pieces(self, first: int, last: int) -> Iterator[Run]:
+    def _pieces(self, first: int, last: int) -> Iterator[InFlightRecords]:
         """Yield the parts of runs between two offsets, and what is between them as available and never delivered."""
         at = first
         for run in self.runs[max(bisect_right(self.runs, first, key=lambda each: each.first) - 1, 0) :]:
@@ -215,13 +217,13 @@ class SharePartition:
             if run.first > last:
                 break
             if run.first > at:
-                yield Run(at, run.first - 1, DeliveryState.AVAILABLE, 0)
+                yield InFlightRecords(at, run.first - 1, DeliveryState.AVAILABLE, 0)
                 at = run.first
             end = min(run.last, last)
             yield run._replace(first=at, last=end)
             at = end + 1
         if at <= last:
-            yield Run(at, last, DeliveryState.AVAILABLE, 0)
+            yield InFlightRecords(at, last, DeliveryState.AVAILABLE, 0)
 
     # --- acknowledge and release --------------------------------------------------------------------------------------
     def acknowledge(
@@ -237,7 +239,7 @@ class SharePartition:
         renewed_until_ms: when locks that it renews end; None: locks cannot be renewed. Raises
         InvalidAcknowledgementError. Offsets below the start offset are ignored: they are done with.
         """
-        after, changed = self, list[Run]()
+        after, changed = self, list[InFlightRecords]()
         for each in acknowledgements:
             if after.runs and each.last >= after.end:
                 message = "Batch record not found. The last offset in request is past acquired records."
@@ -260,7 +262,7 @@ class SharePartition:
         return self._released(lambda run: run.until_ms <= now_ms, max_deliveries)
 
     def _released(
-        self, is_wanted: Callable[[Run], bool], max_deliveries: int
+        self, is_wanted: Callable[[InFlightRecords], bool], max_deliveries: int
     ) -> tuple[SharePartition, list[StateBatch]]:
         gone = [
             _available(run, max_deliveries)
@@ -287,11 +289,11 @@ class SharePartition:
         return SharePartition(log_start_offset, tuple(run for run in runs if run.first <= run.last)).moved()
 
     # --- runs ---------------------------------------------------------------------------------------------------------
-    def _with(self, changed: Sequence[Run]) -> SharePartition:
+    def _with(self, changed: Sequence[InFlightRecords]) -> SharePartition:
         """Return it with some offsets in another state; `changed` is in order."""
         if not changed:
             return self
-        found: list[Run] = []
+        found: list[InFlightRecords] = []
         for run in _laid_over(self.runs, changed):
             if found and found[-1].last + 1 == run.first and found[-1][2:] == run[2:]:
                 found[-1] = found[-1]._replace(last=run.last)
@@ -311,12 +313,12 @@ class _Taker:
     """What one fetch acquires."""
 
     def __init__(self, request: AcquireRequest, batches: Sequence[tuple[int, int]], room: int) -> None:
-        self.taken: list[Run] = []
+        self.taken: list[InFlightRecords] = []
         self._request = request
         self._batches = batches
         self._left = room
 
-    def take(self, piece: Run) -> bool:
+    def take(self, piece: InFlightRecords) -> bool:
         """Acquire what there is room for; return whether to go on."""
         if self._left <= 0:
             return False
@@ -334,7 +336,7 @@ class _Taker:
         last = min(piece.last, piece.first + wanted - 1)
         if not is_throttled and not self._request.is_strict:
             last = min(piece.last, self._end_of_batch(last))
-        run = Run(
+        run = InFlightRecords(
             piece.first,
             last,
             DeliveryState.ACQUIRED,
@@ -352,7 +354,7 @@ class _Taker:
         return max(offset, self._batches[number][1]) if number >= 0 else offset
 
     def acquired(self) -> list[Acquired]:
-        """Return what the member is told: new records in parts of about the batch size (`createBatches`)."""
+        """Return what the response states: new records in parts of about the batch size (`createBatches`)."""
         found: list[Acquired] = []
         for run in self.taken:
             first = run.first
@@ -367,7 +369,7 @@ class _Taker:
         return found
 
 
-def _laid_over(below: Sequence[Run], above: Sequence[Run]) -> Iterator[Run]:
+def _laid_over(below: Sequence[InFlightRecords], above: Sequence[InFlightRecords]) -> Iterator[InFlightRecords]:
     """Yield runs in order, those of `above` where both have an offset; both are in order."""
     rest = list(below[::-1])
     for new in above:
@@ -402,8 +404,8 @@ def _spans(given: Acknowledgement, start: int) -> Iterator[tuple[int, int, Ackno
 
 
 def _acknowledged(
-    piece: Run, member: str, kind: AcknowledgeType, max_deliveries: int, renewed_until_ms: int | None
-) -> Run:
+    piece: InFlightRecords, member: str, kind: AcknowledgeType, max_deliveries: int, renewed_until_ms: int | None
+) -> InFlightRecords:
     if piece.state is not DeliveryState.ACQUIRED:
         raise InvalidAcknowledgementError("The batch cannot be acknowledged. The batch is not in the acquired state.")
     if piece.member != member:
@@ -417,11 +419,11 @@ def _acknowledged(
     return piece._replace(state=_AFTER[kind], member="", until_ms=0)
 
 
-def _available(run: Run, max_deliveries: int) -> Run:
+def _available(run: InFlightRecords, max_deliveries: int) -> InFlightRecords:
     """Return a run that can be delivered again, or is archived if it was too often (`InFlightState.tryUpdateState`)."""
     state = DeliveryState.ARCHIVED if run.deliveries >= max_deliveries else DeliveryState.AVAILABLE
     return run._replace(state=state, member="", until_ms=0)
 
 
-def _to_write(runs: Iterable[Run]) -> list[StateBatch]:
+def _to_write(runs: Iterable[InFlightRecords]) -> list[StateBatch]:
     return [StateBatch(run.first, run.last, run.state, run.deliveries) for run in runs]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.answers import Answer, FinalAnswer
     from kafkalog_core.broker.append_waiters import AppendWaiters
-    from kafkalog_core.broker.group_store import TopicIds
+    from kafkalog_core.broker.partition_access import TopicIds
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.share_partitions import Delivery, SharePartitions
     from kafkalog_core.broker.share_sessions import Partition, ShareSessions
