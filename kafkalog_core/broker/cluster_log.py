@@ -14,7 +14,7 @@ from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.batch_writer import NewRecord, encode_batch
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
-from kafkalog_core.format.metadata_records import BROKER_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
+from kafkalog_core.format.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
 from kafkalog_core.format.names import FileState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
@@ -75,6 +75,8 @@ class ClusterLog:
         self._names: dict[bytes, str] = {}
         self._configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, str] = {}
+        self.group_configs: dict[str, dict[str, str]] = {}
+        self.features: dict[str, int] = {}
         self._level = 0
         self._next_producer_id = 0
         self._block_end = 0
@@ -129,6 +131,15 @@ class ClusterLog:
     def set_broker_configs(self, changes: dict[str, str | None]) -> None:
         """Change settings of this broker; None: back to what they were at its start."""
         self.write([_config(str(self._node_id), key, value, BROKER_RESOURCE) for key, value in changes.items()])
+
+    def set_group_configs(self, group: str, changes: dict[str, str | None]) -> None:
+        """Change settings of a group; None: back to the broker's."""
+        self.write([_config(group, key, value, GROUP_RESOURCE) for key, value in changes.items()])
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalize a feature at a level, unless it has it."""
+        if self.features.get(name) != level:
+            self.write([("FeatureLevelRecord", 0, {"name": name, "feature_level": level})])
 
     def next_producer_id(self) -> int:
         """Return an id that no producer of the cluster has."""
@@ -185,8 +196,12 @@ class ClusterLog:
                 self._replay_config(fields)
             case "ConfigRecord" if fields["resource_type"] == BROKER_RESOURCE:
                 self._replay_broker_config(fields)
+            case "ConfigRecord" if fields["resource_type"] == GROUP_RESOURCE:
+                _set(self.group_configs.setdefault(fields["resource_name"], {}), fields)
             case "FeatureLevelRecord" if fields["name"] == METADATA_VERSION:
                 self._level = fields["feature_level"]
+            case "FeatureLevelRecord":
+                self.features[fields["name"]] = fields["feature_level"]
             case "ProducerIdsRecord":
                 self._next_producer_id = fields["next_producer_id"]
 
@@ -204,20 +219,21 @@ class ClusterLog:
         """Those of all brokers have an empty name; here they count like our own."""
         if fields["resource_name"] not in {"", str(self._node_id)}:
             return
-        if fields["value"] is None:
-            self.broker_configs.pop(fields["name"], None)
-        else:
-            self.broker_configs[fields["name"]] = fields["value"]
+        _set(self.broker_configs, fields)
 
     def _replay_config(self, fields: dict[str, Any]) -> None:
         name = fields["resource_name"]
         configs = self._configs.setdefault(name, {})
-        if fields["value"] is None:
-            configs.pop(fields["name"], None)
-        else:
-            configs[fields["name"]] = fields["value"]
+        _set(configs, fields)
         if name in self.topics:
             self.topics[name].configs = configs
+
+
+def _set(configs: dict[str, str], fields: dict[str, Any]) -> None:
+    if fields["value"] is None:
+        configs.pop(fields["name"], None)
+    else:
+        configs[fields["name"]] = fields["value"]
 
 
 def _config(name: str, key: str, value: str | None, kind: int = TOPIC_RESOURCE) -> MetadataChange:

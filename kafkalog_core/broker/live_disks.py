@@ -59,10 +59,13 @@ _MARK: Final = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
 _DELETED: Final = "-delete"
 _MAX_NAME: Final = 255
 _NEW_NODE: Final = 1
+_SHARE_VERSION: Final = "share.version"
 _PARTITIONS_OF: Final = {
     "__consumer_offsets": "offsets.topic.num.partitions",
     "__transaction_state": "transaction.state.log.num.partitions",
+    "__share_group_state": "share.coordinator.state.topic.num.partitions",
 }
+_KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 
 Key = tuple[str, int]
 
@@ -381,6 +384,20 @@ class LiveDisks:
                 if topic in self.topics:
                     opened.limit(limits_of(self.settings_of(topic)))
 
+    def group_configs(self, group: str) -> Mapping[str, str]:
+        """Return the settings of a group that differ from the broker's."""
+        return self._cluster.group_configs.get(group, {})
+
+    def set_group_configs(self, group: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a group; None: back to the broker's."""
+        with self._lock:
+            self._cluster.set_group_configs(group, dict(changes))
+
+    def enable_share_groups(self) -> None:
+        """Finalize the feature without which a broker refuses share groups (`ShareVersion`)."""
+        with self._lock:
+            self._cluster.set_feature(_SHARE_VERSION, 1)
+
     def _known(self, name: str) -> KnownTopic:
         known = self._cluster.topics.get(name)
         if known is None:
@@ -393,7 +410,8 @@ class LiveDisks:
         if name not in INTERNAL_TOPICS or name == METADATA_TOPIC:
             return {}
         given = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
-        return given | {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
+        policy = {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
+        return given | policy | _KEPT.get(name, {})
 
     @contextmanager
     def _made(self, topic: str, numbers: Iterable[int], topic_id: bytes) -> Iterator[None]:

@@ -20,6 +20,7 @@ from kafkalog_core.broker.group_store import LoggedGroups, load_groups
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
 from kafkalog_core.broker.server import network_of
+from kafkalog_core.broker.shares import Shares
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
@@ -83,16 +84,17 @@ class LiveBroker:
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
         limits = replace(options.groups, initial_delay_s=delay_s)
         store = LoggedGroups(self._offsets.write, disks)
-        self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store)
+        shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms)
+        self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
         problems += load_groups(self._groups, group_log.records(), disks)
-        self.notes += [f"groups or their offsets may be missing: {each}" for each in problems]
+        self.notes += [f"groups or their offsets may be missing: {each}" for each in problems + shares.problems]
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
         transaction_log = CoordinatorLog(disks, TRANSACTIONS_TOPIC, clock_ms, waiters.notify)
         settings = disks.settings
         longest = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
         self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, longest)
         partitions = settings.number("num.partitions")
-        changes = TopicChanges(disks, default_partitions=partitions, deleted=self._offsets.forget_topic)
+        changes = TopicChanges(disks, default_partitions=partitions, deleted=self._forget_topic)
         in_transactions = self._transactions, group_log.partition_of
         parts = (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
@@ -104,13 +106,15 @@ class LiveBroker:
             TransactionRequests(self._transactions, disks, group_log.partition_of),
             TransactionDescriptions(disks, self._transactions.transactions, clock_ms),
             changes,
-            ConfigRequests(disks),
+            ConfigRequests(disks, shares.configs),
+            *shares.handlers(self._groups),
         )
+        observer = shares.watching(observer)
         self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")
-        more = {"the expiry of offsets": (check_ms, self.expire_offsets)}
+        more = {"the expiry of offsets": (check_ms, self.expire_offsets), **shares.tasks()}
         self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=more)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
@@ -119,6 +123,10 @@ class LiveBroker:
     def _offset_dirs(self) -> list[str]:
         topic = self._disks.topics.get(OFFSETS_TOPIC)
         return [] if topic is None else [topic.copies[number][0].place.path for number in sorted(topic.copies)]
+
+    def _forget_topic(self, topic: str) -> None:
+        self._offsets.forget_topic(topic)
+        self._shares.groups.forget_topics()
 
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
@@ -131,10 +139,14 @@ class LiveBroker:
     def sweep(self) -> None:
         """End sessions, rebalances and transactions whose time is over: to be called a few times a second."""
         self._groups.expire()
-        try:
-            self._transactions.expire()
-        except (KafkalogError, OSError) as error:
-            self._observer.network_error("the end of a transaction", error)
+        for what, expire in (
+            ("the end of a transaction", self._transactions.expire),
+            ("the end of record locks", self._shares.expire),
+        ):
+            try:
+                expire()
+            except (KafkalogError, OSError) as error:
+                self._observer.network_error(what, error)
 
     def expire_offsets(self) -> None:
         """Delete offsets of groups that have expired, and empty groups without any. Raises KafkalogError."""

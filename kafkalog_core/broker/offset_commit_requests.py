@@ -6,8 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from kafkalog_core.broker.group_members import MemberIdentity
-from kafkalog_core.broker.group_store import TopicIds
-from kafkalog_core.broker.partition_access import error_of
+from kafkalog_core.broker.partition_access import TopicIds, error_of
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, CommittedOffset
 from kafkalog_core.wire.error_codes import ErrorCode
