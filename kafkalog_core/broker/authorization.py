@@ -1,6 +1,6 @@
 """What a client may do, and how a request is answered that it may not send: what the rules of all APIs share.
 
-A rule stands before the handler of an API (`AuthHelper` in `KafkaApis` of Kafka 4.3). It refuses the request, or calls
+A rule precedes the handler of an API (`AuthHelper` in `KafkaApis` of Kafka 4.3). It refuses the request, or calls
 the handler with the part of the request that the client may ask for, and amends the response: rows of what was refused
 are added, and what the client may not see is removed. So handlers know nothing of authorization.
 """
@@ -33,7 +33,7 @@ __all__ = [
     "FAILED",
     "MESSAGES",
     "Access",
-    "KnownTopics",
+    "TopicLookup",
     "Rule",
     "TopicRows",
     "amended",
@@ -65,7 +65,7 @@ _IPV6_GROUPS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopics:
+class TopicLookup:
     """What rules need to know of topics.
 
     Args:
@@ -91,7 +91,7 @@ class Access:
 
     authorizer: Authorizer
     client: tuple[str, str]
-    topics: KnownTopics
+    topics: TopicLookup
 
     def may(self, operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Return whether the client may do something with a resource."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
-    from kafkalog_core.broker.authorization import KnownTopics, Rule
+    from kafkalog_core.broker.authorization import TopicLookup, Rule
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.server import Handlers
     from kafkalog_core.wire.error_codes import ErrorCode
@@ -152,7 +152,7 @@ class AuthorizedHandlers:
         self,
         parts: Iterable[Handlers],
         authorizer: Authorizer,
-        topics: KnownTopics,
+        topics: TopicLookup,
         user_of: Callable[[ConnectionFacts], str | None],
     ) -> None:
         """Take the handlers of all APIs.

@@ -11,7 +11,7 @@ from kafkalog_core.broker.acl_requests import AclRequests
 from kafkalog_core.broker.acls import Authorizer
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
-from kafkalog_core.broker.authorization import KnownTopics
+from kafkalog_core.broker.authorization import TopicLookup
 from kafkalog_core.broker.cluster_rules import AuthorizedHandlers
 from kafkalog_core.broker.committed_offsets import LiveOffsets
 from kafkalog_core.broker.config_requests import ConfigRequests
@@ -120,7 +120,7 @@ class LiveBroker:
         self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
 
     def _guarded(self, parts: Sequence[Handlers]) -> Sequence[Handlers]:
-        """Return handlers behind the authorizer, if there is one."""
+        """Return the handlers, authorized if there is an authorizer."""
         disks, chosen = self._disks, self._disks.settings.authorizer
         if chosen is None:
             if len(disks.acls):
@@ -130,7 +130,7 @@ class LiveBroker:
                 )
             return parts
         authorizer = Authorizer(disks.acls, chosen.super_users, chosen.allows_unlisted)
-        topics = KnownTopics(disks.topic_name, lambda: disks.topics, disks.settings.creates_topics)
+        topics = TopicLookup(disks.topic_name, lambda: disks.topics, disks.settings.creates_topics)
         return (AuthorizedHandlers(parts, authorizer, topics, self._options.user_of),)
 
     # --- groups -------------------------------------------------------------------------------------------------------

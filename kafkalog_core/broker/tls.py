@@ -146,7 +146,7 @@ def _elements(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def _attribute(element: tuple[int, bytes]) -> str:
-    """Return KEYWORD=value; a type without a keyword, or a value that is no string, is written in hexadecimal."""
+    """Return KEYWORD=value; a value that is not a string, or of a type without a keyword, is hexadecimal."""
     (_, identifier), (tag, value) = _elements(element[1])
     name = _object_id(identifier)
     keyword, encoding = _KEYWORDS.get(name), _ENCODINGS.get(tag)

@@ -108,7 +108,7 @@ def _leader_epoch(access: Access, context: RequestContext, handler: Handler) -> 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
 def _metadata(access: Access, context: RequestContext, handler: Handler) -> Answer:
-    """Without DESCRIBE a topic is not listed, and is refused if it is asked for: whether it exists is not said.
+    """Without DESCRIBE a topic is not listed, and is refused if it is asked for, whether it exists or not.
 
     A topic that does not exist is created only with CREATE on the cluster or on the topic.
     """
@@ -225,7 +225,7 @@ def _without_configs(access: Access, row: Body) -> Body:
 
 
 def _delete_topics(access: Access, context: RequestContext, handler: Handler) -> Answer:
-    """DELETE on the cluster or the topic. Whether a topic exists is said to those who may describe it alone."""
+    """DELETE on the cluster or the topic. Only with DESCRIBE the answer shows whether a topic exists."""
     if access.to_cluster(AclOperation.DELETE):
         return handler(context)
     field = "topics" if context.version >= _BY_IDS else "topic_names"
