@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
-    from kafkalog_core.broker.authorization import TopicLookup, Rule
+    from kafkalog_core.broker.authorization import Rule, TopicLookup
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.server import Handlers
     from kafkalog_core.wire.error_codes import ErrorCode

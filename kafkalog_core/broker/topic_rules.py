@@ -138,7 +138,7 @@ def _metadata_problem(access: Access, body: Body, row: Body) -> Body | None:
     name = access.topic_of(row)
     if name is None:
         return None
-    # KafkaApis.handleTopicMetadataRequest: ids are no secret, so a row that names one is answered with it
+    # KafkaApis.handleTopicMetadataRequest: topic ids are not sensitive, so a row with one is answered with it
     has_id = row["name"] is None
     if not access.to_topic(AclOperation.DESCRIBE, name):
         return _refused_topic(None if has_id else name, bytes(row["topic_id"]) if has_id else _NO_ID)
