@@ -229,6 +229,8 @@ class ConnectionFacts:
     """What is known of a connection. `connection_id` is unique in a server's life; `listener` is the listener's name.
 
     `peer_host` is an IPv4 or IPv6 address; an IPv4 client of an IPv6 listener has its IPv4 address.
+    `certificate_subject` returns the distinguished name in the client's certificate (RFC 2253) once the TLS handshake
+    is over; None: it has no certificate.
     """
 
     connection_id: int
@@ -236,6 +238,7 @@ class ConnectionFacts:
     peer_port: int
     listener: str
     processor: int
+    certificate_subject: Callable[[], str | None] = lambda: None
 
 
 class RequestHandler(Protocol):

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kafkalog_core.broker.acls import AclBinding, Acls
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.batch_writer import NewRecord, encode_batch
 from kafkalog_core.format.decode import RecordRun, decode_run
@@ -22,7 +23,7 @@ from kafkalog_core.storage.source import Source
 from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.broker.live_log import LiveLog
     from kafkalog_core.wire.codec import EncodedPart
@@ -38,8 +39,20 @@ _RECORDS: Final = {
     9: "RemoveTopicRecord",
     12: "FeatureLevelRecord",
     15: "ProducerIdsRecord",
+    18: "AccessControlEntryRecord",
+    19: "RemoveAccessControlEntryRecord",
 }
 _KEYS: Final = {name: key for key, name in _RECORDS.items()}
+_ACL_FIELDS: Final = (
+    "resource_type",
+    "resource_name",
+    "pattern_type",
+    "principal",
+    "host",
+    "operation",
+    "permission_type",
+)
+"""The fields of AccessControlEntryRecord in the order of `AclBinding`."""
 _SAME_LEADER: Final = -2
 _FIRST_WITH_DIRECTORIES: Final = 17  # metadata.version 3.7-IV2 (KIP-858)
 _FIRST_LEVEL: Final = 25  # 4.0-IV3, which every release of 4.x reads
@@ -77,6 +90,7 @@ class ClusterLog:
         self.broker_configs: dict[str, str] = {}
         self.group_configs: dict[str, dict[str, str]] = {}
         self.features: dict[str, int] = {}
+        self.acls = Acls()
         self._level = 0
         self._next_producer_id = 0
         self._block_end = 0
@@ -141,6 +155,14 @@ class ClusterLog:
         if self.features.get(name) != level:
             self.write([("FeatureLevelRecord", 0, {"name": name, "feature_level": level})])
 
+    def change_acls(self, added: Mapping[bytes, AclBinding], removed: Iterable[bytes]) -> None:
+        """Add and remove ACLs by their ids of 16 bytes."""
+        changes: list[MetadataChange] = [
+            ("AccessControlEntryRecord", 0, {"id": acl_id, **_acl_fields(binding)}) for acl_id, binding in added.items()
+        ]
+        changes += [("RemoveAccessControlEntryRecord", 0, {"id": acl_id}) for acl_id in removed]
+        self.write(changes)
+
     def next_producer_id(self) -> int:
         """Return an id that no producer of the cluster has."""
         if self._next_producer_id >= self._block_end:
@@ -204,6 +226,10 @@ class ClusterLog:
                 self.features[fields["name"]] = fields["feature_level"]
             case "ProducerIdsRecord":
                 self._next_producer_id = fields["next_producer_id"]
+            case "AccessControlEntryRecord":
+                self.acls.add(bytes(fields["id"]), AclBinding(*(fields[each] for each in _ACL_FIELDS)))
+            case "RemoveAccessControlEntryRecord":
+                self.acls.remove(bytes(fields["id"]))
 
     def _replay_partition(self, name: str, fields: dict[str, Any]) -> None:
         topic = self.topics.get(self._names.get(bytes(fields["topic_id"]), ""))
@@ -234,6 +260,10 @@ def _set(configs: dict[str, str], fields: dict[str, Any]) -> None:
         configs.pop(fields["name"], None)
     else:
         configs[fields["name"]] = fields["value"]
+
+
+def _acl_fields(binding: AclBinding) -> dict[str, Any]:
+    return dict(zip(_ACL_FIELDS, binding, strict=True))
 
 
 def _config(name: str, key: str, value: str | None, kind: int = TOPIC_RESOURCE) -> MetadataChange:

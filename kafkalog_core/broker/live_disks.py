@@ -43,6 +43,7 @@ from kafkalog_core.storage.partition import partition_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kafkalog_core.broker.acls import AclBinding, Acls
     from kafkalog_core.broker.appends import AppendPolicy
     from kafkalog_core.broker.live_settings import LiveSettings
     from kafkalog_core.kafka.setting_table import TopicSettings
@@ -397,6 +398,24 @@ class LiveDisks:
         """Finalize the feature without which a broker refuses share groups (`ShareVersion`)."""
         with self._lock:
             self._cluster.set_feature(_SHARE_VERSION, 1)
+
+    @property
+    def has_metadata_log(self) -> bool:
+        """Whether changes of ACLs and settings are kept in a metadata log; brokers with ZooKeeper have none."""
+        return self._cluster.is_kept
+
+    @property
+    def acls(self) -> Acls:
+        """The ACLs of the metadata log."""
+        return self._cluster.acls
+
+    def change_acls(self, added: Iterable[AclBinding], removed: Iterable[bytes]) -> None:
+        """Add ACLs that are not there yet, and remove some by their ids, as one batch. Raises StorageError."""
+        with self._lock:
+            new = dict.fromkeys(each for each in added if each not in self.acls)
+            known = self.acls.by_id()  # a controller cannot replay the removal of an id that is not there
+            gone = dict.fromkeys(each for each in removed if each in known)
+            self._cluster.change_acls({self._new_id(): each for each in new}, gone)
 
     def _known(self, name: str) -> KnownTopic:
         known = self._cluster.topics.get(name)

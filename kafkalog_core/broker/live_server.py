@@ -7,8 +7,12 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog_core.broker.acl_requests import AclRequests
+from kafkalog_core.broker.acls import Authorizer
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
+from kafkalog_core.broker.authorization import TopicLookup
+from kafkalog_core.broker.cluster_rules import AuthorizedHandlers
 from kafkalog_core.broker.committed_offsets import LiveOffsets
 from kafkalog_core.broker.config_requests import ConfigRequests
 from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
@@ -17,6 +21,7 @@ from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.group_store import LoggedGroups, load_groups
+from kafkalog_core.broker.live_settings import STANDARD_AUTHORIZER_SETTING
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
 from kafkalog_core.broker.server import network_of
@@ -29,6 +34,7 @@ from kafkalog_core.broker.transactions import TransactionCoordinator, Transactio
 from kafkalog_core.broker.upkeep import Upkeep
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
@@ -39,7 +45,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.network import Address
-    from kafkalog_core.broker.server import BrokerOptions
+    from kafkalog_core.broker.server import BrokerOptions, Handlers
 
 __all__ = ["LiveBroker"]
 
@@ -107,10 +113,11 @@ class LiveBroker:
             TransactionDescriptions(disks, self._transactions.transactions, clock_ms),
             changes,
             ConfigRequests(disks, shares.configs),
+            AclRequests(disks, is_enforced=settings.authorizer is not None),
             *shares.handlers(self._groups),
         )
         observer = shares.watching(observer)
-        self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded)
+        self.dispatcher, self._network = network_of(self._guarded(parts), options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")
@@ -118,6 +125,20 @@ class LiveBroker:
         self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=more)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
+
+    def _guarded(self, parts: Sequence[Handlers]) -> Sequence[Handlers]:
+        """Return the handlers, authorized if there is an authorizer."""
+        disks, chosen = self._disks, self._disks.settings.authorizer
+        if chosen is None:
+            if len(disks.acls):
+                self.notes.append(
+                    f"{count_of(len(disks.acls), 'ACL')} of the metadata log are not enforced: add --set "
+                    f"{STANDARD_AUTHORIZER_SETTING} to enforce them"
+                )
+            return parts
+        authorizer = Authorizer(disks.acls, chosen.super_users, chosen.allows_unlisted)
+        topics = TopicLookup(disks.topic_name, lambda: disks.topics, disks.settings.creates_topics)
+        return (AuthorizedHandlers(parts, authorizer, topics, self._options.user_of),)
 
     # --- groups -------------------------------------------------------------------------------------------------------
     def _offset_dirs(self) -> list[str]:

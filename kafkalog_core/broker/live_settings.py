@@ -13,7 +13,7 @@ from kafkalog_core.kafka.settings import Settings, parse_assignment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["LiveSettings"]
+__all__ = ["STANDARD_AUTHORIZER_SETTING", "AuthorizerSettings", "LiveSettings"]
 
 _NUMBERS: Final = {
     "num.partitions": (1, 1),
@@ -34,16 +34,53 @@ _NUMBERS: Final = {
 }
 """Default and minimum of the numbers that do not matter for the log."""
 _AUTO_CREATE: Final = "auto.create.topics.enable"
+_AUTHORIZER: Final = "authorizer.class.name"
+_SUPER_USERS: Final = "super.users"
+_ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
+_OF_AUTHORIZER: Final = (_AUTHORIZER, _SUPER_USERS, _ALLOW_EVERYONE)
+_STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+STANDARD_AUTHORIZER_SETTING: Final = f"{_AUTHORIZER}={_STANDARD_AUTHORIZER}"
+"""The setting with which ACLs are enforced."""
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
+class AuthorizerSettings:
+    """How ACLs are enforced: who may do everything, and whether everybody may use what no ACL is about."""
+
+    super_users: frozenset[str] = frozenset()
+    allows_unlisted: bool = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self | None:
+        """Return the settings of an authorizer by their names; None: there is none. Raises SettingError."""
+        name = given.get(_AUTHORIZER, "")
+        if not name:
+            unused = [each for each in (_SUPER_USERS, _ALLOW_EVERYONE) if each in given]
+            if unused:
+                raise SettingError(
+                    f"--set {unused[0]} is for an authorizer, and none is set: ACLs are not enforced. Add --set "
+                    f"{STANDARD_AUTHORIZER_SETTING}"
+                )
+            return None
+        if name != _STANDARD_AUTHORIZER:
+            raise SettingError(f"{_AUTHORIZER}={name}: the only authorizer of a live broker is {_STANDARD_AUTHORIZER}")
+        users = [each.strip() for each in given.get(_SUPER_USERS, "").split(";") if each.strip()]
+        for each in users:
+            kind, colon, user = each.partition(":")  # SecurityUtils.parseKafkaPrincipal
+            if not (kind and colon and user):
+                raise SettingError(f"{_SUPER_USERS}: {each} is not a principal, such as User:admin")
+        return cls(frozenset(users), _boolean(_ALLOW_EVERYONE, given.get(_ALLOW_EVERYONE, "false")))
+
+
+@dataclass(frozen=True, slots=True)
 class LiveSettings:
-    """What was set. `log`: the settings that matter for logs, as texts."""
+    """What was set. `log`: the settings that matter for logs, as texts; `authorizer`: None: ACLs are not enforced."""
 
     log: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[str, int] = field(default_factory=dict)
     creates_topics: bool = True
+    authorizer: AuthorizerSettings | None = None
 
     @classmethod
     def of(cls, assignments: Iterable[str]) -> Self:
@@ -51,6 +88,7 @@ class LiveSettings:
         keys = {key.name for each in SETTINGS for key in each.keys}
         log: dict[str, str] = {}
         numbers: dict[str, int] = {}
+        authorizer: dict[str, str] = {}
         creates_topics = True
         for text in assignments:
             key, value = parse_assignment(text) if text.partition("=")[0] in keys else _split(text)
@@ -58,18 +96,18 @@ class LiveSettings:
                 log[key] = value
             elif key in _NUMBERS:
                 numbers[key] = _number(key, value)
-            elif key == _AUTO_CREATE and value.lower() in _BOOLEANS:
-                creates_topics = _BOOLEANS[value.lower()]
+            elif key in _OF_AUTHORIZER:
+                authorizer[key] = value
             elif key == _AUTO_CREATE:
-                raise SettingError(f"{key}={value}: true or false is expected")
+                creates_topics = _boolean(key, value)
             else:
-                known = ", ".join(sorted([*_NUMBERS, _AUTO_CREATE]))
+                known = ", ".join(sorted([*_NUMBERS, _AUTO_CREATE, *_OF_AUTHORIZER]))
                 raise SettingError(f"--set {key}: not a setting of a live broker; besides those of logs: {known}")
         settings = Settings(release=LATEST, assigned=log)
         for each in SETTINGS:
             if each.keys:
                 settings.broker(each.name)  # a value that no broker takes is refused here
-        return cls(log, numbers, creates_topics)
+        return cls(log, numbers, creates_topics, AuthorizerSettings.of(authorizer))
 
     def number(self, name: str) -> int:
         """Return a number."""
@@ -81,6 +119,13 @@ def _split(text: str) -> tuple[str, str]:
     if not sign:
         raise SettingError(f"--set {text}: expected KEY=VALUE")
     return key.strip(), value.strip()
+
+
+def _boolean(key: str, value: str) -> bool:
+    found = _BOOLEANS.get(value.lower())
+    if found is None:
+        raise SettingError(f"{key}={value}: true or false is expected")
+    return found
 
 
 def _number(key: str, value: str) -> int:

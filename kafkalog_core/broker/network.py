@@ -75,6 +75,9 @@ class PlainTransport:
         """Return 0: nothing is read ahead."""
         return 0
 
+    def certificate_subject(self) -> None:
+        """Return None: there are no certificates without TLS."""
+
     def send(self, buffers: Sequence[memoryview], more: bool) -> int:
         """Send buffers; MSG_MORE lets the kernel put a response header and the file's first bytes into one packet."""
         return self._socket.sendmsg(buffers, (), _MORE if more else 0)
@@ -170,13 +173,16 @@ class _Acceptor(Loop):
             accepted.close()
             self.note(self._shared.observer.connection_refused, host, listener.name, number)
             return
-        facts = ConnectionFacts(next(self._ids), host, peer[1], listener.name, number)
         processor = self._processors[number]
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            adopt = partial(processor.adopt, listener.transport(accepted), facts)
+            transport = listener.transport(accepted)
+            facts = ConnectionFacts(
+                next(self._ids), host, peer[1], listener.name, number, transport.certificate_subject
+            )
+            adopt = partial(processor.adopt, transport, facts)
         except BaseException:  # the client may be gone already
             accepted.close()
             self._shared.quotas.leave(host, number)

@@ -44,10 +44,11 @@ _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """A decoded request, and the connection that it came from."""
+    """A decoded request, and the connection that it came from; `amend` changes the body of its response."""
 
     request: Request
     connection: ConnectionFacts
+    amend: Callable[[Body], Body] | None = None
 
     @property
     def body(self) -> Body:
@@ -62,6 +63,7 @@ class RequestContext:
     def reply(self, body: Body) -> Reply:
         """Return the response with this body. Raises ProtocolError if a field does not fit its schema."""
         request = self.request
+        body = body if self.amend is None else self.amend(body)
         pieces = encode_response(request.api, request.version, request.correlation_id, body)
         return Reply(cast("Sequence[Piece]", pieces))  # the parts of a body are bytes and file ranges alone
 

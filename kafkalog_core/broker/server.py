@@ -65,6 +65,11 @@ class BrokerOptions:
     groups: GroupLimits = field(default_factory=GroupLimits)
     authentication: Authentication | None = None
 
+    def user_of(self, connection: ConnectionFacts) -> str | None:
+        """Return who a client has proved to be, a SASL user or else the subject of its certificate; None: nobody."""
+        user = None if self.authentication is None else self.authentication.session(connection).user
+        return connection.certificate_subject() if user is None else user
+
 
 class Handlers(Protocol):
     """Handlers of some APIs."""

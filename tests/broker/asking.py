@@ -18,16 +18,20 @@ _CORRELATION = 7
 _API_VERSIONS = 18
 
 
-def send(dispatcher: RequestDispatcher, name: str, version: int, body: dict[str, Any]) -> Answer:
+def send(
+    dispatcher: RequestDispatcher, name: str, version: int, body: dict[str, Any], sender: ConnectionFacts = FROM
+) -> Answer:
     """The answer to a request."""
     pieces = encode_request(name, version, body, correlation_id=_CORRELATION, client_id="test")
     frame = b"".join(bytes(piece) for piece in pieces)  # type: ignore[call-overload]  # no file range in a request
-    return dispatcher.handle(memoryview(frame)[4:], FROM)
+    return dispatcher.handle(memoryview(frame)[4:], sender)
 
 
-def ask(dispatcher: RequestDispatcher, name: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+def ask(
+    dispatcher: RequestDispatcher, name: str, version: int, body: dict[str, Any], sender: ConnectionFacts = FROM
+) -> dict[str, Any]:
     """The body of the response to a request that is answered at once."""
-    answer = send(dispatcher, name, version, body)
+    answer = send(dispatcher, name, version, body, sender)
     assert isinstance(answer, Reply), answer
     return response(name, version, answer)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.broker.live import LiveServer, committed, create_topics, group_types, modern_members, read_all, work
-from tests.integration.broker import Broker
+from tests.integration.successor import Successor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,25 +22,6 @@ OURS: Final = "plain|money|__consumer_offsets|__transaction_state|stray"
 AT_EVERY_START: Final = "Stopped loading records"
 """A coordinator begins to load before its controller has elected leaders for the new start, and then again."""
 COMPLAINT: Final = re.compile(rf"^(?!.*{AT_EVERY_START}).*(?:WARN|ERROR).*(?:{OURS}).*$", re.MULTILINE)
-
-
-class Successor(Broker):
-    """A real broker over the directory of another one, which it does not format."""
-
-    def __init__(self, libs: Path, work_dir: Path, log_dir: Path) -> None:
-        work_dir.mkdir()
-        super().__init__(libs, work_dir)
-        self.log_dir = log_dir
-        self._settings["log.dirs"] = str(log_dir)
-        self.configure({})
-
-    def _format(self) -> None:
-        """Do nothing: the directory is formatted."""
-
-    def _places(self, controller_port: int) -> dict[str, str]:
-        places = super()._places(controller_port)
-        del places["controller.quorum.bootstrap.servers"]
-        return places | {"controller.quorum.voters": f"1@127.0.0.1:{controller_port}"}
 
 
 def state_of(address: str) -> tuple[Any, ...]:

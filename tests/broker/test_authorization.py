@@ -1,0 +1,608 @@
+"""What an authorizer lets clients of a live broker do, API by API, without sockets.
+
+The cases are those of Kafka's AuthorizerIntegrationTest: what is refused without ACLs, and which ACLs let it pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pytest
+
+from kafkalog_core.broker.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from kafkalog_core.broker.answers import Close, ConnectionFacts, NoResponse, PendingAnswer, Reply
+from kafkalog_core.broker.authorization import host_text
+from kafkalog_core.wire.error_codes import ErrorCode
+from kafkalog_core.wire.schemas import apis
+from tests.broker.asking import response, send
+from tests.broker.live_state import TRANSACTIONAL, Live, batch_of, living
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+STANDARD: Final = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
+    AclOperation(each) for each in range(3, 13)
+)
+TOPIC, GROUP, CLUSTER, TXN = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.CLUSTER,
+    ResourceType.TRANSACTIONAL_ID,
+)
+NAMES: Final = {TOPIC: "t", GROUP: "g", CLUSTER: "kafka-cluster", TXN: "x"}
+REFUSED: Final = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TXN: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+NO_ID: Final = bytes(16)
+T_0: Final = [{"name": "t", "partitions": [{"partition_index": 0}]}]
+NO_MEMBER: Final = {"member_id": "", "group_instance_id": None}
+NO_PRODUCER: Final = {"producer_id": 1, "producer_epoch": 0}
+OF_X: Final = {"transactional_id": "x", **NO_PRODUCER}
+OFFSET: Final = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+COMMIT: Final = {
+    "group_id": "g",
+    "generation_id_or_member_epoch": -1,
+    **NO_MEMBER,
+    "topics": [{"name": "t", "partitions": [OFFSET]}],
+}
+HEARTBEAT: Final = {
+    "group_id": "g",
+    "member_id": "m",
+    "member_epoch": 0,
+    "instance_id": None,
+    "rack_id": None,
+    "rebalance_timeout_ms": 1000,
+    "subscribed_topic_names": ["t"],
+    "subscribed_topic_regex": None,
+    "server_assignor": None,
+    "topic_partitions": [],
+}
+ANY_ACL: Final = {"resource_type_filter": 1, "resource_name_filter": None, "principal_filter": None} | {
+    "host_filter": None,
+    "pattern_type_filter": 1,
+    "operation": 1,
+    "permission_type": 1,
+}
+
+Need = tuple[ResourceType, AclOperation]
+
+
+def allow(kind: ResourceType, operation: AclOperation, name: str | None = None, user: str = "alice") -> AclBinding:
+    """An ACL for a user."""
+    name = NAMES[kind] if name is None else name
+    return AclBinding(kind, name, PatternType.LITERAL, f"User:{user}", "*", operation, AclPermission.ALLOW)
+
+
+class Client:
+    """A client of a live broker that has proved to be a user."""
+
+    def __init__(self, live: Live, user: str | None = "alice") -> None:
+        self.live = live
+        self.facts = ConnectionFacts(1, "127.0.0.1", 50000, "PLAINTEXT", 0, lambda: user)
+
+    def may(self, *bindings: AclBinding) -> None:
+        """Replace the ACLs of the cluster."""
+        self.live.disks.change_acls((), self.live.disks.acls.by_id())
+        self.live.disks.change_acls(bindings, ())
+
+    def send(self, name: str, version: int, **body: Any) -> Any:
+        return send(self.live.broker.dispatcher, name, version, body, self.facts)
+
+    def ask(self, name: str, version: int, **body: Any) -> dict[str, Any]:
+        answer = self.send(name, version, **body)
+        if isinstance(answer, PendingAnswer):
+            self.live.clock.now_ms += 60_000
+            answer = answer.take(self.live.clock.seconds())
+        assert isinstance(answer, Reply), answer
+        return response(name, version, answer)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    """A client of a broker with a topic, whose only super user is admin."""
+    with living(tmp_path, None, STANDARD, "super.users=User:admin") as live:
+        found = Client(live)
+        live.disks.create_topic("t", 1, {})
+        yield found
+
+
+def codes_of(value: object) -> Iterator[int]:
+    """Every error code in a response."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if key.endswith("error_code") and key != "topic_config_error_code":
+                yield each
+            yield from codes_of(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from codes_of(each)
+
+
+def refusals(answer: dict[str, Any]) -> set[int]:
+    """The errors of authorization in a response."""
+    return set(codes_of(answer)) & set(REFUSED.values())
+
+
+class Case(NamedTuple):
+    """A request, each set of ACLs that lets it pass, and the error without them if not that of the resource."""
+
+    name: str
+    version: int
+    body: dict[str, Any]
+    needs: tuple[list[Need], ...]
+    refused: ResourceType | None = None
+
+
+def case(
+    name: str, version: int, body: dict[str, Any], *needs: list[Need], refused: ResourceType | None = None
+) -> Case:
+    return Case(name, version, body, needs, refused)
+
+
+def produce_body(batch: bytes, **fields: Any) -> dict[str, Any]:
+    data = [{"name": "t", "partition_data": [{"index": 0, "records": batch}]}]
+    return {"transactional_id": None, "acks": -1, "timeout_ms": 1000, "topic_data": data} | fields
+
+
+def fetch_body(topic: dict[str, Any]) -> dict[str, Any]:
+    partition = {"partition": 0, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
+    wait = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
+    session = {"session_id": 0, "session_epoch": -1, "forgotten_topics_data": [], "rack_id": ""}
+    return wait | session | {"topics": [topic | {"partitions": [partition]}]}
+
+
+JOIN: Final = {"group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, **NO_MEMBER} | {
+    "protocol_type": "consumer",
+    "protocols": [{"name": "range", "metadata": b""}],
+}
+IN_BATCH: Final = batch_of(b"a", producer_id=1, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
+TOPIC_CONFIG: Final = {"resource_type": 2, "resource_name": "t"}
+CASES: Final = [
+    case("Produce", 9, produce_body(batch_of(b"a")), [(TOPIC, WRITE)]),
+    case("Produce", 3, produce_body(batch_of(b"a")), [(TOPIC, WRITE)]),
+    case("Produce", 9, produce_body(IN_BATCH, transactional_id="x"), [(TXN, WRITE), (TOPIC, WRITE)]),
+    case("Fetch", 4, fetch_body({"topic": "t"}), [(TOPIC, READ)]),
+    case("Fetch", 12, fetch_body({"topic": "t"}), [(TOPIC, READ)]),
+    case(
+        "ListOffsets",
+        7,
+        {"replica_id": -1, "isolation_level": 0}
+        | {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]},
+        *([(TOPIC, each)] for each in (READ, WRITE, DELETE, ALTER, DESCRIBE)),
+    ),
+    case(
+        "ListOffsets",
+        0,
+        {"replica_id": -1}
+        | {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1, "max_num_offsets": 1}]}]},
+        [(TOPIC, DESCRIBE)],
+    ),
+    case(
+        "OffsetForLeaderEpoch",
+        4,
+        {"replica_id": -1}
+        | {"topics": [{"topic": "t", "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]}]},
+        [(TOPIC, DESCRIBE)],
+        [(CLUSTER, ACTION)],
+        refused=TOPIC,
+    ),
+    case("Metadata", 1, {"topics": [{"name": "t"}]}, [(TOPIC, DESCRIBE)]),
+    case("DescribeTopicPartitions", 0, {"topics": [{"name": "t"}], "cursor": None}, [(TOPIC, DESCRIBE)]),
+    case("DescribeProducers", 0, {"topics": [{"name": "t", "partition_indexes": [0]}]}, [(TOPIC, READ)]),
+    case(
+        "CreateTopics",
+        5,
+        {"timeout_ms": 1, "validate_only": False}
+        | {"topics": [{"name": "n", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}]},
+        [(CLUSTER, CREATE)],
+        refused=TOPIC,
+    ),
+    case(
+        "DeleteTopics",
+        3,
+        {"topic_names": ["t"], "timeout_ms": 1},
+        [(TOPIC, DELETE)],
+        [(CLUSTER, DELETE)],
+        refused=TOPIC,
+    ),
+    case(
+        "CreatePartitions",
+        3,
+        {"topics": [{"name": "t", "count": 2, "assignments": None}], "timeout_ms": 1, "validate_only": True},
+        [(TOPIC, ALTER)],
+    ),
+    case(
+        "DeleteRecords",
+        2,
+        {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}], "timeout_ms": 1},
+        [(TOPIC, DELETE)],
+    ),
+    case(
+        "InitProducerId",
+        4,
+        {"transactional_id": None, "transaction_timeout_ms": 1000},
+        [(CLUSTER, IDEMPOTENT_WRITE)],
+        [(TOPIC, WRITE)],
+        refused=CLUSTER,
+    ),
+    case("InitProducerId", 4, {"transactional_id": "x", "transaction_timeout_ms": 1000}, [(TXN, WRITE)]),
+    case(
+        "AddPartitionsToTxn",
+        3,
+        {f"v3_and_below_{key}": value for key, value in OF_X.items()}
+        | {"v3_and_below_topics": [{"name": "t", "partitions": [0]}]},
+        [(TXN, WRITE), (TOPIC, WRITE)],
+    ),
+    case("AddOffsetsToTxn", 3, OF_X | {"group_id": "g"}, [(TXN, WRITE), (GROUP, READ)]),
+    case("EndTxn", 3, OF_X | {"committed": True}, [(TXN, WRITE)]),
+    case("TxnOffsetCommit", 3, OF_X | COMMIT, [(TXN, WRITE), (GROUP, READ), (TOPIC, READ)]),
+    case("DescribeTransactions", 0, {"transactional_ids": ["x"]}, [(TXN, DESCRIBE)]),
+    *(
+        case(
+            "FindCoordinator",
+            version,
+            {"key_type": number} | ({"key": NAMES[kind]} if version < 4 else {"coordinator_keys": [NAMES[kind]]}),
+            [(kind, DESCRIBE)],
+        )
+        for version in (1, 4)
+        for number, kind in enumerate((GROUP, TXN))
+    ),
+    case("JoinGroup", 5, JOIN, [(GROUP, READ)]),
+    case("JoinGroup", 9, JOIN | {"reason": None}, [(GROUP, READ)]),
+    case(
+        "SyncGroup",
+        3,
+        {"group_id": "g", "generation_id": 1, **NO_MEMBER, "member_id": "m", "assignments": []},
+        [(GROUP, READ)],
+    ),
+    case("Heartbeat", 3, {"group_id": "g", "generation_id": 1, **NO_MEMBER}, [(GROUP, READ)]),
+    case("LeaveGroup", 3, {"group_id": "g", "members": [NO_MEMBER]}, [(GROUP, READ)]),
+    case("ConsumerGroupHeartbeat", 1, HEARTBEAT, [(GROUP, READ), (TOPIC, DESCRIBE)]),
+    case("OffsetCommit", 8, COMMIT, [(GROUP, READ), (TOPIC, READ)]),
+    case(
+        "OffsetFetch",
+        1,
+        {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]},
+        [(GROUP, DESCRIBE), (TOPIC, DESCRIBE)],
+    ),
+    case(
+        "OffsetFetch",
+        7,
+        {"group_id": "g", "require_stable": False, "topics": [{"name": "t", "partition_indexes": [0]}]},
+        [(GROUP, DESCRIBE), (TOPIC, DESCRIBE)],
+    ),
+    case(
+        "OffsetFetch",
+        8,
+        {"require_stable": False, "groups": [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}]},
+        [(GROUP, READ), (TOPIC, READ)],
+    ),
+    case("OffsetFetch", 7, {"group_id": "g", "require_stable": False, "topics": None}, [(GROUP, DESCRIBE)]),
+    case("OffsetDelete", 0, {"group_id": "g", "topics": T_0}, [(GROUP, DELETE), (TOPIC, READ)]),
+    case("DescribeGroups", 5, {"groups": ["g"], "include_authorized_operations": True}, [(GROUP, DESCRIBE)]),
+    case("ConsumerGroupDescribe", 1, {"group_ids": ["g"], "include_authorized_operations": True}, [(GROUP, DESCRIBE)]),
+    case("DeleteGroups", 2, {"groups_names": ["g"]}, [(GROUP, DELETE)]),
+    case(
+        "DescribeConfigs",
+        4,
+        {"resources": [TOPIC_CONFIG | {"configuration_keys": None}]}
+        | {"include_synonyms": False, "include_documentation": False},
+        [(TOPIC, DESCRIBE_CONFIGS)],
+        [(TOPIC, ALTER_CONFIGS)],
+    ),
+    case(
+        "DescribeConfigs",
+        4,
+        {"resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}]}
+        | {"include_synonyms": False, "include_documentation": False},
+        [(CLUSTER, DESCRIBE_CONFIGS)],
+    ),
+    case(
+        "AlterConfigs",
+        2,
+        {"resources": [TOPIC_CONFIG | {"configs": []}], "validate_only": True},
+        [(TOPIC, ALTER_CONFIGS)],
+    ),
+    case(
+        "IncrementalAlterConfigs",
+        1,
+        {"resources": [{"resource_type": 4, "resource_name": "1", "configs": []}], "validate_only": True},
+        [(CLUSTER, ALTER_CONFIGS)],
+    ),
+    case("DescribeLogDirs", 4, {"topics": None}, [(CLUSTER, DESCRIBE)]),
+    case("ListPartitionReassignments", 0, {"timeout_ms": 1, "topics": None}, [(CLUSTER, DESCRIBE)]),
+    case(
+        "AlterPartitionReassignments",
+        0,
+        {"timeout_ms": 1, "topics": [{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1]}]}]},
+        [(CLUSTER, ALTER)],
+    ),
+    case(
+        "ElectLeaders",
+        2,
+        {"election_type": 0, "timeout_ms": 1, "topic_partitions": [{"topic": "t", "partitions": [0]}]},
+        [(CLUSTER, ALTER)],
+    ),
+    case("DescribeAcls", 3, ANY_ACL, [(CLUSTER, DESCRIBE)]),
+    case(
+        "CreateAcls",
+        3,
+        {
+            "creations": [
+                ANY_ACL
+                | {"resource_type": 2, "resource_name": "t", "principal": "User:b"}
+                | {"host": "*", "resource_pattern_type": 3, "operation": 3, "permission_type": 3}
+            ]
+        },
+        [(CLUSTER, ALTER)],
+    ),
+    case("DeleteAcls", 3, {"filters": [ANY_ACL | {"resource_name_filter": "none"}]}, [(CLUSTER, ALTER)]),
+]
+SILENT: Final = {"DescribeCluster", "ListGroups", "ListTransactions"}
+"""Nothing is refused: what a client may not see is left out."""
+OPEN: Final = {"ApiVersions"}
+
+
+def test_every_api_has_a_case(client: Client) -> None:
+    served = {each["api_key"] for each in client.ask("ApiVersions", 0)["api_keys"]}
+    named = {api.key for api in apis().values() if api.name in {each.name for each in CASES} | SILENT | OPEN}
+    assert named == served
+
+
+@pytest.mark.parametrize("each", CASES, ids=lambda each: f"{each.name}-{each.version}")
+def test_what_a_request_needs(client: Client, each: Case) -> None:
+    for needs in each.needs:
+        bindings = [allow(*need) for need in needs]
+        for number, (kind, _) in enumerate(needs):
+            client.may(*bindings[:number])
+            expected = {REFUSED[kind if each.refused is None else each.refused]}
+            assert refusals(client.ask(each.name, each.version, **each.body)) == expected
+        client.may(*bindings)
+        assert not refusals(client.ask(each.name, each.version, **each.body))
+        client.may(*bindings, bindings[-1]._replace(permission=AclPermission.DENY, operation=AclOperation.ALL))
+        assert refusals(client.ask(each.name, each.version, **each.body)), "DENY wins"
+        client.may(*(binding._replace(principal="User:bob") for binding in bindings))
+        assert refusals(client.ask(each.name, each.version, **each.body)), "the ACL of somebody else"
+
+
+def test_a_super_user_may_do_everything(client: Client) -> None:
+    kinds = (TOPIC, GROUP, CLUSTER, TXN)
+    denied = {"permission": AclPermission.DENY, "principal": "User:*", "operation": AclOperation.ALL}
+    client.may(*(allow(kind, READ)._replace(**denied) for kind in kinds))
+    admin = Client(client.live, "admin")
+    for each in sorted(CASES, key=lambda each: ["Fetch", each.name, "DeleteTopics"].index(each.name)):
+        assert not refusals(admin.ask(each.name, each.version, **each.body)), each
+
+
+# --- what is left out silently, and what a response says --------------------------------------------------------------
+def metadata(client: Client, *names: str, version: int = 10, **fields: Any) -> dict[str, Any]:
+    """The topics in a response to Metadata, by name; no names: all topics."""
+    topics = [{"name": each, "topic_id": NO_ID} for each in names] or None
+    flags = {"allow_auto_topic_creation": False, "include_cluster_authorized_operations": False}
+    body = {"topics": topics, "include_topic_authorized_operations": False} | flags | fields
+    return {each["name"]: each for each in client.ask("Metadata", version, **body)["topics"]}
+
+
+def test_topics_that_a_client_may_not_describe_are_not_listed(client: Client) -> None:
+    client.live.disks.create_topic("hidden", 1, {})
+    client.may(allow(TOPIC, READ))
+    assert set(metadata(client)) == {"t"}
+    assert {name: each["error_code"] for name, each in metadata(client, "t", "hidden", "none").items()} == {
+        "t": 0,
+        "hidden": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "none": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }, "whether a topic exists is not said"
+    assert {each["topic_id"] for each in metadata(client, "hidden").values()} == {NO_ID}
+    for page in (
+        client.ask("DescribeTopicPartitions", 0, topics=[], cursor=None),
+        client.ask("DescribeTopicPartitions", 0, topics=[], cursor=None, response_partition_limit=1),
+    ):
+        assert ([each["name"] for each in page["topics"]], page["next_cursor"]) == (["t"], None)
+    client.may()
+    assert client.ask("DescribeTopicPartitions", 0, topics=[], cursor=None)["topics"] == []
+    assert metadata(client) == {}
+
+
+def test_version_0_of_metadata_lists_nothing_instead_of_everything_if_all_names_are_refused(client: Client) -> None:
+    (found,) = client.ask("Metadata", 0, topics=[{"name": "t"}])["topics"]
+    assert (found["name"], found["error_code"]) == ("t", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert client.ask("Metadata", 0, topics=[])["topics"] == []
+
+
+def test_ids_of_topics_are_answered_with_their_ids(client: Client) -> None:
+    topic_id = client.live.disks.topic_id("t")
+    assert topic_id is not None
+    flags = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+    body = {"topics": [{"name": None, "topic_id": each} for each in (topic_id, b"?" * 16)]} | flags
+    known, unknown = sorted(client.ask("Metadata", 12, **body)["topics"], key=lambda each: each["error_code"])
+    assert (known["error_code"], known["name"], known["topic_id"]) == (REFUSED[TOPIC], None, topic_id)
+    assert (unknown["error_code"], unknown["topic_id"]) == (ErrorCode.UNKNOWN_TOPIC_ID, b"?" * 16)
+    row = {"topic_id": topic_id}
+    (fetched,) = client.ask("Fetch", 13, **fetch_body(row))["responses"]
+    assert (fetched["topic_id"], fetched["partitions"][0]["error_code"]) == (topic_id, REFUSED[TOPIC])
+    produced = produce_body(batch_of(b"a"))
+    produced["topic_data"] = [{"topic_id": topic_id, "partition_data": produced["topic_data"][0]["partition_data"]}]
+    (refused,) = client.ask("Produce", 13, **produced)["responses"]
+    assert (refused["topic_id"], refused["partition_responses"][0]["error_code"]) == (topic_id, REFUSED[TOPIC])
+    committed = COMMIT | {"topics": [{"topic_id": topic_id, "partitions": [OFFSET]}]}
+    client.may(allow(GROUP, READ))
+    assert refusals(client.ask("OffsetCommit", 10, **committed)) == {REFUSED[TOPIC]}
+    gone = client.ask("DeleteTopics", 6, topics=[{"name": None, "topic_id": topic_id}], timeout_ms=1)["responses"]
+    assert [(each["name"], each["error_code"]) for each in gone] == [(None, REFUSED[TOPIC])]
+    client.may(allow(TOPIC, DESCRIBE))
+    gone = client.ask("DeleteTopics", 6, topics=[{"name": None, "topic_id": topic_id}], timeout_ms=1)["responses"]
+    assert [(each["name"], each["error_code"]) for each in gone] == [("t", REFUSED[TOPIC])]
+
+
+def test_the_rest_of_a_request_is_done(client: Client) -> None:
+    client.live.disks.create_topic("u", 1, {})
+    client.may(allow(TOPIC, WRITE, "u"), allow(TOPIC, READ, "u"), allow(GROUP, READ))
+    batch = batch_of(b"a")
+    data = [{"name": each, "partition_data": [{"index": 0, "records": batch}]} for each in ("t", "u")]
+    answer = client.ask("Produce", 9, **produce_body(batch, topic_data=data))
+    codes = {each["name"]: each["partition_responses"][0]["error_code"] for each in answer["responses"]}
+    assert codes == {"t": REFUSED[TOPIC], "u": 0}
+    assert (client.live.log("t").log_end_offset, client.live.log("u").log_end_offset) == (0, 1)
+    topics = [{"name": each, "partitions": [OFFSET]} for each in ("t", "u")]
+    answer = client.ask("OffsetCommit", 8, **(COMMIT | {"topics": topics}))
+    codes = {each["name"]: each["partitions"][0]["error_code"] for each in answer["topics"]}
+    assert codes == {"t": REFUSED[TOPIC], "u": 0}
+    found = client.ask("OffsetFetch", 7, group_id="g", require_stable=False, topics=None)["topics"]
+    assert [each["name"] for each in found] == ["u"]
+    client.may(allow(GROUP, DESCRIBE))
+    everything: dict[str, Any] = {"groups": [{"group_id": "g", "topics": None}], "require_stable": False}
+    assert client.ask("OffsetFetch", 8, **everything)["groups"][0]["topics"] == [], "left out silently"
+
+
+def test_acks_0_has_no_answer_and_a_refusal_closes_the_connection(client: Client) -> None:
+    assert isinstance(client.send("Produce", 9, **produce_body(batch_of(b"a"), acks=0)), Close)
+    assert isinstance(client.send("Produce", 9, **produce_body(IN_BATCH, acks=0, transactional_id="x")), Close)
+    client.may(allow(TOPIC, WRITE))
+    assert isinstance(client.send("Produce", 9, **produce_body(batch_of(b"a"), acks=0)), NoResponse)
+
+
+def test_a_topic_is_created_by_a_consumer_only_with_create(client: Client) -> None:
+    client.may(allow(TOPIC, DESCRIBE, "*"))
+    (refused,) = metadata(client, "new", allow_auto_topic_creation=True).values()
+    assert refused["error_code"] == REFUSED[TOPIC]
+    assert "new" not in client.live.disks.topics
+    assert metadata(client, "new")["new"]["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for right in (allow(TOPIC, CREATE, "new"), allow(CLUSTER, CREATE)):
+        client.may(allow(TOPIC, DESCRIBE, "*"), right)
+        metadata(client, "new", allow_auto_topic_creation=True)
+        assert "new" in client.live.disks.topics
+        client.live.disks.delete_topic("new")
+
+
+def test_settings_of_a_new_topic_are_answered_with_describe_configs_alone(client: Client) -> None:
+    def created(name: str) -> dict[str, Any]:
+        topic = {"name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [], "configs": []}
+        (row,) = client.ask("CreateTopics", 7, topics=[topic], timeout_ms=1, validate_only=False)["topics"]
+        return row
+
+    client.may(allow(TOPIC, CREATE, "*"))
+    hidden = created("a")
+    assert (hidden["error_code"], hidden["topic_config_error_code"]) == (0, REFUSED[TOPIC])
+    assert (hidden["num_partitions"], hidden["replication_factor"], hidden["configs"]) == (-1, -1, [])
+    client.may(allow(TOPIC, CREATE, "*"), allow(TOPIC, DESCRIBE_CONFIGS, "*"))
+    shown = created("b")
+    assert (shown["num_partitions"], shown["topic_config_error_code"]) == (2, 0)
+    assert shown["configs"]
+    client.may(allow(CLUSTER, CREATE))
+    assert created("__cluster_metadata")["error_code"] == ErrorCode.INVALID_REQUEST
+
+
+def test_groups_that_a_client_may_not_describe_are_not_listed(client: Client) -> None:
+    admin = Client(client.live, "admin")
+    admin.ask("OffsetCommit", 8, **COMMIT)
+    assert client.ask("ListGroups", 4, states_filter=[])["groups"] == []
+    for right in (allow(GROUP, READ), allow(CLUSTER, DESCRIBE)):
+        client.may(right)
+        assert [each["group_id"] for each in client.ask("ListGroups", 4, states_filter=[])["groups"]] == ["g"]
+
+
+def test_transactions_that_a_client_may_not_describe_are_not_listed(client: Client) -> None:
+    admin = Client(client.live, "admin")
+    begun = admin.ask("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
+    producer = {key: begun[key] for key in ("producer_id", "producer_epoch")}
+    body = {f"v3_and_below_{key}": value for key, value in (producer | {"transactional_id": "x"}).items()}
+    admin.ask("AddPartitionsToTxn", 3, **body, v3_and_below_topics=[{"name": "t", "partitions": [0]}])
+    listing = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
+    assert client.ask("ListTransactions", 1, **listing)["transaction_states"] == []
+    client.may(allow(TXN, DESCRIBE))
+    assert [
+        each["transactional_id"] for each in client.ask("ListTransactions", 1, **listing)["transaction_states"]
+    ] == ["x"]
+    (state,) = client.ask("DescribeTransactions", 0, transactional_ids=["x"])["transaction_states"]
+    assert (state["error_code"], state["topics"]) == (0, [])
+    client.may(allow(TXN, DESCRIBE), allow(TOPIC, DESCRIBE))
+    (state,) = client.ask("DescribeTransactions", 0, transactional_ids=["x"])["transaction_states"]
+    assert [each["topic"] for each in state["topics"]] == ["t"]
+
+
+def test_a_transaction_takes_all_topics_of_a_request_or_none(client: Client) -> None:
+    client.live.disks.create_topic("u", 1, {})
+    begun = Client(client.live, "admin").ask("InitProducerId", 4, transactional_id="x", transaction_timeout_ms=1000)
+    producer = {key: begun[key] for key in ("producer_id", "producer_epoch")}
+    body = {f"v3_and_below_{key}": value for key, value in (producer | {"transactional_id": "x"}).items()}
+    topics = [{"name": each, "partitions": [0]} for each in ("t", "u")]
+    client.may(allow(TXN, WRITE), allow(TOPIC, WRITE))
+    rows = client.ask("AddPartitionsToTxn", 3, **body, v3_and_below_topics=topics)["results_by_topic_v3_and_below"]
+    codes = {each["name"]: each["results_by_partition"][0]["partition_error_code"] for each in rows}
+    assert codes == {"t": ErrorCode.OPERATION_NOT_ATTEMPTED, "u": REFUSED[TOPIC]}
+
+
+def bits(*operations: AclOperation) -> int:
+    return sum(1 << each for each in operations)
+
+
+def test_authorized_operations(client: Client) -> None:
+    client.may(allow(TOPIC, READ), allow(TOPIC, ALTER_CONFIGS), allow(GROUP, READ), allow(CLUSTER, ALTER))
+    (topic,) = metadata(client, "t", version=10, include_topic_authorized_operations=True).values()
+    assert topic["topic_authorized_operations"] == bits(READ, DESCRIBE, ALTER_CONFIGS, DESCRIBE_CONFIGS)
+    (topic,) = client.ask("DescribeTopicPartitions", 0, topics=[{"name": "t"}], cursor=None)["topics"]
+    assert topic["topic_authorized_operations"] == bits(READ, DESCRIBE, ALTER_CONFIGS, DESCRIBE_CONFIGS)
+    (topic,) = metadata(client, "t", version=10).values()
+    assert topic["topic_authorized_operations"] == -(1 << 31), "not asked for"
+    Client(client.live, "admin").ask("OffsetCommit", 8, **COMMIT)
+    (group,) = client.ask("DescribeGroups", 5, groups=["g"], include_authorized_operations=True)["groups"]
+    assert group["authorized_operations"] == bits(READ, DESCRIBE)
+    cluster = client.ask("DescribeCluster", 0, include_cluster_authorized_operations=True)
+    assert cluster["cluster_authorized_operations"] == bits(ALTER, DESCRIBE)
+    cluster = client.ask("DescribeCluster", 0, include_cluster_authorized_operations=False)
+    assert cluster["cluster_authorized_operations"] == -(1 << 31)
+    client.may(allow(CLUSTER, CREATE))
+    cluster = client.ask("DescribeCluster", 0, include_cluster_authorized_operations=True)
+    assert cluster["cluster_authorized_operations"] == 0, "without DESCRIBE nothing is said"
+
+
+# --- who a client is --------------------------------------------------------------------------------------------------
+def test_a_client_that_proves_nothing_is_anonymous(client: Client) -> None:
+    anonymous = Client(client.live, None)
+    client.may(allow(TOPIC, READ, user="ANONYMOUS"))
+    assert set(metadata(anonymous)) == {"t"}
+    assert metadata(client) == {}
+
+
+def test_hosts_are_addresses_as_java_writes_them(client: Client) -> None:
+    client.may(allow(TOPIC, READ)._replace(host="127.0.0.2"))
+    assert metadata(client) == {}
+    client.may(allow(TOPIC, READ)._replace(host="127.0.0.1"))
+    assert set(metadata(client)) == {"t"}
+    assert host_text("::1") == "0:0:0:0:0:0:0:1"
+    assert host_text("2001:db8::ff00:42:8329") == "2001:db8:0:0:0:ff00:42:8329"
+
+
+# --- the metadata log -------------------------------------------------------------------------------------------------
+def test_acls_survive_a_restart(tmp_path: Path) -> None:
+    kept = [allow(TOPIC, READ), allow(GROUP, READ)]
+    with living(tmp_path, None, STANDARD) as live:
+        Client(live).may(*kept, allow(CLUSTER, ALTER))
+        live.disks.change_acls((), [key for key, each in live.disks.acls.by_id().items() if each.operation == ALTER])
+        live.disks.change_acls((), [b"?" * 16])  # a controller could not replay that, so it is not written
+    with living(tmp_path, None, STANDARD) as live:
+        assert Counter(live.disks.acls.by_id().values()) == Counter(kept)
+        assert not live.broker.notes
+    with living(tmp_path) as live:
+        (note,) = live.broker.notes
+        assert note.startswith("2 ACLs of the metadata log are not enforced: add --set authorizer.class.name=")
+        answer = Client(live).ask("DescribeAcls", 3, **ANY_ACL)
+        assert answer["error_code"] == ErrorCode.SECURITY_DISABLED
+
+
+def test_a_directory_without_a_metadata_log_takes_no_acls(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=c\n")
+    with living(tmp_path, None, STANDARD, "super.users=User:admin") as live:
+        creation = allow(TOPIC, READ)
+        row = {"resource_type": 2, "resource_name": "t", "principal": creation.principal, "host": "*"}
+        row |= {"operation": 3, "permission_type": 3}
+        (refused,) = Client(live, "admin").ask("CreateAcls", 3, creations=[row])["results"]
+        assert refused["error_code"] == ErrorCode.UNSUPPORTED_VERSION
+        assert "the log directory of this broker has none" in refused["error_message"]

@@ -1,0 +1,181 @@
+"""ACLs: our decisions are those of Kafka's StandardAuthorizer, and a real broker goes on with ours."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AclBinding as ClientBinding,
+)
+from confluent_kafka.admin import (
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from kafkalog_core.broker.acls import AclBinding, Acls, Authorizer
+from kafkalog_core.broker.acls import AclOperation as Operation
+from kafkalog_core.broker.acls import ResourceType as Type
+from kafkalog_core.broker.authorization import host_text
+from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
+from tests.integration.successor import Successor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+pytestmark = [pytest.mark.java, pytest.mark.slow]
+
+ROUNDS: Final = 120
+QUESTIONS: Final = 40
+NAMES: Final = ("a", "ab", "abc", "abcd", "b", "*", "ba", "!", "a*", "hardcode", "ä", "z")
+USERS: Final = ("User:ann", "User:bob", "User:*", "Role:ann")
+HOSTS: Final = ("*", "127.0.0.1", "0:0:0:0:0:0:0:1", "10.0.0.1")
+STANDARD: Final = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+OPEN: Final = "allow.everyone.if.no.acl.found=true"
+
+
+def kafkas_answers(libs: Path, scratch: Path, lines: Sequence[str]) -> list[bool]:
+    """What Kafka's own authorizer answers to the commands of AclHarness.java."""
+    path = os.pathsep.join((str(scratch), f"{libs}/*"))
+    source = Path(__file__).parent / "java" / "AclHarness.java"
+    subprocess.run(["javac", "-d", str(scratch), "-cp", path, str(source)], check=True, timeout=60)
+    command = ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path, "AclHarness"]
+    asked = "".join(f"{each}\n" for each in lines)
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=120)
+    return [each == "true" for each in done.stdout.split()]
+
+
+def random_binding(chance: random.Random) -> AclBinding:
+    """An ACL; few names, so that they meet."""
+    return AclBinding(
+        chance.choice((2, 2, 2, 3)),
+        chance.choice(NAMES),
+        chance.choice((3, 4)),
+        chance.choice(USERS),
+        chance.choice(HOSTS),
+        chance.choice((2, 3, 3, 4, 4, 6, 8, 10, 11)),
+        chance.choice((2, 3, 3)),
+    )
+
+
+def test_decisions_are_those_of_the_standard_authorizer(libs: Path, tmp_path: Path) -> None:
+    chance = random.Random(7)
+    lines: list[str] = []
+    ours: list[bool] = []
+    for _ in range(ROUNDS):
+        acls = Acls()
+        is_open, supers = chance.random() < 0.4, chance.choice(("", "", "User:bob", "User:bob;Role:ann"))
+        lines.append(f"new\t{supers}\t{str(is_open).lower()}")
+        for number, binding in enumerate({random_binding(chance) for _ in range(chance.randint(0, 14))}):
+            acls.add(number.to_bytes(16, "big"), binding)
+            lines.append("\t".join(map(str, ("add", *binding))))
+        authorizer = Authorizer(acls, frozenset(supers.split(";")) - {""}, is_open)
+        for _ in range(QUESTIONS):
+            user, host = (
+                chance.choice(("User:ann", "User:bob", "User:eve")),
+                chance.choice(("127.0.0.1", "::1", "10.0.0.9")),
+            )
+            operation = Operation(chance.choice((3, 4, 5, 6, 7, 8, 10, 11)))
+            kind, name = Type(chance.choice((2, 2, 3))), chance.choice(NAMES)
+            client = user, host_text(host)
+            if chance.random() < 0.2:
+                lines.append(f"any\t{user}\t{host}\t{operation:d}\t{kind:d}")
+                ours.append(authorizer.may_with_any(client, operation, kind))
+            else:
+                lines.append(f"may\t{user}\t{host}\t{operation:d}\t{kind:d}\t{name}")
+                ours.append(authorizer.may(client, operation, kind, name))
+    theirs = kafkas_answers(libs, tmp_path, lines)
+    asked = [each for each in lines if each.startswith(("may", "any"))]
+    assert len(theirs) == len(ours) == ROUNDS * QUESTIONS
+    assert [(line, them) for line, them, us in zip(asked, theirs, ours, strict=True) if them != us] == []
+    assert ROUNDS < sum(ours) < len(ours) - ROUNDS, "both answers are common"
+
+
+# --- a real broker goes on with them ----------------------------------------------------------------------------------
+EVERYTHING: Final = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
+BINDINGS: Final = [
+    ClientBinding(kind, name, pattern, principal, host, operation, permission)
+    for kind, name, pattern, principal, host, operation, permission in (
+        (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:bob", "*", AclOperation.READ, AclPermissionType.ALLOW),
+        (ResourceType.TOPIC, "pay", ResourcePatternType.PREFIXED, "User:*", "10.1.2.3", AclOperation.ALL, AclPermissionType.DENY),
+        (ResourceType.GROUP, "*", ResourcePatternType.LITERAL, "User:eve", "*", AclOperation.DELETE, AclPermissionType.ALLOW),
+        (ResourceType.TRANSACTIONAL_ID, "t", ResourcePatternType.PREFIXED, "User:bob", "*", AclOperation.WRITE, AclPermissionType.ALLOW),
+        (ResourceType.TOPIC, "locked", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY),
+    )
+]  # fmt: skip
+
+
+def listed(address: str) -> list[ClientBinding]:
+    """The ACLs that a broker lists."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    return sorted(admin.describe_acls(EVERYTHING).result(SECONDS), key=str)
+
+
+def deletion_of(address: str, topic: str) -> int:
+    """The error of a client that proves nothing and deletes a topic; 0: it is deleted."""
+    admin = AdminClient({"bootstrap.servers": address, **QUIET})
+    try:
+        admin.delete_topics([topic])[topic].result(SECONDS)
+    except KafkaException as error:
+        return int(error.args[0].code())
+    return 0
+
+
+@pytest.fixture
+def successor(libs: Path, tmp_path: Path) -> Iterator[Successor]:
+    """A real broker over the directory `data`."""
+    (tmp_path / "data").mkdir()
+    broker = Successor(libs, tmp_path / "real", tmp_path / "data")
+    name, _, value = STANDARD.partition("=")
+    broker.configure({name: value, "allow.everyone.if.no.acl.found": "true"})
+    yield broker
+    broker.close()
+
+
+def test_a_real_broker_goes_on_with_our_acls_and_we_with_its(successor: Successor) -> None:
+    with LiveServer(successor.log_dir, STANDARD, OPEN) as server:
+        create_topics(server.address, ["locked", "free"])
+        admin = AdminClient({"bootstrap.servers": server.address, **QUIET})
+        for each in admin.create_acls([*BINDINGS, gone := ClientBinding(*_fields(BINDINGS[0], "gone"))]).values():
+            each.result(SECONDS)
+        only_gone = AclBindingFilter(*_fields(gone, "gone"))
+        (deleted,) = admin.delete_acls([only_gone]).values()
+        assert deleted.result(SECONDS) == [gone]
+        before = listed(server.address)
+        assert before == sorted(BINDINGS, key=str)
+        refused = deletion_of(server.address, "locked")
+        assert refused == 29
+        server.stop()
+    successor.start()
+    try:
+        assert listed(successor.bootstrap) == before
+        assert deletion_of(successor.bootstrap, "locked") == refused
+        assert deletion_of(successor.bootstrap, "free") == 0
+        admin = AdminClient({"bootstrap.servers": successor.bootstrap, **QUIET})
+        locked = AclBindingFilter(*_fields(BINDINGS[-1], "locked"))
+        (deleted,) = admin.delete_acls([locked]).values()
+        assert deleted.result(SECONDS) == [BINDINGS[-1]]
+        after = listed(successor.bootstrap)
+    finally:
+        successor.stop()
+    with LiveServer(successor.log_dir, STANDARD, OPEN) as server:
+        assert listed(server.address) == after
+        assert deletion_of(server.address, "locked") == 0
+        server.stop()
+
+
+def _fields(binding: ClientBinding, name: str) -> tuple[object, ...]:
+    """The fields of an ACL, of a resource of another name."""
+    pattern = binding.restype, name, binding.resource_pattern_type
+    return (*pattern, binding.principal, binding.host, binding.operation, binding.permission_type)
