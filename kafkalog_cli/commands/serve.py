@@ -235,7 +235,7 @@ def _serve_live(
         )
         broker = LiveBroker(
             disks,
-            listening.broker_options(paths, log.message, log.unproved),
+            listening.broker_options(paths, log.message, log.unproved, live_users=disks.users),
             clock=time.monotonic,
             clock_ms=clock_ms,
             new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
@@ -289,6 +289,8 @@ def _introduce(
         what = "read and write" if isinstance(disks, LiveDisks) else "read"
         log.message(f"warning: {_OPEN.format(what)}")
     address = HostPort(broker.addresses[0].host, broker.addresses[0].port)
+    if listening.sasl_listen is not None:
+        log.message(f"clients authenticate at {HostPort(broker.addresses[-1].host, broker.addresses[-1].port)}")
     partitions = sum(len(topic.copies) for topic in disks.topics.values())
     what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"
     how = "read-write" if isinstance(disks, LiveDisks) else "read-only"

@@ -1,4 +1,4 @@
-"""The cluster metadata log of a live broker: the topics, partitions and settings that it holds, and changes to them.
+"""The cluster metadata log of a live broker: topics, partitions, settings, users and quotas, and changes to them.
 
 Every record is replayed in memory as a controller does (`TopicsImage`, `ConfigurationsImage`, `ProducerIdsImage`), and
 a change is one batch at the end of the log, so that a real controller that starts on the directory finds it.
@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from kafkalog_core.broker.client_quotas import ClientQuotas
+from kafkalog_core.broker.users import SCRAM_NUMBERS, Credential, Users
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.batch_writer import NewRecord, encode_batch
 from kafkalog_core.format.decode import RecordRun, decode_run
@@ -36,8 +38,11 @@ _RECORDS: Final = {
     4: "ConfigRecord",
     5: "PartitionChangeRecord",
     9: "RemoveTopicRecord",
+    11: "UserScramCredentialRecord",
     12: "FeatureLevelRecord",
+    14: "ClientQuotaRecord",
     15: "ProducerIdsRecord",
+    22: "RemoveUserScramCredentialRecord",
 }
 _KEYS: Final = {name: key for key, name in _RECORDS.items()}
 _SAME_LEADER: Final = -2
@@ -60,7 +65,13 @@ class KnownTopic:
 
 
 class ClusterLog:
-    """What the log says now. The owner serializes changes."""
+    """What the log says now. The owner serializes changes.
+
+    Attributes:
+        users: SCRAM users; those who log in see each change at once.
+        quotas: of clients.
+        level: the feature level of metadata.version; 0: the log has none.
+    """
 
     def __init__(self, log: LiveLog | None, clock_ms: Callable[[], int], node_id: int, directory_id: bytes) -> None:
         """Replay the log; None: there is none, and changes are kept in memory (brokers with ZooKeeper).
@@ -75,7 +86,9 @@ class ClusterLog:
         self._names: dict[bytes, str] = {}
         self._configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, str] = {}
-        self._level = 0
+        self.users = Users()
+        self.quotas = ClientQuotas()
+        self.level = 0
         self._next_producer_id = 0
         self._block_end = 0
         if log is None:
@@ -94,7 +107,7 @@ class ClusterLog:
     @property
     def is_empty(self) -> bool:
         """Whether the log has no metadata.version yet, as that of a new directory."""
-        return self._level == 0
+        return self.level == 0
 
     # --- changes ------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
@@ -152,7 +165,7 @@ class ClusterLog:
             self._replay(name, fields)
 
     def _partitions(self, topic_id: bytes, numbers: Iterable[int]) -> Iterator[MetadataChange]:
-        version = int(self._level >= _FIRST_WITH_DIRECTORIES)
+        version = int(self.level >= _FIRST_WITH_DIRECTORIES)
         for number in numbers:
             fields = {
                 "partition_id": number,
@@ -186,9 +199,23 @@ class ClusterLog:
             case "ConfigRecord" if fields["resource_type"] == BROKER_RESOURCE:
                 self._replay_broker_config(fields)
             case "FeatureLevelRecord" if fields["name"] == METADATA_VERSION:
-                self._level = fields["feature_level"]
+                self.level = fields["feature_level"]
             case "ProducerIdsRecord":
                 self._next_producer_id = fields["next_producer_id"]
+            case "UserScramCredentialRecord" | "RemoveUserScramCredentialRecord":
+                self._replay_user(name, fields)
+            case "ClientQuotaRecord":
+                self.quotas.replay(fields)
+
+    def _replay_user(self, name: str, fields: dict[str, Any]) -> None:
+        mechanism = SCRAM_NUMBERS.get(fields["mechanism"])
+        if mechanism is None:
+            return
+        if name == "RemoveUserScramCredentialRecord":
+            self.users.remove(mechanism, fields["name"])
+        else:
+            salt, stored_key, server_key = (bytes(fields[each]) for each in ("salt", "stored_key", "server_key"))
+            self.users.add(mechanism, fields["name"], Credential(salt, stored_key, server_key, fields["iterations"]))
 
     def _replay_partition(self, name: str, fields: dict[str, Any]) -> None:
         topic = self.topics.get(self._names.get(bytes(fields["topic_id"]), ""))

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkalog_core.broker.appends import AppendPolicy
+    from kafkalog_core.broker.client_quotas import ClientQuotas
     from kafkalog_core.broker.live_settings import LiveSettings
+    from kafkalog_core.broker.users import Users
     from kafkalog_core.kafka.setting_table import TopicSettings
 
 __all__ = ["LiveDisks"]
@@ -259,6 +261,16 @@ class LiveDisks:
         with self._lock:
             return dict(self._opened)
 
+    @property
+    def users(self) -> Users:
+        """The SCRAM users of the cluster, with all later changes."""
+        return self._cluster.users
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        """The quotas of clients, with all later changes."""
+        return self._cluster.quotas
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic that differ from the broker's."""
         known = self._cluster.topics.get(name)
@@ -377,6 +389,12 @@ class LiveDisks:
             for (topic, _), opened in self._opened.items():
                 if topic in self.topics:
                     opened.limit(limits_of(self.settings_of(topic)))
+
+    @contextmanager
+    def changing(self) -> Iterator[ClusterLog]:
+        """Hold the lock of the metadata log, so that what is written fits what was checked before."""
+        with self._lock:
+            yield self._cluster
 
     def _known(self, name: str) -> KnownTopic:
         known = self._cluster.topics.get(name)

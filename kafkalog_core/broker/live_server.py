@@ -19,6 +19,7 @@ from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.group_store import LoggedGroups, load_groups
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
+from kafkalog_core.broker.scram_requests import ScramRequests
 from kafkalog_core.broker.server import network_of
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
@@ -102,6 +103,7 @@ class LiveBroker:
             TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
             changes,
             ConfigRequests(disks),
+            ScramRequests(disks),
         )
         self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.served_disks import ServedTopic
 
-__all__ = ["RefusedChange", "TopicChanges", "answered"]
+__all__ = ["MAX_CHANGES", "RefusedChange", "TopicChanges", "answered"]
 
 _NO_ID: Final = bytes(16)
 _BY_BROKER: Final = -1
 _OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource
 _DEFAULT: Final = 5
 _FIRST_WITH_IDS: Final = 6
+MAX_CHANGES: Final = 10_000
+"""Records of the metadata log that one request may cause (`QuorumController.MAX_RECORDS_PER_USER_OP`)."""
 _MAX_PARTITIONS: Final = 10_000  # of one request (KIP-599 has a quota instead)
 
 
