@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
+from kafkalog_core.broker.authentication import ANONYMOUS
 from kafkalog_core.broker.committed_offsets import LiveOffsets
 from kafkalog_core.broker.config_requests import ConfigRequests
 from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
@@ -17,10 +18,13 @@ from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.group_store import LoggedGroups, load_groups
+from kafkalog_core.broker.network import resolved
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
+from kafkalog_core.broker.quota_requests import QuotaRequests
 from kafkalog_core.broker.scram_requests import ScramRequests
 from kafkalog_core.broker.server import network_of
+from kafkalog_core.broker.throttling import ClientThrottles
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.broker.transaction_requests import TransactionRequests
@@ -31,12 +35,13 @@ from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from types import TracebackType
 
     from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.network import Address
+    from kafkalog_core.broker.requests import RequestContext
     from kafkalog_core.broker.server import BrokerOptions
 
 __all__ = ["LiveBroker"]
@@ -93,6 +98,9 @@ class LiveBroker:
         partitions = settings.number("num.partitions")
         changes = TopicChanges(disks, default_partitions=partitions, deleted=self._offsets.forget_topic)
         in_transactions = self._transactions, group_log.partition_of
+        guard = options.authentication
+        user_of = _anonymous if guard is None else guard.user_of
+        throttles = ClientThrottles(disks.quotas, clock, user_of, resolved)
         parts = (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters),
@@ -104,8 +112,9 @@ class LiveBroker:
             changes,
             ConfigRequests(disks),
             ScramRequests(disks),
+            QuotaRequests(disks, resolved),
         )
-        self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded)
+        self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded, throttles)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")
@@ -166,6 +175,11 @@ class LiveBroker:
         self._thread.join()
 
 
-def _never(_: str) -> bool:
+def _anonymous(_: ConnectionFacts) -> str:
+    """Return the name of a user who need not authenticate."""
+    return ANONYMOUS
+
+
+def _never(_: RequestContext, names: Collection[str]) -> None:
     """Create no topic: auto.create.topics.enable=false."""
-    return False
+    del names

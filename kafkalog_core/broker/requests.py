@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts, Piece
+    from kafkalog_core.broker.throttling import ClientThrottles, RequestThrottle
     from kafkalog_core.wire.frames import Request
     from kafkalog_core.wire.schemas import Api
 
@@ -31,15 +32,17 @@ Body: TypeAlias = dict[str, Any]
 _API_VERSIONS: Final = "ApiVersions"
 _LAST_API_VERSIONS: Final = 4  # in version 5 a client names the node that it expects, which a dead disk cannot promise
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
+_UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the user is not known yet
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """A decoded request, and the connection that it came from."""
+    """A decoded request, and the connection that it came from. `throttle`: measures it; None: there are no quotas."""
 
     request: Request
     connection: ConnectionFacts
+    throttle: RequestThrottle | None = None
 
     @property
     def body(self) -> Body:
@@ -51,11 +54,19 @@ class RequestContext:
         """The version of the request, which is that of its response."""
         return self.request.version
 
-    def reply(self, body: Body) -> Reply:
-        """Return the response with this body. Raises ProtocolError if a field does not fit its schema."""
+    def reply(self, body: Body, throttle_ms: int = 0) -> Reply:
+        """Return the response with this body. Raises ProtocolError if a field does not fit its schema.
+
+        throttle_ms: for how long the client is throttled by a quota of its bytes; that of its requests is added here.
+        """
         request = self.request
+        if self.throttle is not None:
+            throttle_ms = max(throttle_ms, self.throttle.response_ms())
+            if throttle_ms:
+                body = {**body, "throttle_time_ms": throttle_ms}
         pieces = encode_response(request.api, request.version, request.correlation_id, body)
-        return Reply(cast("Sequence[Piece]", pieces))  # the parts of a body are bytes and file ranges alone
+        # the parts of a body are bytes and file ranges alone
+        return Reply(cast("Sequence[Piece]", pieces), mute_s=throttle_ms / 1000)
 
 
 Handler: TypeAlias = "Callable[[RequestContext], Answer]"
@@ -80,6 +91,7 @@ class RequestDispatcher:
         handlers: Mapping[str, tuple[int, Handler]],
         observer: RequestObserver | None = None,
         decoded: Callable[[str, int], None] | None = None,
+        throttles: ClientThrottles | None = None,
     ) -> None:
         """Take the handlers.
 
@@ -87,6 +99,7 @@ class RequestDispatcher:
             is answered here.
         observer: receives what is not served.
         decoded: called with the API and the version of each request that is served.
+        throttles: measure what clients use of their quotas.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
@@ -97,6 +110,7 @@ class RequestDispatcher:
         ]
         self._observer = observer
         self._decoded = decoded
+        self._throttles = throttles
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
@@ -114,7 +128,14 @@ class RequestDispatcher:
             return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
         if self._decoded is not None:
             self._decoded(decoded.api.name, decoded.version)
-        return handler(RequestContext(decoded, connection))
+        throttle = None
+        if self._throttles is not None and decoded.api.key not in _UNMEASURED:
+            throttle = self._throttles.begin(connection, decoded.client_id, len(request))
+        if throttle is None:
+            return handler(RequestContext(decoded, connection))
+        answer = handler(RequestContext(decoded, connection, throttle))
+        throttle.end_handler()
+        return answer
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
         """Answer ApiVersions of an unknown version in version 0, from which the client learns the range (KIP-511)."""
