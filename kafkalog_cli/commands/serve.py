@@ -15,6 +15,7 @@ import click
 from click.core import ParameterSource
 
 from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.line_writer import LineWriter, write_to_stderr
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.listening import HostPort, is_loopback, listening_options, parse_endpoint
@@ -176,6 +177,7 @@ def serve_command(paths: tuple[str, ...], selection: Selection, listening: Liste
     """
     warn_of_interpreted()
     log = _Log(given["log_form"])
+    click.get_current_context().call_on_close(log.close)
     metrics = Metrics(log)
     if given["read_write"]:
         return _serve_live(paths, selection, listening, (log, metrics), given)
@@ -233,7 +235,7 @@ def _serve_live(
         )
         broker = LiveBroker(
             disks,
-            listening.broker_options(paths, log.message, log.unproved),
+            listening.broker_options(paths, log.message, log.unproved, live_users=disks.users),
             clock=time.monotonic,
             clock_ms=clock_ms,
             new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
@@ -287,6 +289,8 @@ def _introduce(
         what = "read and write" if isinstance(disks, LiveDisks) else "read"
         log.message(f"warning: {_OPEN.format(what)}")
     address = HostPort(broker.addresses[0].host, broker.addresses[0].port)
+    if listening.sasl_listen is not None:
+        log.message(f"clients authenticate at {HostPort(broker.addresses[-1].host, broker.addresses[-1].port)}")
     partitions = sum(len(topic.copies) for topic in disks.topics.values())
     what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"
     how = "read-write" if isinstance(disks, LiveDisks) else "read-only"
@@ -319,19 +323,27 @@ class _Holes:
 
 
 class _Log:
-    """Lines on stderr, as text or as JSON, written by several threads; also the observer of the network."""
+    """Lines on stderr, as text or as JSON, of several threads; also the observer of the network. No thread waits."""
 
     def __init__(self, form: str) -> None:
         self._is_json = form == "json"
-        self._lock = threading.Lock()
+        self._lines = LineWriter(write_to_stderr, self._dropped)
 
     def message(self, text: str, **values: object) -> None:
         """Write one line; `values` are further members of the JSON object."""
-        line = f"kafkalog: {safe_text(text)}"
+        self._lines.write(self._line(text, values))
+
+    def _line(self, text: str, values: Mapping[str, object]) -> str:
         if self._is_json:
-            line = json.dumps({"type": "message", "time_ms": clock_ms(), "message": text} | values)
-        with self._lock:
-            click.echo(line, err=True)
+            return json.dumps({"type": "message", "time_ms": clock_ms(), "message": text, **values})
+        return f"kafkalog: {safe_text(text)}"
+
+    def _dropped(self, number: int) -> str:
+        return self._line(f"{count_of(number, 'line')} left out here: stderr was not read", {"dropped_lines": number})
+
+    def close(self) -> None:
+        """Wait a moment until all lines are written."""
+        self._lines.close()
 
     def hole(self, hole: ServedHole) -> None:
         """Report a place that is skipped."""

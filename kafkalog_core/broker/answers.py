@@ -112,16 +112,20 @@ Piece: TypeAlias = bytes | bytearray | memoryview | FileRange
 class Reply:
     """A response: header and body, without the int32 length in front, which the network computes and sends.
 
-    then_close: close the connection after the last byte, as after a failed SASL authentication.
+    then_close: close the connection after the last byte, as after a failed SASL authentication. mute_s: for how many
+    seconds after it no further request of the connection is read (KIP-219).
     """
 
     pieces: Sequence[Piece]
     then_close: bool = False
+    mute_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class NoResponse:
-    """No response at all: a produce request with acks=0. The next request of the connection is read."""
+    """No response at all: a produce request with acks=0. The next request of the connection is read after `mute_s`."""
+
+    mute_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class Connection:
     """One connection: its half-read request, its answer in flight. Only its processor's thread uses it."""
 
     __slots__ = (
-        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_closed", "output", "pending",
+        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_closed", "mute_s", "output", "pending",
         "request_bytes", "reserved_bytes", "response_bytes", "since_s", "then_close", "transport",
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ class Connection:
         self.transport = transport
         self.facts = facts
         self.events = 0
-        self.active_s = self.since_s = 0.0
+        self.active_s = self.since_s = self.mute_s = 0.0
         self.buffer = bytearray(_LENGTH_BYTES)  # first for the length, then for the frame
         self.frame_bytes = -1  # -1: the length has not been read
         self.filled = self.reserved_bytes = 0
@@ -191,6 +191,7 @@ class Connection:
             raise Closing(CloseReason.RESPONSE_SIZE, f"{in_memory} bytes in memory, {in_files} bytes in files")
         output.appendleft(memoryview(self.response_bytes.to_bytes(_LENGTH_BYTES, "big")))
         self.then_close = reply.then_close
+        self.mute_s = reply.mute_s
 
     def send(self, budget_bytes: int) -> int:
         """Send once, and return the number of bytes; 0: nothing can be sent now. Raises Closing."""

@@ -148,7 +148,8 @@ class FetchRequests:
     def _sent_or_waiting(self, context: RequestContext, response: _Response, appends: AppendWaiters) -> Answer:
         """Send a response with enough data, or wait for it until max_wait is over (`DelayedFetch`)."""
         body = context.body
-        if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(body, response):
+        min_bytes = min(body["min_bytes"], _quota_of(context))
+        if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(min_bytes, response):
             return _sent(context, response)
         response.release()
         keys = frozenset(
@@ -164,7 +165,7 @@ class FetchRequests:
 
         def attempt() -> None:
             found = self._read_all(context)
-            if not _is_enough(body, found):
+            if not _is_enough(min_bytes, found):
                 found.release()
                 return
             appends.remove(keys, attempt)
@@ -190,7 +191,7 @@ class FetchRequests:
     def _read_all(self, context: RequestContext) -> _Response:
         """Read every partition, in the order of the request. Files are released if anything unexpected happens."""
         body = context.body
-        limit = min(body.get("max_bytes", MAX_RESPONSE_BYTES), MAX_RESPONSE_BYTES)
+        limit = min(body.get("max_bytes", MAX_RESPONSE_BYTES), MAX_RESPONSE_BYTES, _quota_of(context))
         response = _Response(context.version, body.get("isolation_level", 0) == _COMMITTED, max(0, limit))
         try:
             for topic in body["topics"]:
@@ -256,9 +257,14 @@ class FetchRequests:
         return body
 
 
-def _is_enough(body: Body, response: _Response) -> bool:
+def _is_enough(min_bytes: int, response: _Response) -> bool:
     """Return whether a response is sent without a further wait."""
-    return response.has_error or response.size_bytes >= body["min_bytes"]
+    return response.has_error or response.size_bytes >= min_bytes
+
+
+def _quota_of(context: RequestContext) -> int:
+    """Return the most bytes that the client's quota allows a response to have."""
+    return MAX_RESPONSE_BYTES if context.throttle is None else context.throttle.max_fetch_bytes()
 
 
 def _replica_of(body: Body) -> int:
@@ -301,7 +307,12 @@ def _response_body(code: ErrorCode, topics: list[Body]) -> Body:
 def _sent(context: RequestContext, response: _Response) -> FinalAnswer:
     """Return the encoded response. The files of a response that cannot be encoded are released."""
     try:
-        return context.reply(_response_body(ErrorCode.NONE, response.topics))
+        reply = context.reply(_response_body(ErrorCode.NONE, response.topics))
+        throttle_ms = 0 if context.throttle is None else context.throttle.fetched_ms(sum(map(len, reply.pieces)))
+        if throttle_ms:  # KafkaApis.handleFetchRequest: an empty response, and the client asks again
+            response.release()
+            return context.reply(_response_body(ErrorCode.NONE, []), throttle_ms)
     except BaseException:
         response.release()
         raise
+    return reply

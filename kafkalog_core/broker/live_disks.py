@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.acls import AclBinding, Acls
     from kafkalog_core.broker.appends import AppendPolicy
+    from kafkalog_core.broker.client_quotas import ClientQuotas
     from kafkalog_core.broker.live_settings import LiveSettings
+    from kafkalog_core.broker.users import Users
     from kafkalog_core.kafka.setting_table import TopicSettings
 
 __all__ = ["LiveDisks"]
@@ -266,6 +268,16 @@ class LiveDisks:
         with self._lock:
             return dict(self._opened)
 
+    @property
+    def users(self) -> Users:
+        """The SCRAM users of the cluster, with all later changes."""
+        return self._cluster.users
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        """The quotas of clients, with all later changes."""
+        return self._cluster.quotas
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic that differ from the broker's."""
         known = self._cluster.topics.get(name)
@@ -416,6 +428,12 @@ class LiveDisks:
             known = self.acls.by_id()  # a controller cannot replay the removal of an id that is not there
             gone = dict.fromkeys(each for each in removed if each in known)
             self._cluster.change_acls({self._new_id(): each for each in new}, gone)
+
+    @contextmanager
+    def changing(self) -> Iterator[ClusterLog]:
+        """Hold the lock of the metadata log, so that what is written fits what was checked before."""
+        with self._lock:
+            yield self._cluster
 
     def _known(self, name: str) -> KnownTopic:
         known = self._cluster.topics.get(name)

@@ -11,6 +11,7 @@ from kafkalog_core.broker.acl_requests import AclRequests
 from kafkalog_core.broker.acls import Authorizer
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
+from kafkalog_core.broker.authentication import ANONYMOUS
 from kafkalog_core.broker.authorization import TopicLookup
 from kafkalog_core.broker.cluster_rules import AuthorizedHandlers
 from kafkalog_core.broker.committed_offsets import LiveOffsets
@@ -22,10 +23,14 @@ from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.group_store import LoggedGroups, load_groups
 from kafkalog_core.broker.live_settings import STANDARD_AUTHORIZER_SETTING
+from kafkalog_core.broker.network import resolved
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
+from kafkalog_core.broker.quota_requests import QuotaRequests
+from kafkalog_core.broker.scram_requests import ScramRequests
 from kafkalog_core.broker.server import network_of
 from kafkalog_core.broker.shares import Shares
+from kafkalog_core.broker.throttling import ClientThrottles
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
@@ -39,12 +44,13 @@ from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from types import TracebackType
 
     from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.network import Address
+    from kafkalog_core.broker.requests import RequestContext
     from kafkalog_core.broker.server import BrokerOptions, Handlers
 
 __all__ = ["LiveBroker"]
@@ -102,6 +108,9 @@ class LiveBroker:
         partitions = settings.number("num.partitions")
         changes = TopicChanges(disks, default_partitions=partitions, deleted=self._forget_topic)
         in_transactions = self._transactions, group_log.partition_of
+        guard = options.authentication
+        user_of = _anonymous if guard is None else guard.user_of
+        throttles = ClientThrottles(disks.quotas, clock, user_of, resolved)
         parts = (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters),
@@ -114,10 +123,12 @@ class LiveBroker:
             changes,
             ConfigRequests(disks, shares.configs),
             AclRequests(disks, is_enforced=settings.authorizer is not None),
+            ScramRequests(disks),
+            QuotaRequests(disks, resolved),
             *shares.handlers(self._groups),
         )
         observer = shares.watching(observer)
-        self.dispatcher, self._network = network_of(self._guarded(parts), options, clock, observer, decoded)
+        self.dispatcher, self._network = network_of(self._guarded(parts), options, clock, observer, decoded, throttles)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")
@@ -204,6 +215,11 @@ class LiveBroker:
         self._thread.join()
 
 
-def _never(_: str) -> bool:
+def _anonymous(_: ConnectionFacts) -> str:
+    """Return the name of a user who need not authenticate."""
+    return ANONYMOUS
+
+
+def _never(_: RequestContext, names: Collection[str]) -> None:
     """Create no topic: auto.create.topics.enable=false."""
-    return False
+    del names

@@ -159,6 +159,7 @@ class ServedPartition:
         self._found_tail: tuple[int, int] | None = None
         self._found_tail_on_disk: tuple[int, int] | None = None
         self._found_history: History | None = None
+        self._found_producers: tuple[ProducerEntry, ...] | None = None
         self._notified: set[tuple[str, int]] = set()
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
@@ -446,8 +447,7 @@ class ServedPartition:
         return self._history.epochs[number].epoch if number >= 0 else _UNDEFINED
 
     # --- producers ----------------------------------------------------------------------------------------------------
-    @cached_property
-    def _producers(self) -> tuple[ProducerEntry, ...]:
+    def _find_producers(self) -> tuple[ProducerEntry, ...]:
         options = ScanOptions(max_batch_bytes=self._options.max_batch_bytes, resync=True)
         states = read_producer_states(
             self._partition, options, log_start_offset=self.log_start_offset, end_offset=self.log_end_offset
@@ -456,8 +456,11 @@ class ServedPartition:
 
     def active_producers(self) -> tuple[ProducerEntry, ...]:
         """Return all producers, as they were at the end of the log. Raises StorageError."""
-        with self._lock:
-            return self._producers
+        found = self._found_producers
+        if found is None:
+            count_read(self._size_bytes)  # without a snapshot the whole log is read
+            found = self._found_producers = self._find_producers()
+        return found
 
     # --- segments -----------------------------------------------------------------------------------------------------
     def _map(self, number: int) -> BatchMap:

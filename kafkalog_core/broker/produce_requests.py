@@ -97,9 +97,12 @@ class ProduceRequests:
             answers = [self._append(name, each, body, context.version) for each in topic["partition_data"]]
             failed += [each["error_code"] for each in answers if each["error_code"]]
             topics.append({**named, "partition_responses": answers})
+        throttle_ms = 0 if context.throttle is None else context.throttle.produced_ms()
         if body["acks"] == 0:
-            return Close(f"a produce request with acks=0 failed: {failed[0].name}") if failed else NoResponse()
-        return context.reply({"responses": topics, "throttle_time_ms": 0})
+            if failed:
+                return Close(f"a produce request with acks=0 failed: {failed[0].name}")
+            return NoResponse(throttle_ms / 1000)
+        return context.reply({"responses": topics, "throttle_time_ms": 0}, throttle_ms)
 
     def _named(self, topic: Body, version: int) -> Body:
         """Return how the answer names a topic, and the name that was found for it."""

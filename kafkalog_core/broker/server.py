@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.offset_commit_requests import Commits
     from kafkalog_core.broker.requests import Handler
     from kafkalog_core.broker.served_disks import ServedDisks
+    from kafkalog_core.broker.throttling import ClientThrottles
 
 __all__ = ["BrokerOptions", "ReadOnlyBroker", "network_of"]
 
@@ -84,15 +85,18 @@ def network_of(
     clock: Callable[[], float],
     observer: NetworkObserver,
     decoded: Callable[[str, int], None] | None,
+    throttles: ClientThrottles | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
     guard = options.authentication
     every = [*parts] if guard is None else [*parts, guard]
     dispatcher = RequestDispatcher(
-        {name: entry for each in every for name, entry in each.handlers().items()}, decoded=decoded
+        {name: entry for each in every for name, entry in each.handlers().items()}, decoded=decoded, throttles=throttles
     )
     handler = dispatcher if guard is None else guard.before(dispatcher)
-    return dispatcher, NetworkServer(options.listen, handler, clock, observer=observer, limits=options.limits)
+    delay_s = None if throttles is None else throttles.connection_delay_s
+    server = NetworkServer(options.listen, handler, clock, observer=observer, limits=options.limits, delay_s=delay_s)
+    return dispatcher, server
 
 
 class ReadOnlyBroker:
