@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -20,6 +19,7 @@ from kafkalog_core.broker.group_store import LoggedGroups, load_groups
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
 from kafkalog_core.broker.server import network_of
+from kafkalog_core.broker.status import BrokerStatus
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.broker.transaction_requests import TransactionRequests
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
+    from kafkalog_core.broker.answers import ConnectionFacts, NetworkCounters, NetworkObserver
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.network import Address
     from kafkalog_core.broker.server import BrokerOptions
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["LiveBroker"]
 
@@ -56,7 +57,8 @@ class LiveBroker:
         clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         observer: NetworkObserver = NO_OBSERVER,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """Load the coordinators, and listen; nothing is accepted before the start. Raises ListenError.
 
@@ -67,7 +69,8 @@ class LiveBroker:
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once for a member of a group, from the client's id.
             observer: receives what happens on the network.
-            decoded: called with the API and the version of each request.
+            decoded: called with the API, the version and the connection of each request.
+            traffic: counts what clients write and read.
         """
         self._disks = disks
         self._options = options
@@ -82,6 +85,7 @@ class LiveBroker:
         limits = replace(options.groups, initial_delay_s=delay_s)
         store = LoggedGroups(self._offsets.write, disks)
         self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store)
+        self.status = BrokerStatus(disks, self._groups)
         problems += load_groups(self._groups, group_log.records(), disks)
         self.notes += [f"groups or their offsets may be missing: {each}" for each in problems]
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
@@ -94,8 +98,8 @@ class LiveBroker:
         in_transactions = self._transactions, group_log.partition_of
         parts = (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
-            FetchRequests(disks, clock, waiters),
-            ProduceRequests(disks, self._transactions, clock_ms, waiters.notify),
+            FetchRequests(disks, clock, waiters, traffic),
+            ProduceRequests(disks, self._transactions, clock_ms, waiters.notify, traffic),
             GroupRequests(self._groups, self._address, can_delete=True),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, "log", in_transactions),
@@ -140,9 +144,9 @@ class LiveBroker:
         while not self._stopped.wait(_UPKEEP_S):
             self._upkeep.run()
 
-    def group_states(self) -> Counter[str]:
-        """Return the number of groups by state."""
-        return Counter(str(each.state) for each in self._groups.listed().values())
+    def counters(self) -> list[NetworkCounters]:
+        """Return the sums of each thread of the network."""
+        return self._network.counters()
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.appends import AppendPolicy, ProducedBatch
     from kafkalog_core.broker.live_log import LiveLog
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["ProduceRequests", "TransactionCheck", "WritableDisks"]
 
@@ -66,15 +67,18 @@ class ProduceRequests:
         transactions: TransactionCheck,
         clock_ms: Callable[[], int],
         appended: Callable[[str, int], None],
+        traffic: Traffic | None = None,
     ) -> None:
         """Take the disks.
 
         clock_ms: time of day, in milliseconds since 1970. appended: called after an append, with topic and partition.
+        traffic: counts what is appended, and what is not.
         """
         self._disks = disks
         self._transactions = transactions
         self._clock_ms = clock_ms
         self._appended = appended
+        self._traffic = traffic
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -91,6 +95,8 @@ class ProduceRequests:
             answers = [self._append(name, each, body, context.version) for each in topic["partition_data"]]
             failed += [each["error_code"] for each in answers if each["error_code"]]
             topics.append({**named, "partition_responses": answers})
+        if failed and self._traffic is not None:
+            self._traffic.produce_failed([code.name for code in failed])
         if body["acks"] == 0:
             return Close(f"a produce request with acks=0 failed: {failed[0].name}") if failed else NoResponse()
         return context.reply({"responses": topics, "throttle_time_ms": 0})
@@ -139,7 +145,10 @@ class ProduceRequests:
         )
         if batch.is_transactional and not _is_open(log, batch):
             self._check_transaction(body.get("transactional_id"), batch, topic, number)
-        return log, batch, append_produced(log, batch).base_offset
+        base_offset, last_offset = append_produced(log, batch)
+        if self._traffic is not None:
+            self._traffic.produced(topic, len(batch.data), last_offset - base_offset + 1)
+        return log, batch, base_offset
 
     def _check_transaction(self, transactional_id: str | None, batch: ProducedBatch, topic: str, number: int) -> None:
         if transactional_id is None:

@@ -79,14 +79,14 @@ class RequestDispatcher:
         self,
         handlers: Mapping[str, tuple[int, Handler]],
         observer: RequestObserver | None = None,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
     ) -> None:
         """Take the handlers.
 
         handlers: the last version that is served and the handler, by the name of the API (`Fetch`); ApiVersions itself
             is answered here.
         observer: receives what is not served.
-        decoded: called with the API and the version of each request that is served.
+        decoded: called with the API and the version of each request that is served, and its connection.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
@@ -113,7 +113,7 @@ class RequestDispatcher:
             detail = f"{decoded.api.name} is served up to version {last}, not in version {decoded.version}"
             return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
         if self._decoded is not None:
-            self._decoded(decoded.api.name, decoded.version)
+            self._decoded(decoded.api.name, decoded.version, connection)
         return handler(RequestContext(decoded, connection))
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
