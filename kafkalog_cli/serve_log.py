@@ -51,12 +51,12 @@ class ServeLog:
             write: takes a line without its end. Network threads call it, so it must not wait for a reader.
         """
         self.write = write
-        self._is_json = form == "json"
+        self.is_json = form == "json"
 
     def event(self, code: str, message: str, **facts: object) -> None:
         """Report an event of EVENTS with its facts."""
         declared = EVENTS[code]
-        if not self._is_json:
+        if not self.is_json:
             self.write(f"kafkalog: {safe_text(message)}")
             return
         row = dict.fromkeys(EVENT.names) | {"type": EVENT.name, "time_ms": clock_ms(), "level": declared.level}
@@ -71,7 +71,7 @@ class ServeLog:
 
     def started(self, line: str, address: HostPort) -> None:
         """Report that clients can connect, as JSON alone: the line itself is written to stdout."""
-        if self._is_json:
+        if self.is_json:
             self.event("serve.started", line, host=address.host, port=address.port)
 
     def metrics_started(self, address: HostPort) -> None:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus, status_of
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.listening import HostPort, is_loopback, listening_options, parse_endpoint
 from kafkalog_cli.render.serve_table import LiveTable
-from kafkalog_cli.running import clock_ms, warn_of_interpreted
+from kafkalog_cli.running import clock_ms, interpreted_warning
 from kafkalog_cli.serve_log import ServeLog, ServeWatch, Signals
 from kafkalog_core.broker.live_disks import LiveDisks
 from kafkalog_core.broker.live_server import LiveBroker
@@ -29,6 +29,7 @@ from kafkalog_core.broker.metrics_endpoint import MetricsEndpoint
 from kafkalog_core.broker.partition_view import ViewOptions
 from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.broker.server import ReadOnlyBroker
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.text import count_of
@@ -179,14 +180,20 @@ def serve_command(paths: tuple[str, ...], selection: Selection, listening: Liste
     Once clients can connect, kafkalog prints one line to stdout, which ends with the address. It stops at Ctrl-C or
     SIGTERM, with exit status 0.
     """
-    warn_of_interpreted()
     table = LiveTable(wanted=given["table"] and given["log_form"] == "text")
     log = ServeLog(given["log_form"], table.write)
+    slow = interpreted_warning()
+    if slow is not None:
+        log.note(slow)
     run = _Run(given, listening, log, Metrics(log), table)
-    with run.signals:
-        if given["read_write"]:
-            return _serve_live(paths, selection, run)
-        return _serve_disks(paths, selection, run)
+    try:
+        with run.signals:
+            return _serve_live(paths, selection, run) if given["read_write"] else _serve_disks(paths, selection, run)
+    except KafkalogError as error:
+        if not log.is_json:
+            raise
+        log.event("serve.refused", str(error))
+        return status_of(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,10 @@ class LiveBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop accepting, let answers in flight end, and close every connection; then stop the background work."""
-        self._network.close()
+        """Stop accepting, let answers in flight end, and close every connection, while the background work ends."""
         self._stopped.set()
+        self._upkeep.stop()
+        self._network.close()
         self._thread.join()
 
 
