@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.append_waiters import AppendWaiters
     from kafkalog_core.broker.partition_access import PartitionRange, ReadableDisks, ReadablePartition
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["MAX_RESPONSE_BYTES", "FetchRequests"]
 
@@ -57,6 +58,7 @@ class _Response:
     Args:
         left_bytes: what the limit of the response leaves.
         ranges: pieces that hold their files.
+        sizes: bytes of records by topic.
         is_due: whether it is sent at once: there is data, or a partition could not be read.
         has_error: whether a partition could not be read.
         is_known: whether some partition of the request exists.
@@ -68,6 +70,7 @@ class _Response:
     size_bytes: int = 0
     topics: list[Body] = field(default_factory=list)
     ranges: list[FileRange] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
     is_due: bool = False
     has_error: bool = False
     is_known: bool = False
@@ -81,8 +84,8 @@ class _Response:
         """
         return self.size_bytes == 0 or (self.version < _FIRST_WITH_LIMIT and self.left_bytes > 0)
 
-    def add(self, found: PartitionRange | ConvertedRange) -> None:
-        """Count what a partition sends, and take over its files."""
+    def add(self, topic: str, found: PartitionRange | ConvertedRange) -> None:
+        """Count what a partition of a topic sends, and take over its files."""
         if isinstance(found, ConvertedRange):
             size_bytes, is_due = len(found.data), not found.is_end
         else:
@@ -91,6 +94,8 @@ class _Response:
         self.size_bytes += size_bytes
         self.left_bytes = max(0, self.left_bytes - size_bytes)
         self.is_due |= is_due
+        if size_bytes:
+            self.sizes[topic] = self.sizes.get(topic, 0) + size_bytes
 
     def release(self) -> None:
         """Release the files of ranges that will not be sent."""
@@ -101,12 +106,19 @@ class _Response:
 class FetchRequests:
     """The handlers of Fetch, ListOffsets and OffsetForLeaderEpoch over some disks. Thread-safe."""
 
-    def __init__(self, disks: ReadableDisks, clock: Callable[[], float], appends: AppendWaiters | None = None) -> None:
+    def __init__(
+        self,
+        disks: ReadableDisks,
+        clock: Callable[[], float],
+        appends: AppendWaiters | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
         """Take the disks.
 
         clock: the time of the server's clock, in seconds, in which the network measures deadlines. appends: where a
-            fetch waits for appends; None: there are none.
+            fetch waits for appends; None: there are none. traffic: counts what is sent.
         """
+        self._traffic = traffic
         self._disks = disks
         self._clock = clock
         self._appends = appends
@@ -129,8 +141,8 @@ class FetchRequests:
             return self._sent_or_waiting(context, response, self._appends)
         if self._waits(body, response):
             deadline_s = self._clock() + body["max_wait_ms"] / 1000
-            return PendingAnswer(deadline_s, lambda: _sent(context, response))
-        return _sent(context, response)
+            return PendingAnswer(deadline_s, lambda: self._sent(context, response))
+        return self._sent(context, response)
 
     @staticmethod
     def _waits(body: Body, response: _Response) -> bool:
@@ -150,7 +162,7 @@ class FetchRequests:
         body = context.body
         min_bytes = min(body["min_bytes"], _quota_of(context))
         if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(min_bytes, response):
-            return _sent(context, response)
+            return self._sent(context, response)
         response.release()
         keys = frozenset(
             (name, each["partition"])
@@ -161,7 +173,7 @@ class FetchRequests:
 
         def at_deadline() -> FinalAnswer:
             appends.remove(keys, attempt)
-            return _sent(context, self._read_all(context))
+            return self._sent(context, self._read_all(context))
 
         def attempt() -> None:
             found = self._read_all(context)
@@ -169,7 +181,7 @@ class FetchRequests:
                 found.release()
                 return
             appends.remove(keys, attempt)
-            pending.complete(_sent(context, found))
+            pending.complete(self._sent(context, found))
 
         deadline_s = self._clock() + body["max_wait_ms"] / 1000
         pending = PendingAnswer(deadline_s, at_deadline, abandoned=lambda: appends.remove(keys, attempt))
@@ -186,6 +198,22 @@ class FetchRequests:
             return self._disks.topic_name(bytes(topic["topic_id"]))
         name: str = topic["topic"]
         return name
+
+    def _sent(self, context: RequestContext, response: _Response) -> FinalAnswer:
+        """Return the encoded response. The files of a response that cannot be encoded are released."""
+        try:
+            reply = context.reply(_response_body(ErrorCode.NONE, response.topics))
+            throttle_ms = 0 if context.throttle is None else context.throttle.fetched_ms(sum(map(len, reply.pieces)))
+            if throttle_ms:  # KafkaApis.handleFetchRequest: an empty response, and the client asks again
+                reply = context.reply(_response_body(ErrorCode.NONE, []), throttle_ms)
+                response.release()
+                return reply
+        except BaseException:
+            response.release()
+            raise
+        if self._traffic is not None and response.sizes:
+            self._traffic.fetched(response.sizes)
+        return reply
 
     # --- partitions ---------------------------------------------------------------------------------------------------
     def _read_all(self, context: RequestContext) -> _Response:
@@ -248,7 +276,7 @@ class FetchRequests:
             found = self._old_clients.read(
                 partition, topic, number, offset=offset, magic=magic, max_bytes=limit, minimum_one=is_first
             )
-        response.add(found)
+        response.add(topic, found)
         body = _partition_body(number, partition, ErrorCode.NONE)
         body["records"], body["last_stable_offset"] = _records(found), stable_offset
         if response.is_committed:
@@ -302,17 +330,3 @@ def _partition_body(number: int, partition: ReadablePartition | None, code: Erro
 def _response_body(code: ErrorCode, topics: list[Body]) -> Body:
     """Return a response. The session id 0 is that of no session: the client sends full requests."""
     return {"throttle_time_ms": 0, "error_code": code, "session_id": _NO_SESSION, "responses": topics}
-
-
-def _sent(context: RequestContext, response: _Response) -> FinalAnswer:
-    """Return the encoded response. The files of a response that cannot be encoded are released."""
-    try:
-        reply = context.reply(_response_body(ErrorCode.NONE, response.topics))
-        throttle_ms = 0 if context.throttle is None else context.throttle.fetched_ms(sum(map(len, reply.pieces)))
-        if throttle_ms:  # KafkaApis.handleFetchRequest: an empty response, and the client asks again
-            response.release()
-            return context.reply(_response_body(ErrorCode.NONE, []), throttle_ms)
-    except BaseException:
-        response.release()
-        raise
-    return reply

@@ -238,6 +238,10 @@ class LiveLog(LiveLogReader):
             unstable = self._states.first_unstable_offset
             return self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
 
+    def known_stable_offset(self) -> int:
+        """Return the last stable offset, which is always known here."""
+        return self.last_stable_offset()
+
     # --- appends ------------------------------------------------------------------------------------------------------
     def known_producer(self, producer_id: int) -> Known | None:
         """Return what is known of a producer; None: nothing. Call it under `lock` to act on it."""

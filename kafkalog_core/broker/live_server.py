@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -30,6 +29,7 @@ from kafkalog_core.broker.quota_requests import QuotaRequests
 from kafkalog_core.broker.scram_requests import ScramRequests
 from kafkalog_core.broker.server import network_of
 from kafkalog_core.broker.shares import Shares
+from kafkalog_core.broker.status import BrokerStatus
 from kafkalog_core.broker.throttling import ClientThrottles
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
@@ -47,11 +47,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
+    from kafkalog_core.broker.answers import ConnectionFacts, NetworkCounters, NetworkObserver
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.network import Address
     from kafkalog_core.broker.requests import RequestContext
     from kafkalog_core.broker.server import BrokerOptions, Handlers
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["LiveBroker"]
 
@@ -71,7 +72,8 @@ class LiveBroker:
         clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         observer: NetworkObserver = NO_OBSERVER,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """Load the coordinators, and listen; nothing is accepted before the start. Raises ListenError.
 
@@ -82,7 +84,8 @@ class LiveBroker:
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once for a member of a group, from the client's id.
             observer: receives what happens on the network.
-            decoded: called with the API and the version of each request.
+            decoded: called with the API, the version and the connection of each request.
+            traffic: counts what clients write and read.
         """
         self._disks = disks
         self._options = options
@@ -98,6 +101,7 @@ class LiveBroker:
         store = LoggedGroups(self._offsets.write, disks)
         shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms)
         self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
+        self.status = BrokerStatus(disks, self._groups)
         problems += load_groups(self._groups, group_log.records(), disks)
         self.notes += [f"groups or their offsets may be missing: {each}" for each in problems + shares.problems]
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
@@ -113,8 +117,8 @@ class LiveBroker:
         throttles = ClientThrottles(disks.quotas, clock, user_of, resolved)
         parts = (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
-            FetchRequests(disks, clock, waiters),
-            ProduceRequests(disks, self._transactions, clock_ms, waiters.notify),
+            FetchRequests(disks, clock, waiters, traffic),
+            ProduceRequests(disks, self._transactions, clock_ms, waiters.notify, traffic),
             GroupRequests(self._groups, self._address, can_delete=True, create_topic=self._create_topic),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, "log", in_transactions),
@@ -190,9 +194,9 @@ class LiveBroker:
         while not self._stopped.wait(_UPKEEP_S):
             self._upkeep.run()
 
-    def group_states(self) -> Counter[str]:
-        """Return the number of groups by state."""
-        return Counter(str(each.state) for each in self._groups.listed().values())
+    def counters(self) -> list[NetworkCounters]:
+        """Return the sums of each thread of the network."""
+        return self._network.counters()
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""
@@ -208,10 +212,11 @@ class LiveBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop accepting, let answers in flight end, and close every connection; then stop the background work."""
+        """Stop accepting, let answers in flight end, and close every connection, while the background work ends."""
+        self._stopped.set()
+        self._upkeep.stop()
         self._network.close()
         self.dispatcher.close()
-        self._stopped.set()
         self._thread.join()
 
 

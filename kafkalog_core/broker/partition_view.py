@@ -254,6 +254,15 @@ class ServedPartition:
         mark = self._options.high_watermark
         return self.log_end_offset if mark is None else max(self.log_start_offset, min(mark, self.log_end_offset))
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segments."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def known_stable_offset(self) -> int | None:
+        """Return the last stable offset if a client has asked for it before, else None: it costs a read of the log."""
+        return self.last_stable_offset() if "_committed" in self.__dict__ else None
+
     def last_stable_offset(self) -> int:
         """Return the offset before which read_committed consumers read. Its first use reads the whole log's headers."""
         end = self._committed.end_offset

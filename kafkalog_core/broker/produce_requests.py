@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.appends import AppendPolicy, ProducedBatch
     from kafkalog_core.broker.live_log import LiveLog
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["ProduceRequests", "TransactionCheck", "WritableDisks"]
 
@@ -72,15 +73,18 @@ class ProduceRequests:
         transactions: TransactionCheck,
         clock_ms: Callable[[], int],
         appended: Callable[[str, int], None],
+        traffic: Traffic | None = None,
     ) -> None:
         """Take the disks.
 
         clock_ms: time of day, in milliseconds since 1970. appended: called after an append, with topic and partition.
+        traffic: counts what is appended, and what is not.
         """
         self._disks = disks
         self._transactions = transactions
         self._clock_ms = clock_ms
         self._appended = appended
+        self._traffic = traffic
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -98,6 +102,8 @@ class ProduceRequests:
             failed += [each["error_code"] for each in answers if each["error_code"]]
             topics.append({**named, "partition_responses": answers})
         throttle_ms = 0 if context.throttle is None else context.throttle.produced_ms()
+        if failed and self._traffic is not None:
+            self._traffic.produce_failed([code.name for code in failed])
         if body["acks"] == 0:
             if failed:
                 return Close(f"a produce request with acks=0 failed: {failed[0].name}")
@@ -147,14 +153,21 @@ class ProduceRequests:
             now_ms=self._clock_ms(),
         )
         if not batch.is_transactional:
-            return log, batch, append_produced(log, batch).base_offset
+            return log, batch, self._append_counted(topic, log, batch)
         with log.lock:
             if _is_open(log, batch):
-                return log, batch, append_produced(log, batch).base_offset
+                return log, batch, self._append_counted(topic, log, batch)
         # the coordinator is asked before the log is locked: it holds its lock while it writes markers
         with self._transactions.lock:
             self._check_transaction(body.get("transactional_id"), batch, topic, number, version)
-            return log, batch, append_produced(log, batch).base_offset
+            return log, batch, self._append_counted(topic, log, batch)
+
+    def _append_counted(self, topic: str, log: LiveLog, batch: ProducedBatch) -> int:
+        """Append a batch, and return its base offset."""
+        base_offset, last_offset = append_produced(log, batch)
+        if self._traffic is not None:
+            self._traffic.produced(topic, len(batch.data), last_offset - base_offset + 1)
+        return base_offset
 
     def _check_transaction(
         self, transactional_id: str | None, batch: ProducedBatch, topic: str, number: int, version: int

@@ -103,7 +103,7 @@ class RequestDispatcher:
         self,
         handlers: Mapping[str, tuple[int, Handler]],
         observer: RequestObserver | None = None,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
         throttles: ClientThrottles | None = None,
     ) -> None:
         """Take the handlers.
@@ -111,7 +111,7 @@ class RequestDispatcher:
         handlers: the last version that is served and the handler, by the name of the API (`Fetch`); ApiVersions itself
             is answered here.
         observer: receives what is not served.
-        decoded: called with the API and the version of each request that is served.
+        decoded: called with the API and the version of each request that is served, and its connection.
         throttles: measure what clients use of their quotas.
         """
         by_name = {api.name: api for api in apis().values()}
@@ -141,7 +141,7 @@ class RequestDispatcher:
             detail = f"{decoded.api.name} is served up to version {last}, not in version {decoded.version}"
             return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
         if self._decoded is not None:
-            self._decoded(decoded.api.name, decoded.version)
+            self._decoded(decoded.api.name, decoded.version, connection)
         context = RequestContext(decoded, connection)
         if self._throttles is not None and decoded.api.key not in _UNMEASURED:
             throttle = self._throttles.begin(connection, decoded.client_id, len(request))

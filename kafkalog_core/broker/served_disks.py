@@ -164,6 +164,12 @@ class ServedDisks:
             raise found
         return found
 
+    def opened(self) -> dict[tuple[str, int], ServedPartition]:
+        """Return the partitions that were used so far, and can be read."""
+        with self._lock:
+            found = list(self._opened.items())
+        return {key: partition for key, partition in found if not isinstance(partition, Exception)}
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic in the metadata log of the cluster; empty where there is none.
 

@@ -5,7 +5,6 @@ Each part is usable alone: `ServedDisks` reads, the handlers answer, `NetworkSer
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -19,6 +18,7 @@ from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.network import NetworkServer
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.status import BrokerStatus
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
 from kafkalog_core.errors import StorageError, UnsupportedError
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
+    from kafkalog_core.broker.answers import ConnectionFacts, NetworkCounters, NetworkObserver
     from kafkalog_core.broker.authentication import Authentication
     from kafkalog_core.broker.network import Address, Listener
     from kafkalog_core.broker.offset_commit_requests import Commits
     from kafkalog_core.broker.requests import Handler
     from kafkalog_core.broker.served_disks import ServedDisks
     from kafkalog_core.broker.throttling import ClientThrottles
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["BrokerOptions", "ReadOnlyBroker", "network_of"]
 
@@ -84,7 +85,7 @@ def network_of(
     options: BrokerOptions,
     clock: Callable[[], float],
     observer: NetworkObserver,
-    decoded: Callable[[str, int], None] | None,
+    decoded: Callable[[str, int, ConnectionFacts], None] | None,
     throttles: ClientThrottles | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
@@ -111,7 +112,8 @@ class ReadOnlyBroker:
         clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         observer: NetworkObserver = NO_OBSERVER,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """Read the committed offsets, and listen; nothing is accepted before the start. Raises ListenError.
 
@@ -122,7 +124,8 @@ class ReadOnlyBroker:
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once for a member of a group, from the client's id.
             observer: receives what happens on the network.
-            decoded: called with the API and the version of each request.
+            decoded: called with the API, the version and the connection of each request.
+            traffic: counts what clients write and read.
         """
         self._disks = disks
         self._options = options
@@ -138,9 +141,10 @@ class ReadOnlyBroker:
             "transactions may be missing, or older than the last ones", [*problems, *self._unserved(TRANSACTIONS_TOPIC)]
         )
         at_ms = clock_ms if disks.until_ms is None else lambda: until_ms
+        self.status = BrokerStatus(disks, self._groups)
         handlers = (
             TopicRequests(disks, self._address),
-            FetchRequests(disks, clock),
+            FetchRequests(disks, clock, traffic=traffic),
             GroupRequests(self._groups, self._address),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
@@ -181,9 +185,9 @@ class ReadOnlyBroker:
         """End the sessions and rebalances whose time is over: to be called a few times a second."""
         self._groups.expire()
 
-    def group_states(self) -> Counter[str]:
-        """Return the number of groups by state."""
-        return Counter(str(each.state) for each in self._groups.listed().values())
+    def counters(self) -> list[NetworkCounters]:
+        """Return the sums of each thread of the network."""
+        return self._network.counters()
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""
