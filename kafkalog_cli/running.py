@@ -34,6 +34,7 @@ __all__ = [
     "clock_ms",
     "cores",
     "early_end",
+    "interpreted_warning",
     "warn_of_interpreted",
     "watched",
     "write_results",
@@ -54,8 +55,16 @@ def cores() -> int:
 
 def warn_of_interpreted() -> None:
     """Warn on stderr that a command takes long, where the kernels are not compiled."""
-    if not kernels.COMPILED:
-        click.echo("kafkalog: no compiled kernels here; the interpreted ones are about 100 times slower", err=True)
+    warning = interpreted_warning()
+    if warning is not None:
+        click.echo(f"kafkalog: {warning}", err=True)
+
+
+def interpreted_warning() -> str | None:
+    """Return what to know where the kernels are not compiled; None: they are."""
+    if kernels.COMPILED:
+        return None
+    return "no compiled kernels here; the interpreted ones are about 100 times slower"
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------------------------------

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import json
-import signal
+import os
 import threading
 import time
 import uuid
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.core import ParameterSource
 
-from kafkalog_cli.command import Command, Example, ExitStatus
+from kafkalog_cli.command import Command, Example, ExitStatus, status_of
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.listening import HostPort, is_loopback, listening_options, parse_endpoint
-from kafkalog_cli.render.cells import safe_text
-from kafkalog_cli.running import clock_ms, warn_of_interpreted
-from kafkalog_core.broker.answers import CloseReason
+from kafkalog_cli.render.serve_table import LiveTable
+from kafkalog_cli.running import clock_ms, interpreted_warning
+from kafkalog_cli.serve_log import ServeLog, ServeWatch, Signals
 from kafkalog_core.broker.live_disks import LiveDisks
 from kafkalog_core.broker.live_server import LiveBroker
 from kafkalog_core.broker.live_settings import LiveSettings
-from kafkalog_core.broker.metrics import Metrics, MetricsEndpoint
+from kafkalog_core.broker.metrics import Metrics
+from kafkalog_core.broker.metrics_endpoint import MetricsEndpoint
 from kafkalog_core.broker.partition_view import ViewOptions
 from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.broker.server import ReadOnlyBroker
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.text import count_of, size
+from kafkalog_core.storage.partition import partition_name
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import FrameType
 
     from kafkalog_cli.options.listening import Listening
-    from kafkalog_core.broker.answers import ConnectionFacts
     from kafkalog_core.broker.partition_view import ServedHole
     from kafkalog_core.ops.reading.selection import Selection
 
@@ -54,7 +55,6 @@ EXAMPLES = (
 )
 _SWEEP_SECONDS: Final = 0.25
 _OPEN: Final = "every client that can reach this address can {} every topic, because there is no authentication"
-_USUAL: Final = frozenset({CloseReason.PEER, CloseReason.IDLE, CloseReason.SHUTDOWN})
 
 
 def parse_seconds(text: str) -> float:
@@ -138,6 +138,12 @@ def parse_seconds(text: str) -> float:
     help="Form of the lines on stderr: holes, connections that are refused or fail.",
 )
 @click.option(
+    "--table/--no-table",
+    default=True,
+    show_default=True,
+    help="On a terminal, show a table of what clients do, below the lines on stderr. There is none with --log json.",
+)
+@click.option(
     "--read-write",
     is_flag=True,
     help="Be a small live broker on one log directory: clients create topics, produce and commit to it. An empty "
@@ -174,11 +180,43 @@ def serve_command(paths: tuple[str, ...], selection: Selection, listening: Liste
     Once clients can connect, kafkalog prints one line to stdout, which ends with the address. It stops at Ctrl-C or
     SIGTERM, with exit status 0.
     """
-    warn_of_interpreted()
-    log = _Log(given["log_form"])
-    metrics = Metrics(log)
-    if given["read_write"]:
-        return _serve_live(paths, selection, listening, (log, metrics), given)
+    table = LiveTable(wanted=given["table"] and given["log_form"] == "text")
+    log = ServeLog(given["log_form"], table.write)
+    slow = interpreted_warning()
+    if slow is not None:
+        log.note(slow)
+    run = _Run(given, listening, log, Metrics(log), table)
+    try:
+        with run.signals:
+            return _serve_live(paths, selection, run) if given["read_write"] else _serve_disks(paths, selection, run)
+    except KafkalogError as error:
+        if not log.is_json:
+            raise
+        log.event("serve.refused", str(error))
+        return status_of(error)
+    finally:
+        log.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What a run of the command has: its options, where it reports to, and what ends it."""
+
+    given: Mapping[str, Any]
+    listening: Listening
+    log: ServeLog
+    metrics: Metrics
+    table: LiveTable
+    signals: Signals = field(default_factory=Signals)
+
+    def new_member_id(self, client_id: str) -> str:
+        """Return an id that is used once."""
+        return f"{client_id}-{uuid.uuid4()}"
+
+
+def _serve_disks(paths: tuple[str, ...], selection: Selection, run: _Run) -> int:
+    """Serve disks, read-only."""
+    given, log, metrics = run.given, run.log, run.metrics
     if given["assignments"]:
         raise click.UsageError("--set is for --read-write: nothing is written here")
     options = DiskOptions(
@@ -196,186 +234,96 @@ def serve_command(paths: tuple[str, ...], selection: Selection, listening: Liste
         disks = stack.enter_context(closing(ServedDisks(resolve_all(paths, selection), options)))
         broker = ReadOnlyBroker(
             disks,
-            listening.broker_options(disks.log_dirs, log.message, log.unproved, given["commits"]),
+            run.listening.broker_options(disks.log_dirs, log.note, log.unproved, given["commits"]),
             clock=time.monotonic,
             clock_ms=clock_ms,
-            new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
+            new_member_id=run.new_member_id,
             observer=metrics,
             decoded=metrics.request_decoded,
+            traffic=metrics.traffic,
         )
-        return _run(stack, (log, metrics), disks, broker, listening, given)
+        return _serve(stack, run, disks, broker)
 
 
-def _serve_live(
-    paths: tuple[str, ...],
-    selection: Selection,
-    listening: Listening,
-    observers: tuple[_Log, Metrics],
-    given: Mapping[str, Any],
-) -> int:
+def _serve_live(paths: tuple[str, ...], selection: Selection, run: _Run) -> int:
     """Be a live broker on one directory."""
-    log, metrics = observers
+    given, log, metrics = run.given, run.log, run.metrics
     if len(paths) != 1 or not selection.is_everything:
         raise click.UsageError("--read-write takes one log directory, and serves all of it")
     for name in ("on_damage", "at", "high_watermark", "set_aside", "commits", "node_id"):
         if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name.replace('_', '-')} is for disks that are only read; omit --read-write")
+    settings = LiveSettings.of(given["assignments"])
     with ExitStack() as stack:
         disks = stack.enter_context(
-            closing(
-                LiveDisks(
-                    paths[0],
-                    LiveSettings.of(given["assignments"]),
-                    clock_ms=clock_ms,
-                    new_id=lambda: uuid.uuid4().bytes,
-                )
-            )
+            closing(LiveDisks(paths[0], settings, clock_ms=clock_ms, new_id=lambda: uuid.uuid4().bytes))
         )
         broker = LiveBroker(
             disks,
-            listening.broker_options(paths, log.message, log.unproved),
+            run.listening.broker_options(paths, log.note, log.unproved, live_users=disks.users),
             clock=time.monotonic,
             clock_ms=clock_ms,
-            new_member_id=lambda client_id: f"{client_id}-{uuid.uuid4()}",
+            new_member_id=run.new_member_id,
             observer=metrics,
             decoded=metrics.request_decoded,
+            traffic=metrics.traffic,
         )
-        return _run(stack, observers, disks, broker, listening, given)
+        return _serve(stack, run, disks, broker)
 
 
-def _run(
-    stack: ExitStack,
-    observers: tuple[_Log, Metrics],
-    disks: ServedDisks | LiveDisks,
-    broker: ReadOnlyBroker | LiveBroker,
-    listening: Listening,
-    given: Mapping[str, Any],
-) -> int:
-    """Serve until a signal, or until the time is over."""
-    (log, metrics), seconds, address = observers, given["seconds"], given["metrics"]
+def _serve(stack: ExitStack, run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker | LiveBroker) -> int:
+    """Serve until a signal, or until the time is over; then close what `stack` holds, and report the end."""
+    log, seconds, address = run.log, run.given["seconds"], run.given["metrics"]
     with stack:
         if address is not None:
-            text = partial(_text_of, metrics, broker)
+            text = partial(run.metrics.text, broker.status)
             endpoint = stack.enter_context(MetricsEndpoint(address.host, address.port, text))
             if not is_loopback(address.host):
-                log.message("warning: everybody who can reach the address of --metrics can read them")
-            log.message(f"metrics at http://{HostPort(address.host, endpoint.port)}/metrics")
-        stop = _until_signal(stack)
+                log.note("warning: everybody who can reach the address of --metrics can read them")
+            log.metrics_started(HostPort(address.host, endpoint.port))
         stack.enter_context(broker)
-        _introduce(log, disks, broker, listening)
+        title = _introduce(run, disks, broker)
+        stack.enter_context(run.table)
+        figures = ServeWatch(broker, run.metrics, skips_damage=isinstance(disks, ServedDisks))
+        run.table.start(lambda uptime: f"{title}, up {uptime}", figures)
         end_s = None if seconds is None else time.monotonic() + seconds
-        while not stop.wait(_SWEEP_SECONDS):
+        while not run.signals.wait(_SWEEP_SECONDS):
             broker.sweep()
             if end_s is not None and time.monotonic() >= end_s:
                 break
         requests, sent = broker.requests()
-    log.message(f"stopped after {count_of(requests, 'request')} and {size(sent)} sent")
+    log.stopped(requests, sent)
     return ExitStatus.CLEAN
 
 
-def _text_of(metrics: Metrics, broker: ReadOnlyBroker | LiveBroker) -> str:
-    return metrics.text(broker.group_states())
-
-
-def _introduce(
-    log: _Log, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker | LiveBroker, listening: Listening
-) -> None:
-    """Print what is served and where to stdout, and what the user should know to stderr."""
+def _introduce(run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker | LiveBroker) -> str:
+    """Print what is served and where to stdout, what the user should know to stderr; return a title."""
+    log = run.log
     for note in (*disks.notes, *broker.notes):
-        log.message(note)
-    if listening.is_open and not listening.is_loopback:
+        log.note(note)
+    if run.listening.is_open and not run.listening.is_loopback:
         what = "read and write" if isinstance(disks, LiveDisks) else "read"
-        log.message(f"warning: {_OPEN.format(what)}")
+        log.note(f"warning: {_OPEN.format(what)}")
     address = HostPort(broker.addresses[0].host, broker.addresses[0].port)
+    if run.listening.sasl_listen is not None:
+        log.note(f"clients authenticate at {HostPort(broker.addresses[-1].host, broker.addresses[-1].port)}")
     partitions = sum(len(topic.copies) for topic in disks.topics.values())
     what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"
     how = "read-write" if isinstance(disks, LiveDisks) else "read-only"
-    click.echo(f"serving {what} of cluster {disks.cluster_id} as broker {disks.node_id}, {how}, at {address}")
-
-
-def _until_signal(stack: ExitStack) -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set; the handlers of before are back once `stack` is closed."""
-    stop = threading.Event()
-
-    def note(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        stack.callback(signal.signal, number, signal.signal(number, note))
-    return stop
+    line = f"serving {what} of cluster {disks.cluster_id} as broker {disks.node_id}, {how}, at {address}"
+    click.echo(line)
+    log.started(line, address)
+    return f"kafkalog serve, {how}, broker {disks.node_id} at {address}"
 
 
 class _Holes:
     """Reports each place that is skipped, and counts it."""
 
-    def __init__(self, log: _Log, metrics: Metrics) -> None:
+    def __init__(self, log: ServeLog, metrics: Metrics) -> None:
         self._log = log
         self._metrics = metrics
 
     def __call__(self, hole: ServedHole) -> None:
-        self._metrics.hole_skipped()
-        self._log.hole(hole)
-
-
-class _Log:
-    """Lines on stderr, as text or as JSON, written by several threads; also the observer of the network."""
-
-    def __init__(self, form: str) -> None:
-        self._is_json = form == "json"
-        self._lock = threading.Lock()
-
-    def message(self, text: str, **values: object) -> None:
-        """Write one line; `values` are further members of the JSON object."""
-        line = f"kafkalog: {safe_text(text)}"
-        if self._is_json:
-            line = json.dumps({"type": "message", "time_ms": clock_ms(), "message": text} | values)
-        with self._lock:
-            click.echo(line, err=True)
-
-    def hole(self, hole: ServedHole) -> None:
-        """Report a place that is skipped."""
-        place = f"bytes {hole.position} to {hole.position + hole.size_bytes - 1}"
-        first = "" if hole.first_offset is None else f" (from offset {hole.first_offset} on)"
-        self.message(
-            f"hole: {hole.path}: {place} are damaged, and not served{first}: {hole.reason}, {hole.detail}",
-            path=hole.path,
-            position=hole.position,
-            size_bytes=hole.size_bytes,
-            reason=hole.reason,
-            next_offset=hole.first_offset,
-        )
-
-    def unproved(self, connection: ConnectionFacts, reason: str) -> None:
-        """Report a client that does not prove who it is."""
-        self.message(f"refused a client at {connection.peer_host}: authentication failed: {reason}")
-
-    def connection_opened(self, connection: ConnectionFacts) -> None:
-        """Do nothing: what is usual is not reported."""
-
-    def connection_refused(self, peer_host: str, listener: str, detail: str) -> None:
-        """Report a connection that is one too many."""
-        del listener
-        self.message(f"refused a connection of {peer_host}: {detail}")
-
-    def connection_closed(
-        self, connection: ConnectionFacts, reason: CloseReason, detail: str, error: BaseException | None
-    ) -> None:
-        """Report a connection that ends with an error or a refusal."""
-        if reason in _USUAL:
-            return
-        cause = detail or (f"{type(error).__name__}: {error}" if error is not None else "")
-        peer = f"{connection.peer_host}:{connection.peer_port}"
-        self.message(f"closed the connection of {peer}: {reason.value}{f' ({cause})' if cause else ''}")
-
-    def request_handled(
-        self, connection: ConnectionFacts, request_bytes: int, response_bytes: int, duration_s: float
-    ) -> None:
-        """Do nothing: counters count requests."""
-
-    def bytes_sent(self, connection: ConnectionFacts, size_bytes: int) -> None:
-        """Do nothing: counters count bytes."""
-
-    def network_error(self, what: str, error: BaseException) -> None:
-        """Report a failure that belongs to no connection."""
-        self.message(f"{what} failed: {type(error).__name__}: {error}")
+        name = partition_name(os.path.dirname(hole.path))
+        self._metrics.traffic.hole_skipped(name.topic or "")
+        self._log.hole(hole, name)

@@ -63,6 +63,7 @@ class Listening:
 
     listen: HostPort
     advertise: HostPort | None
+    sasl_listen: HostPort | None
     users: str | None
     cluster_users: bool
     mechanisms: tuple[str, ...]
@@ -76,10 +77,12 @@ class Listening:
         note: Callable[[str], None],
         unproved: Callable[[ConnectionFacts, str], None],
         commits: Commits = "memory",
+        live_users: Users | None = None,
     ) -> BrokerOptions:
         """Return how a broker listens. Raises SettingError, and UsageError for options that contradict each other.
 
         note: receives what the user should know. unproved: receives clients that do not prove who they are.
+        live_users: SCRAM users of the cluster that clients may change; None: they are read from the metadata log once.
         """
         advertise = self.advertise or self.listen
         if _is_any(advertise.host):
@@ -91,16 +94,22 @@ class Listening:
             transport = partial(TlsTransport, context=context)
         elif self.tls_key is not None or self.tls_clients is not None:
             raise click.UsageError("--tls-key and --tls-clients are for TLS: give --tls-certificate as well")
-        authentication = self._authentication(log_dirs, note, unproved)
-        name = _PROTOCOLS[authentication is not None, has_tls]
-        if authentication is not None and "PLAIN" in authentication.mechanisms and not (has_tls or self.is_loopback):
+        authentication = self._authentication(log_dirs, note, unproved, live_users)
+        guarded = self.sasl_listen or self.listen
+        name = _PROTOCOLS[authentication is not None and self.sasl_listen is None, has_tls]
+        listen = [Listener(name, self.listen.host, self.listen.port, transport)]
+        advertised: dict[str, tuple[str, int]] = {name: advertise}
+        if self.sasl_listen is not None:
+            if authentication is None:
+                raise click.UsageError("--sasl-listen is for users: give --users FILE or --cluster-users as well")
+            name = _PROTOCOLS[True, has_tls]
+            listen.append(Listener(name, self.sasl_listen.host, self.sasl_listen.port, transport))
+            advertised[name] = advertise.host if _is_any(guarded.host) else guarded.host, guarded.port
+            authentication.listeners = frozenset({name})
+        is_plain = authentication is not None and "PLAIN" in authentication.mechanisms
+        if is_plain and not (has_tls or is_loopback(guarded.host)):
             note("warning: passwords of PLAIN can be read on their way; give --tls-certificate, or --mechanism")
-        return BrokerOptions(
-            listen=[Listener(name, self.listen.host, self.listen.port, transport)],
-            advertised={name: advertise},
-            commits=commits,
-            authentication=authentication,
-        )
+        return BrokerOptions(listen=listen, advertised=advertised, commits=commits, authentication=authentication)
 
     @property
     def is_loopback(self) -> bool:
@@ -110,24 +119,33 @@ class Listening:
     @property
     def is_open(self) -> bool:
         """Whether everybody who reaches the address may connect."""
-        return self.users is None and not self.cluster_users and self.tls_clients is None
+        has_users = self.sasl_listen is None and (self.users is not None or self.cluster_users)
+        return not has_users and self.tls_clients is None
 
     def _authentication(
-        self, log_dirs: Sequence[str], note: Callable[[str], None], unproved: Callable[[ConnectionFacts, str], None]
+        self,
+        log_dirs: Sequence[str],
+        note: Callable[[str], None],
+        unproved: Callable[[ConnectionFacts, str], None],
+        live_users: Users | None,
     ) -> Authentication | None:
         if self.users is None and not self.cluster_users:
             if self.mechanisms:
                 raise click.UsageError("--mechanism is for users: give --users FILE or --cluster-users as well")
             return None
-        users = users_of_cluster(log_dirs) if self.cluster_users else Users()
+        is_live = self.cluster_users and live_users is not None
+        of_cluster = users_of_cluster(log_dirs) if self.cluster_users and live_users is None else live_users
+        users = Users(of_cluster if self.cluster_users else None)
         if self.users is not None:
             for user, password in _passwords(self.users).items():
                 users.add_password(user, password, secrets.token_bytes)
-        if not len(users):
+        # a client of the other listener may create the first user
+        if not len(users) and not (is_live and self.sasl_listen is not None):
             raise SettingError("no metadata log on these disks has SCRAM users; name users of your own: --users FILE")
-        mechanisms = self.mechanisms or users.mechanisms()
+        possible = MECHANISMS if is_live else users.mechanisms()
+        mechanisms = self.mechanisms or possible
         for each in mechanisms:
-            if each not in users.mechanisms():
+            if each not in possible:
                 raise click.UsageError(f"--mechanism {each}: no user of the cluster has a password for it")
         note(f"{count_of(len(users), 'user')} may connect, by {', '.join(mechanisms)}")
         return Authentication(users, mechanisms, partial(secrets.token_urlsafe, _NONCE_BYTES), unproved)
@@ -157,6 +175,12 @@ _OPTIONS: Final = (
         type=parse_endpoint,
         metavar="HOST:PORT",
         help="The address that clients are sent to, as advertised.listeners of a broker.  [default: that of --listen]",
+    ),
+    click.option(
+        "--sasl-listen",
+        type=parse_endpoint,
+        metavar="HOST:PORT",
+        help="Also listen there. Clients must authenticate at this address only, and need not at that of --listen.",
     ),
     click.option(
         "--users",

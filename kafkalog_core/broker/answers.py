@@ -112,16 +112,20 @@ Piece: TypeAlias = bytes | bytearray | memoryview | FileRange
 class Reply:
     """A response: header and body, without the int32 length in front, which the network computes and sends.
 
-    then_close: close the connection after the last byte, as after a failed SASL authentication.
+    then_close: close the connection after the last byte, as after a failed SASL authentication. mute_s: for how many
+    seconds after it no further request of the connection is read (KIP-219).
     """
 
     pieces: Sequence[Piece]
     then_close: bool = False
+    mute_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class NoResponse:
-    """No response at all: a produce request with acks=0. The next request of the connection is read."""
+    """No response at all: a produce request with acks=0. The next request of the connection is read after `mute_s`."""
+
+    mute_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ def release(answer: object) -> None:
     """Release the files of an answer that will not be sent."""
     if isinstance(answer, Reply):
         release_ranges(answer.pieces)
+    elif isinstance(answer, PendingAnswer):
+        answer.abandon()
 
 
 def release_ranges(pieces: Iterable[object]) -> None:
@@ -150,6 +156,7 @@ def release_ranges(pieces: Iterable[object]) -> None:
 class PendingAnswer:
     """An answer that comes later. Any thread completes it once; at its deadline the network asks `at_deadline`.
 
+    It may be completed with another pending answer, for which the connection then waits.
     The connection's later requests are not read until then (Kafka mutes the channel). Every method is thread-safe.
     """
 
@@ -166,12 +173,17 @@ class PendingAnswer:
         self.deadline_s = deadline_s
         self._at_deadline = at_deadline
         self._abandoned = abandoned
-        self._answer: FinalAnswer | None = None
+        self._answer: Answer | None = None
         self._is_open = True
         self._wake: Callable[[], object] | None = None
         self._lock = threading.Lock()
 
-    def complete(self, answer: FinalAnswer) -> bool:
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer would still be sent."""
+        return self._is_open
+
+    def complete(self, answer: Answer) -> bool:
         """Set the answer, and return whether it will be sent; false: another answer or a closed connection was first.
 
         The files of an answer that will not be sent are released.
@@ -192,7 +204,7 @@ class PendingAnswer:
         with self._lock:
             self._wake = wake
 
-    def take(self, now_s: float) -> FinalAnswer | None:
+    def take(self, now_s: float) -> Answer | None:
         """Return the answer if there is one or the deadline has passed, else None. The network calls it."""
         with self._lock:
             if self._answer is not None:

@@ -94,9 +94,13 @@ class InvalidBatchError(PartitionError):
 
 
 class ProducedBatch(NamedTuple):
-    """A batch that may be appended, and what it says of its producer."""
+    """A batch that may be appended, and what it says of its producer.
+
+    `rows`: its header, valid until this thread checks the next batch; None: `data` is not what was checked.
+    """
 
     data: bytearray
+    rows: BatchColumns | None
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -143,14 +147,17 @@ def checked_batch(records: memoryview, policy: AppendPolicy, *, version: int, no
         raise InvalidBatchError(ErrorCode.MESSAGE_TOO_LARGE, message)
     _check_header(header)
     _check_records(data, batches, header, policy, now_ms)
+    is_changed = policy.has_append_time
     if policy.codec is not None and policy.codec != codec:
         data = recompressed(memoryview(data), batches, policy.codec, max_bytes=policy.max_decompressed_bytes)
+        is_changed = True
     if policy.has_append_time:
         with_append_time(data, now_ms)
     base = header["base_sequence"]
     delta = header["last_offset"] - header["base_offset"]
     return ProducedBatch(
         data,
+        None if is_changed else batches,
         header["producer_id"],
         header["producer_epoch"],
         base,
@@ -248,7 +255,7 @@ def append_produced(log: LiveLog, batch: ProducedBatch) -> Appended:
                 _check_producer(known, batch)
         elif batch.producer_id >= 0 and not batch.is_transactional and log.has_transaction(batch.producer_id):
             raise PartitionError(ErrorCode.INVALID_TXN_STATE)
-        return log.append(batch.data)
+        return log.append(batch.data, batch.rows)
 
 
 def duplicate_of(known: Known, batch: ProducedBatch) -> Appended | None:

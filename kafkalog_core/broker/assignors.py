@@ -1,7 +1,8 @@
-"""The assignors of a broker (KIP-848): which member of a consumer group reads which partitions.
+"""The assignors of a broker: which member of a group reads which partitions (KIP-848, KIP-932).
 
 `UniformAssignor` gives every member about as many partitions, and leaves it those that it has; `RangeAssignor` gives
-each member a contiguous range of every topic. Both are functions of values.
+each member a contiguous range of every topic. `SimpleAssignor` is that of share groups, whose members read the same
+partitions where there are more members than partitions. All are functions of values.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["ASSIGNORS", "DEFAULT_ASSIGNOR", "Place", "Subscriber", "by_topic"]
+__all__ = ["ASSIGNORS", "DEFAULT_ASSIGNOR", "Place", "Subscriber", "by_topic", "share_assignment"]
 
 Place = tuple[str, int]
 """A topic and a partition number."""
@@ -91,6 +92,54 @@ ASSIGNORS: Final[dict[str, Callable[[Mapping[str, Subscriber], Mapping[str, int]
     "range": _range,
 }
 DEFAULT_ASSIGNOR: Final = "uniform"
+
+
+def share_assignment(members: Mapping[str, Subscriber], places: Iterable[Place]) -> dict[str, set[Place]]:
+    """Return what each member of a share group reads (`SimpleAssignor`): every partition has a member, if there is one.
+
+    Where all subscribe to the same topics, the partitions of all topics are shared out together, else topic by topic.
+    """
+    wanted = sorted(places)
+    found: dict[str, set[Place]] = {name: set() for name in members}
+    if len({each.topics for each in members.values()}) <= 1:
+        parts = [list(members)]
+        topics = [[place for place in wanted if all(place[0] in each.topics for each in members.values())]]
+    else:
+        names = sorted({topic for topic, _ in wanted})
+        parts = [[name for name in members if topic in members[name].topics] for topic in names]
+        topics = [[place for place in wanted if place[0] == topic] for topic in names]
+    for readers, of_topics in zip(parts, topics, strict=True):
+        for name, taken in _shared({each: members[each].assigned for each in sorted(readers)}, of_topics).items():
+            found[name] |= taken
+    return found
+
+
+def _shared(members: Mapping[str, frozenset[Place]], places: Sequence[Place]) -> dict[str, set[Place]]:
+    """Give each partition as many members; `members`: what each has so far (`SimpleHomogeneousAssignmentBuilder`)."""
+    if not members or not places:
+        return {name: set() for name in members}
+    sharing = -(-len(members) // len(places))
+    # the share of member n is ceil(share * (n + 1)) - ceil(share * n), where share = sharing * places / members
+    ends = [-(-sharing * len(places) * number // len(members)) for number in range(len(members) + 1)]
+    quota = {name: ends[number + 1] - ends[number] for number, name in enumerate(members)}
+    readers: dict[Place, set[str]] = {place: set() for place in places}
+    found: dict[str, set[Place]] = {name: set() for name in members}
+
+    def give(place: Place, name: str) -> None:
+        found[name].add(place)
+        readers[place].add(name)
+
+    for name, former in members.items():
+        for place in sorted(former & readers.keys()):
+            if len(found[name]) < quota[name] and len(readers[place]) < sharing:
+                give(place, name)
+    for place in places:
+        while len(readers[place]) < sharing:
+            free = [name for name in members if len(found[name]) < quota[name] and name not in readers[place]]
+            if not free:
+                break
+            give(place, min(free, key=lambda name: len(found[name])))
+    return found
 
 
 def by_topic(places: Iterable[Place]) -> dict[str, Sequence[int]]:

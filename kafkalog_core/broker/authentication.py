@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.requests import Handler, RequestContext
     from kafkalog_core.broker.users import Credential, Users
 
-__all__ = ["Authentication", "AuthenticationError", "Exchange", "PlainExchange", "ScramExchange"]
+__all__ = ["ANONYMOUS", "Authentication", "AuthenticationError", "Exchange", "PlainExchange", "ScramExchange"]
 
+ANONYMOUS: Final = "ANONYMOUS"
 _PLAIN: Final = "PLAIN"
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 _BEFORE: Final = frozenset({_HANDSHAKE, _API_VERSIONS, _AUTHENTICATE})
@@ -146,12 +147,14 @@ class Authentication:
         mechanisms: those that are offered.
         new_nonce: returns a random text without commas.
         failed: receives the connection and the reason of each failure.
+        listeners: names of the listeners where clients must prove who they are; None: all.
     """
 
     users: Users
     mechanisms: Sequence[str]
     new_nonce: Callable[[], str]
     failed: Callable[[ConnectionFacts, str], None]
+    listeners: frozenset[str] | None = None
     _sessions: WeakKeyDictionary[ConnectionFacts, _Session] = field(default_factory=WeakKeyDictionary)
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
@@ -162,16 +165,26 @@ class Authentication:
         """Return a handler that lets another one answer those who have proved who they are."""
         return _Guarded(self, handler)
 
+    def guards(self, connection: ConnectionFacts) -> bool:
+        """Return whether the client of a connection must prove who it is."""
+        return self.listeners is None or connection.listener in self.listeners
+
     def session(self, connection: ConnectionFacts) -> _Session:
         """Return what is known of a connection; it is forgotten with the connection."""
         return self._sessions.setdefault(connection, _Session())
+
+    def user_of(self, connection: ConnectionFacts) -> str:
+        """Return the name of a connection's user; one that need not authenticate is ANONYMOUS (KafkaPrincipal)."""
+        session = self._sessions.get(connection)
+        return ANONYMOUS if session is None or session.user is None else session.user
 
     def handshake(self, context: RequestContext) -> Answer:
         """Answer SaslHandshake."""
         session, mechanism = self.session(context.connection), context.body["mechanism"]
         body = {"error_code": ErrorCode.NONE, "mechanisms": list(self.mechanisms)}
-        if session.exchange is not None:
-            return self._refused(context, body | {"error_code": ErrorCode.ILLEGAL_SASL_STATE}, "a second handshake")
+        if session.exchange is not None or not self.guards(context.connection):
+            reason = "a second handshake, or one where clients need not authenticate"
+            return self._refused(context, body | {"error_code": ErrorCode.ILLEGAL_SASL_STATE}, reason)
         if mechanism not in self.mechanisms:
             body["error_code"] = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             return self._refused(context, body, f"mechanism {mechanism} is not offered")
@@ -223,6 +236,8 @@ class _Guarded:
         self._handler = handler
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
+        if not self._authentication.guards(connection):
+            return self._handler.handle(request, connection)
         session = self._authentication.session(connection)
         if session.user is None:
             if session.has_raw_tokens:

@@ -1,4 +1,4 @@
-"""The cluster metadata log of a live broker: the topics, partitions and settings that it holds, and changes to them.
+"""The cluster metadata log of a live broker: topics, partitions, settings, users and quotas, and changes to them.
 
 Every record is replayed in memory as a controller does (`TopicsImage`, `ConfigurationsImage`, `ProducerIdsImage`), and
 a change is one batch at the end of the log, so that a real controller that starts on the directory finds it.
@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.broker.acls import AclBinding, Acls
+from kafkalog_core.broker.client_quotas import ClientQuotas
+from kafkalog_core.broker.users import SCRAM_NUMBERS, Credential, Users
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.batch_writer import NewRecord, encode_batch
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
-from kafkalog_core.format.metadata_records import BROKER_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
+from kafkalog_core.format.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
 from kafkalog_core.format.names import FileState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
@@ -37,10 +39,13 @@ _RECORDS: Final = {
     4: "ConfigRecord",
     5: "PartitionChangeRecord",
     9: "RemoveTopicRecord",
+    11: "UserScramCredentialRecord",
     12: "FeatureLevelRecord",
+    14: "ClientQuotaRecord",
     15: "ProducerIdsRecord",
     18: "AccessControlEntryRecord",
     19: "RemoveAccessControlEntryRecord",
+    22: "RemoveUserScramCredentialRecord",
 }
 _KEYS: Final = {name: key for key, name in _RECORDS.items()}
 _ACL_FIELDS: Final = (
@@ -73,7 +78,13 @@ class KnownTopic:
 
 
 class ClusterLog:
-    """What the log says now. The owner serializes changes."""
+    """What the log says now. The owner serializes changes.
+
+    Attributes:
+        users: SCRAM users; those who log in see each change at once.
+        quotas: of clients.
+        level: the feature level of metadata.version; 0: the log has none.
+    """
 
     def __init__(self, log: LiveLog | None, clock_ms: Callable[[], int], node_id: int, directory_id: bytes) -> None:
         """Replay the log; None: there is none, and changes are kept in memory (brokers with ZooKeeper).
@@ -88,8 +99,12 @@ class ClusterLog:
         self._names: dict[bytes, str] = {}
         self._configs: dict[str, dict[str, str]] = {}
         self.broker_configs: dict[str, str] = {}
+        self.group_configs: dict[str, dict[str, str]] = {}
+        self.features: dict[str, int] = {}
         self.acls = Acls()
-        self._level = 0
+        self.users = Users()
+        self.quotas = ClientQuotas()
+        self.level = 0
         self._next_producer_id = 0
         self._block_end = 0
         if log is None:
@@ -108,7 +123,7 @@ class ClusterLog:
     @property
     def is_empty(self) -> bool:
         """Whether the log has no metadata.version yet, as that of a new directory."""
-        return self._level == 0
+        return self.level == 0
 
     # --- changes ------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
@@ -144,6 +159,15 @@ class ClusterLog:
         """Change settings of this broker; None: back to what they were at its start."""
         self.write([_config(str(self._node_id), key, value, BROKER_RESOURCE) for key, value in changes.items()])
 
+    def set_group_configs(self, group: str, changes: dict[str, str | None]) -> None:
+        """Change settings of a group; None: back to the broker's."""
+        self.write([_config(group, key, value, GROUP_RESOURCE) for key, value in changes.items()])
+
+    def set_feature(self, name: str, level: int) -> None:
+        """Finalize a feature at a level, unless it has it."""
+        if self.features.get(name) != level:
+            self.write([("FeatureLevelRecord", 0, {"name": name, "feature_level": level})])
+
     def change_acls(self, added: Mapping[bytes, AclBinding], removed: Iterable[bytes]) -> None:
         """Add and remove ACLs by their ids of 16 bytes."""
         changes: list[MetadataChange] = [
@@ -174,7 +198,7 @@ class ClusterLog:
             self._replay(name, fields)
 
     def _partitions(self, topic_id: bytes, numbers: Iterable[int]) -> Iterator[MetadataChange]:
-        version = int(self._level >= _FIRST_WITH_DIRECTORIES)
+        version = int(self.level >= _FIRST_WITH_DIRECTORIES)
         for number in numbers:
             fields = {
                 "partition_id": number,
@@ -203,18 +227,37 @@ class ClusterLog:
                 self.topics.pop(self._names.pop(bytes(fields["topic_id"]), ""), None)
             case "PartitionRecord" | "PartitionChangeRecord":
                 self._replay_partition(name, fields)
-            case "ConfigRecord" if fields["resource_type"] == TOPIC_RESOURCE:
+            case "ConfigRecord":
                 self._replay_config(fields)
-            case "ConfigRecord" if fields["resource_type"] == BROKER_RESOURCE:
-                self._replay_broker_config(fields)
             case "FeatureLevelRecord" if fields["name"] == METADATA_VERSION:
-                self._level = fields["feature_level"]
+                self.level = fields["feature_level"]
+            case "FeatureLevelRecord":
+                self.features[fields["name"]] = fields["feature_level"]
             case "ProducerIdsRecord":
                 self._next_producer_id = fields["next_producer_id"]
+            case "ClientQuotaRecord":
+                self.quotas.replay(fields)
+            case _:
+                self._replay_security(name, fields)
+
+    def _replay_security(self, name: str, fields: dict[str, Any]) -> None:
+        match name:
             case "AccessControlEntryRecord":
                 self.acls.add(bytes(fields["id"]), AclBinding(*(fields[each] for each in _ACL_FIELDS)))
             case "RemoveAccessControlEntryRecord":
                 self.acls.remove(bytes(fields["id"]))
+            case "UserScramCredentialRecord" | "RemoveUserScramCredentialRecord":
+                self._replay_user(name, fields)
+
+    def _replay_user(self, name: str, fields: dict[str, Any]) -> None:
+        mechanism = SCRAM_NUMBERS.get(fields["mechanism"])
+        if mechanism is None:
+            return
+        if name == "RemoveUserScramCredentialRecord":
+            self.users.remove(mechanism, fields["name"])
+        else:
+            salt, stored_key, server_key = (bytes(fields[each]) for each in ("salt", "stored_key", "server_key"))
+            self.users.add(mechanism, fields["name"], Credential(salt, stored_key, server_key, fields["iterations"]))
 
     def _replay_partition(self, name: str, fields: dict[str, Any]) -> None:
         topic = self.topics.get(self._names.get(bytes(fields["topic_id"]), ""))
@@ -230,20 +273,26 @@ class ClusterLog:
         """Those of all brokers have an empty name; here they count like our own."""
         if fields["resource_name"] not in {"", str(self._node_id)}:
             return
-        if fields["value"] is None:
-            self.broker_configs.pop(fields["name"], None)
-        else:
-            self.broker_configs[fields["name"]] = fields["value"]
+        _set(self.broker_configs, fields)
 
     def _replay_config(self, fields: dict[str, Any]) -> None:
         name = fields["resource_name"]
-        configs = self._configs.setdefault(name, {})
-        if fields["value"] is None:
-            configs.pop(fields["name"], None)
-        else:
-            configs[fields["name"]] = fields["value"]
-        if name in self.topics:
-            self.topics[name].configs = configs
+        if fields["resource_type"] == TOPIC_RESOURCE:
+            configs = self._configs.setdefault(name, {})
+            _set(configs, fields)
+            if name in self.topics:
+                self.topics[name].configs = configs
+        elif fields["resource_type"] == BROKER_RESOURCE:
+            self._replay_broker_config(fields)
+        elif fields["resource_type"] == GROUP_RESOURCE:
+            _set(self.group_configs.setdefault(name, {}), fields)
+
+
+def _set(configs: dict[str, str], fields: dict[str, Any]) -> None:
+    if fields["value"] is None:
+        configs.pop(fields["name"], None)
+    else:
+        configs[fields["name"]] = fields["value"]
 
 
 def _acl_fields(binding: AclBinding) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and of the broker.
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics, of share groups and of the broker.
 
 The rules and messages are those of `ConfigurationControlManager` and `ConfigHelper` of Kafka 4.3.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog_core.broker.answers import Answer
+    from kafkalog_core.broker.group_configs import GroupConfigs
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.topic_configs import ConfigEntry
@@ -24,11 +25,13 @@ __all__ = ["ConfigRequests"]
 
 _TOPIC: Final = 2  # ConfigResource.Type
 _BROKER: Final = 4
+_GROUP: Final = 32
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # AlterConfigOp.OpType
 _OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource
 _OF_BROKER: Final = 2
 _OF_START: Final = 4
 _DEFAULT: Final = 5
+_OF_GROUP: Final = 8
 _LISTS: Final = frozenset(
     {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
@@ -37,8 +40,9 @@ _LISTS: Final = frozenset(
 class ConfigRequests:
     """The handlers of the requests about settings."""
 
-    def __init__(self, disks: LiveDisks) -> None:
+    def __init__(self, disks: LiveDisks, groups: GroupConfigs) -> None:
         self._disks = disks
+        self._groups = groups
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -64,6 +68,8 @@ class ConfigRequests:
             entries = self._disks.configs.entries(name, self._disks.topic_configs(name))
         elif kind == _BROKER and name in {"", str(self._disks.node_id)}:
             entries = self._disks.configs.broker_entries()
+        elif kind == _GROUP and name:
+            entries = self._groups.entries(name)
         else:
             message = f"there is no resource {name!r} of type {kind} here"
             return answer | {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
@@ -89,15 +95,18 @@ class ConfigRequests:
             return _OF_BROKER
         if entry.is_default:
             return _DEFAULT
-        return _OF_TOPIC if kind == _TOPIC else _OF_START
+        return {_TOPIC: _OF_TOPIC, _GROUP: _OF_GROUP}.get(kind, _OF_START)
 
     def alter_configs(self, context: RequestContext) -> Answer:
         """Answer AlterConfigs, which states all settings of a topic: those that it leaves out go back to defaults."""
 
         def changes_of(asked: Body) -> dict[str, str | None]:
             given = {each["name"]: each["value"] for each in asked["configs"]}
-            is_broker = asked["resource_type"] == _BROKER
-            before = self._disks.configs.dynamic if is_broker else self._disks.topic_configs(asked["resource_name"])
+            name = asked["resource_name"]
+            before: Mapping[str, str] = self._disks.configs.dynamic
+            if asked["resource_type"] != _BROKER:
+                is_group = asked["resource_type"] == _GROUP
+                before = self._disks.group_configs(name) if is_group else self._disks.topic_configs(name)
             return dict.fromkeys(before) | given
 
         return self._alter(context, changes_of)
@@ -108,8 +117,8 @@ class ConfigRequests:
 
     def _incremental(self, asked: Body) -> dict[str, str | None]:
         topic = asked["resource_name"]
-        is_broker = asked["resource_type"] == _BROKER
-        entries = () if is_broker else self._disks.configs.entries(topic, self._disks.topic_configs(topic))
+        has_lists = asked["resource_type"] == _TOPIC
+        entries = () if not has_lists else self._disks.configs.entries(topic, self._disks.topic_configs(topic))
         in_effect = {each.name: each.value for each in entries}
         changes: dict[str, str | None] = {}
         for each in asked["configs"]:
@@ -149,12 +158,24 @@ class ConfigRequests:
             self._disks.set_broker_configs(changes)
         return {}
 
+    def _change_group(self, name: str, changes: Mapping[str, str | None], validate_only: bool) -> Body:
+        if not name:
+            raise RefusedChange(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        self._groups.check({key: value for key, value in changes.items() if value is not None})
+        if not validate_only:
+            self._disks.set_group_configs(name, changes)
+        return {}
+
     def _change(self, asked: Body, changes_of: Callable[[Body], Mapping[str, str | None]], validate_only: bool) -> Body:
         name = asked["resource_name"]
         if asked["resource_type"] == _BROKER and name in {"", str(self._disks.node_id)}:
             return self._change_broker(changes_of(asked), validate_only)
+        if asked["resource_type"] == _GROUP:
+            return self._change_group(name, changes_of(asked), validate_only)
         if asked["resource_type"] != _TOPIC:
-            raise RefusedChange(ErrorCode.INVALID_REQUEST, "only settings of topics and this broker can be changed")
+            raise RefusedChange(
+                ErrorCode.INVALID_REQUEST, "only settings of topics, groups and this broker can be changed"
+            )
         if name not in self._disks.topics:
             raise RefusedChange(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         changes = changes_of(asked)

@@ -22,6 +22,7 @@ _MAX_INT32: Final = 2**31 - 1
 _LENGTH_BYTES: Final = 4
 _FIRST_BUFFER_BYTES: Final = 4 * 1024
 _MAX_GROWTH_BYTES: Final = 4 * 1024 * 1024
+_TRUSTED_BYTES: Final = 256 * 1024
 _MAX_BUFFERS: Final = 64
 """Buffers of one sendmsg; the system's IOV_MAX is at least 1,024 on Linux and macOS."""
 
@@ -115,7 +116,7 @@ class Connection:
     """One connection: its half-read request, its answer in flight. Only its processor's thread uses it."""
 
     __slots__ = (
-        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_closed", "output", "pending",
+        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_closed", "mute_s", "output", "pending",
         "request_bytes", "reserved_bytes", "response_bytes", "since_s", "then_close", "transport",
     )  # fmt: skip
 
@@ -123,7 +124,7 @@ class Connection:
         self.transport = transport
         self.facts = facts
         self.events = 0
-        self.active_s = self.since_s = 0.0
+        self.active_s = self.since_s = self.mute_s = 0.0
         self.buffer = bytearray(_LENGTH_BYTES)  # first for the length, then for the frame
         self.frame_bytes = -1  # -1: the length has not been read
         self.filled = self.reserved_bytes = 0
@@ -158,8 +159,12 @@ class Connection:
         self.filled = 0
 
     def growth_bytes(self) -> int:
-        """Return by how much a full buffer grows: at most to four times the bytes that have arrived."""
-        return min(self.frame_bytes - self.filled, 3 * self.filled, _MAX_GROWTH_BYTES)
+        """Return by how much a full buffer grows: at most to four times the bytes that have arrived.
+
+        A client is trusted with the size of its last request at once.
+        """
+        trusted = max(3 * self.filled, min(self.request_bytes, _TRUSTED_BYTES))
+        return min(self.frame_bytes - self.filled, trusted, _MAX_GROWTH_BYTES)
 
     def end_frame(self) -> memoryview:
         """Return the request, and wait for the next length."""
@@ -186,6 +191,7 @@ class Connection:
             raise Closing(CloseReason.RESPONSE_SIZE, f"{in_memory} bytes in memory, {in_files} bytes in files")
         output.appendleft(memoryview(self.response_bytes.to_bytes(_LENGTH_BYTES, "big")))
         self.then_close = reply.then_close
+        self.mute_s = reply.mute_s
 
     def send(self, budget_bytes: int) -> int:
         """Send once, and return the number of bytes; 0: nothing can be sent now. Raises Closing."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.assignors import Place
     from kafkalog_core.broker.consumer_groups import ConsumerGroup, ConsumerMember
     from kafkalog_core.broker.group_registry import GroupRegistry
-    from kafkalog_core.broker.group_store import TopicIds
+    from kafkalog_core.broker.partition_access import TopicIds
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
 __all__ = ["ConsumerGroupRequests"]

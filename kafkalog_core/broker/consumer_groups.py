@@ -180,7 +180,11 @@ class ConsumerGroup:
 
 
 class ConsumerGroups:
-    """All groups of this protocol. Thread-safe."""
+    """All groups of this protocol. Thread-safe.
+
+    Attributes:
+        rebalances: number of rebalances since the start: each new epoch of a group begins one.
+    """
 
     def __init__(
         self,
@@ -210,6 +214,7 @@ class ConsumerGroups:
         self._save = save
         self._groups: dict[str, ConsumerGroup] = {}
         self._lock = lock or threading.RLock()
+        self.rebalances = 0
 
     def load(self, group: ConsumerGroup) -> None:
         """Take a group that the log holds: its members have a session from now on."""
@@ -233,6 +238,7 @@ class ConsumerGroups:
             except (KafkalogError, OSError):
                 return False
         self._groups[after.group_id] = after
+        self.rebalances += after.epoch > (0 if before is None else before.epoch)
         return True
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------

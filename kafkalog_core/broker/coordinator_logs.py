@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.live_log import LiveLog
 
-__all__ = ["TRANSACTIONS_TOPIC", "CoordinatorLog", "Markers", "partition_of_name"]
+__all__ = ["CoordinatorLog", "Markers", "partition_of_name"]
 
-TRANSACTIONS_TOPIC: Final = "__transaction_state"
 _NO_CODEC: Final = 0
 
 
@@ -90,6 +89,18 @@ class CoordinatorLog:
         for number in sorted(topic.copies) if topic is not None else ():
             yield from _records_of(self._log(number))
 
+    def placed_records(self) -> Iterator[tuple[int, int, bytes, bytes | None]]:
+        """Yield partition, offset, key and value of all records that are there, as `records` does."""
+        topic = self._disks.topics.get(self._topic)
+        for number in sorted(topic.copies) if topic is not None else ():
+            log = self._log(number)
+            for offset, key, value in _placed(log, log.log_start_offset):
+                yield number, offset, key, value
+
+    def advance_start(self, number: int, offset: int) -> None:
+        """Let a partition begin at an offset: retention deletes the segments before it. Raises StorageError."""
+        self._log(number).advance_start(offset)
+
     def _log(self, number: int) -> LiveLog:
         log = self._disks.partition(self._topic, number)
         if log is None:
@@ -98,19 +109,24 @@ class CoordinatorLog:
 
 
 def _records_of(log: LiveLog) -> Iterator[tuple[bytes, bytes | None]]:
-    for run in log.batches_from(log.log_start_offset):
+    for _, key, value in _placed(log, log.log_start_offset):
+        yield key, value
+
+
+def _placed(log: LiveLog, first: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Yield offset, key and value of each record from an offset on."""
+    for run in log.batches_from(first):
         for piece in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES):
             if not isinstance(piece, RecordRun):
                 continue
             attributes = piece.batches.column("attributes")
-            columns = (
-                piece.records.column(name) for name in ("batch", "key_start", "key_size", "value_start", "value_size")
-            )
-            for batch, key, key_size, value, value_size in zip(*columns, strict=True):
-                if key_size < 0 or attributes[batch] & CONTROL_BIT:
+            names = ("batch", "offset", "key_start", "key_size", "value_start", "value_size")
+            columns = (piece.records.column(name) for name in names)
+            for batch, offset, key, key_size, value, value_size in zip(*columns, strict=True):
+                if offset < first or key_size < 0 or attributes[batch] & CONTROL_BIT:
                     continue
                 content = None if value_size < 0 else bytes(piece.memory[value : value + value_size])
-                yield bytes(piece.memory[key : key + key_size]), content
+                yield offset, bytes(piece.memory[key : key + key_size]), content
 
 
 class Markers:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.answers import PendingAnswer
 from kafkalog_core.broker.offset_requests import OffsetRequests
-from kafkalog_core.broker.old_clients import ConvertedRange, OldClientReader, magic_of_client
+from kafkalog_core.broker.old_clients import (
+    CONVERTED_BYTES,
+    ConvertedRange,
+    OldClientReader,
+    knows_zstd,
+    magic_of_client,
+    without_zstd,
+)
 from kafkalog_core.broker.partition_access import PartitionError, checked_partition, error_of
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -24,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.append_waiters import AppendWaiters
     from kafkalog_core.broker.partition_access import PartitionRange, ReadableDisks, ReadablePartition
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["MAX_RESPONSE_BYTES", "FetchRequests"]
 
@@ -50,6 +58,7 @@ class _Response:
     Args:
         left_bytes: what the limit of the response leaves.
         ranges: pieces that hold their files.
+        sizes: bytes of records by topic.
         is_due: whether it is sent at once: there is data, or a partition could not be read.
         has_error: whether a partition could not be read.
         is_known: whether some partition of the request exists.
@@ -61,6 +70,7 @@ class _Response:
     size_bytes: int = 0
     topics: list[Body] = field(default_factory=list)
     ranges: list[FileRange] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
     is_due: bool = False
     has_error: bool = False
     is_known: bool = False
@@ -74,8 +84,8 @@ class _Response:
         """
         return self.size_bytes == 0 or (self.version < _FIRST_WITH_LIMIT and self.left_bytes > 0)
 
-    def add(self, found: PartitionRange | ConvertedRange) -> None:
-        """Count what a partition sends, and take over its files."""
+    def add(self, topic: str, found: PartitionRange | ConvertedRange) -> None:
+        """Count what a partition of a topic sends, and take over its files."""
         if isinstance(found, ConvertedRange):
             size_bytes, is_due = len(found.data), not found.is_end
         else:
@@ -84,6 +94,8 @@ class _Response:
         self.size_bytes += size_bytes
         self.left_bytes = max(0, self.left_bytes - size_bytes)
         self.is_due |= is_due
+        if size_bytes:
+            self.sizes[topic] = self.sizes.get(topic, 0) + size_bytes
 
     def release(self) -> None:
         """Release the files of ranges that will not be sent."""
@@ -94,12 +106,19 @@ class _Response:
 class FetchRequests:
     """The handlers of Fetch, ListOffsets and OffsetForLeaderEpoch over some disks. Thread-safe."""
 
-    def __init__(self, disks: ReadableDisks, clock: Callable[[], float], appends: AppendWaiters | None = None) -> None:
+    def __init__(
+        self,
+        disks: ReadableDisks,
+        clock: Callable[[], float],
+        appends: AppendWaiters | None = None,
+        traffic: Traffic | None = None,
+    ) -> None:
         """Take the disks.
 
         clock: the time of the server's clock, in seconds, in which the network measures deadlines. appends: where a
-            fetch waits for appends; None: there are none.
+            fetch waits for appends; None: there are none. traffic: counts what is sent.
         """
+        self._traffic = traffic
         self._disks = disks
         self._clock = clock
         self._appends = appends
@@ -122,8 +141,8 @@ class FetchRequests:
             return self._sent_or_waiting(context, response, self._appends)
         if self._waits(body, response):
             deadline_s = self._clock() + body["max_wait_ms"] / 1000
-            return PendingAnswer(deadline_s, lambda: _sent(context, response))
-        return _sent(context, response)
+            return PendingAnswer(deadline_s, lambda: self._sent(context, response))
+        return self._sent(context, response)
 
     @staticmethod
     def _waits(body: Body, response: _Response) -> bool:
@@ -141,8 +160,9 @@ class FetchRequests:
     def _sent_or_waiting(self, context: RequestContext, response: _Response, appends: AppendWaiters) -> Answer:
         """Send a response with enough data, or wait for it until max_wait is over (`DelayedFetch`)."""
         body = context.body
-        if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(body, response):
-            return _sent(context, response)
+        min_bytes = min(body["min_bytes"], _quota_of(context))
+        if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(min_bytes, response):
+            return self._sent(context, response)
         response.release()
         keys = frozenset(
             (name, each["partition"])
@@ -153,20 +173,24 @@ class FetchRequests:
 
         def at_deadline() -> FinalAnswer:
             appends.remove(keys, attempt)
-            return _sent(context, self._read_all(context))
+            return self._sent(context, self._read_all(context))
 
         def attempt() -> None:
             found = self._read_all(context)
-            if not _is_enough(body, found):
+            if not _is_enough(min_bytes, found):
                 found.release()
                 return
             appends.remove(keys, attempt)
-            pending.complete(_sent(context, found))
+            pending.complete(self._sent(context, found))
 
         deadline_s = self._clock() + body["max_wait_ms"] / 1000
         pending = PendingAnswer(deadline_s, at_deadline, abandoned=lambda: appends.remove(keys, attempt))
         appends.add(keys, attempt)
-        attempt()  # what was appended meanwhile
+        try:
+            attempt()  # what was appended meanwhile
+        except BaseException:
+            appends.remove(keys, attempt)
+            raise
         return pending
 
     def _name_of(self, topic: Body, version: int) -> str | None:
@@ -175,11 +199,27 @@ class FetchRequests:
         name: str = topic["topic"]
         return name
 
+    def _sent(self, context: RequestContext, response: _Response) -> FinalAnswer:
+        """Return the encoded response. The files of a response that cannot be encoded are released."""
+        try:
+            reply = context.reply(_response_body(ErrorCode.NONE, response.topics))
+            throttle_ms = 0 if context.throttle is None else context.throttle.fetched_ms(sum(map(len, reply.pieces)))
+            if throttle_ms:  # KafkaApis.handleFetchRequest: an empty response, and the client asks again
+                reply = context.reply(_response_body(ErrorCode.NONE, []), throttle_ms)
+                response.release()
+                return reply
+        except BaseException:
+            response.release()
+            raise
+        if self._traffic is not None and response.sizes:
+            self._traffic.fetched(response.sizes)
+        return reply
+
     # --- partitions ---------------------------------------------------------------------------------------------------
     def _read_all(self, context: RequestContext) -> _Response:
         """Read every partition, in the order of the request. Files are released if anything unexpected happens."""
         body = context.body
-        limit = min(body.get("max_bytes", MAX_RESPONSE_BYTES), MAX_RESPONSE_BYTES)
+        limit = min(body.get("max_bytes", MAX_RESPONSE_BYTES), MAX_RESPONSE_BYTES, _quota_of(context))
         response = _Response(context.version, body.get("isolation_level", 0) == _COMMITTED, max(0, limit))
         try:
             for topic in body["topics"]:
@@ -226,24 +266,33 @@ class FetchRequests:
         # Before the range is read: from then on nothing may fail, or its file is not released.
         stable_offset = partition.last_stable_offset() if response.is_committed else _UNKNOWN_OFFSET
         found: PartitionRange | ConvertedRange
-        if magic is None:
+        if magic is None and knows_zstd(response.version):
             found = partition.read(offset, limit, is_committed=response.is_committed, minimum_one=is_first)
+        elif magic is None:
+            limit = min(limit, CONVERTED_BYTES)
+            found = partition.read(offset, limit, is_committed=response.is_committed, minimum_one=is_first)
+            found = without_zstd(found, limit, minimum_one=is_first)
         else:
             found = self._old_clients.read(
                 partition, topic, number, offset=offset, magic=magic, max_bytes=limit, minimum_one=is_first
             )
-        response.add(found)
+        response.add(topic, found)
         body = _partition_body(number, partition, ErrorCode.NONE)
         body["records"], body["last_stable_offset"] = _records(found), stable_offset
         if response.is_committed:
-            aborted = () if isinstance(found, ConvertedRange) else found.aborted or ()
+            aborted = found.aborted or ()
             body["aborted_transactions"] = [{"producer_id": each, "first_offset": first} for each, first in aborted]
         return body
 
 
-def _is_enough(body: Body, response: _Response) -> bool:
+def _is_enough(min_bytes: int, response: _Response) -> bool:
     """Return whether a response is sent without a further wait."""
-    return response.has_error or response.size_bytes >= body["min_bytes"]
+    return response.has_error or response.size_bytes >= min_bytes
+
+
+def _quota_of(context: RequestContext) -> int:
+    """Return the most bytes that the client's quota allows a response to have."""
+    return MAX_RESPONSE_BYTES if context.throttle is None else context.throttle.max_fetch_bytes()
 
 
 def _replica_of(body: Body) -> int:
@@ -281,12 +330,3 @@ def _partition_body(number: int, partition: ReadablePartition | None, code: Erro
 def _response_body(code: ErrorCode, topics: list[Body]) -> Body:
     """Return a response. The session id 0 is that of no session: the client sends full requests."""
     return {"throttle_time_ms": 0, "error_code": code, "session_id": _NO_SESSION, "responses": topics}
-
-
-def _sent(context: RequestContext, response: _Response) -> FinalAnswer:
-    """Return the encoded response. The files of a response that cannot be encoded are released."""
-    try:
-        return context.reply(_response_body(ErrorCode.NONE, response.topics))
-    except BaseException:
-        response.release()
-        raise

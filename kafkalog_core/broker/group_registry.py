@@ -1,7 +1,7 @@
-"""All groups of a broker under one space of names: classic ones, those of KIP-848, and those with offsets alone.
+"""All groups of a broker under one space of names: classic ones, those of KIP-848, share groups, and offsets alone.
 
 A name is that of one kind of group at a time. A group without members becomes one of the other kind when a consumer
-joins it by the other protocol; consumers of both protocols in one group are not served.
+joins it by the other protocol; consumers of both protocols in one group are not served. A share group remains one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from kafkalog_core.broker.consumer_groups import JOINS, ConsumerGroups, Heartbea
 from kafkalog_core.broker.group_members import GroupState
 from kafkalog_core.broker.groups import GroupCoordinator, join_error
 from kafkalog_core.broker.partition_access import error_of
+from kafkalog_core.broker.share_groups import ShareGroup, ShareHeartbeatAnswer
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -24,16 +25,18 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.consumer_groups import ConsumerGroup, Heartbeat, KnownTopics
     from kafkalog_core.broker.group_members import GroupLimits, JoinRequest, MemberIdentity
     from kafkalog_core.broker.requests import Body
+    from kafkalog_core.broker.share_groups import ShareGroups, ShareHeartbeat
     from kafkalog_core.topics.group_records import GroupValue
 
 __all__ = ["GroupRegistry", "GroupStore", "KnownGroup"]
 
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
+_SHARE: Final = "share"
 
 
 class KnownGroup(NamedTuple):
-    """A group as a list shows it; `kind`: `classic` or `consumer`."""
+    """A group as a list shows it; `kind`: `classic`, `consumer` or `share`."""
 
     state: str
     protocol_type: str
@@ -62,6 +65,7 @@ class GroupRegistry:
         new_member_id: Callable[[str], str],
         limits: GroupLimits | None = None,
         store: GroupStore | None = None,
+        shares: ShareGroups | None = None,
     ) -> None:
         """Begin without groups but those that have offsets.
 
@@ -73,8 +77,10 @@ class GroupRegistry:
             new_member_id: returns an id that is used once, from the client's id.
             limits: bounds of classic groups.
             store: where groups are kept; None: in memory alone.
+            shares: the share groups; None: they are not served.
         """
         self.offsets = offsets
+        self.shares = shares
         self._lock = threading.RLock()
         self.classic = GroupCoordinator(
             clock,
@@ -92,7 +98,7 @@ class GroupRegistry:
     def join(self, name: str, request: JoinRequest, reply: Callable[[Body], Reply]) -> Answer:
         """Answer JoinGroup: a group of KIP-848 without members becomes a classic one."""
         with self._lock:
-            if self.consumers.has_members(name):
+            if self.consumers.has_members(name) or self._is_share(name):
                 return reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request))
             try:
                 self.consumers.forget(name)
@@ -103,7 +109,7 @@ class GroupRegistry:
     def heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         """Answer ConsumerGroupHeartbeat: a classic group without members becomes one of KIP-848."""
         with self._lock:
-            if self.classic.has_members(beat.group_id):
+            if self.classic.has_members(beat.group_id) or self._is_share(beat.group_id):
                 message = f"Group {beat.group_id} is not a consumer group."
                 return HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
             if beat.epoch == JOINS and problem_of(beat) is None:
@@ -113,10 +119,45 @@ class GroupRegistry:
                     return HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
             return self.consumers.heartbeat(beat)
 
+    def share_heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatAnswer:
+        """Answer ShareGroupHeartbeat."""
+        with self._lock:
+            if self.shares is None or self._is_other(beat.group_id):
+                message = f"Group {beat.group_id} is not a share group."
+                return ShareHeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
+            return self.shares.heartbeat(beat)
+
+    def _is_share(self, name: str) -> bool:
+        return self.shares is not None and self.shares.group(name) is not None
+
+    def _is_other(self, name: str) -> bool:
+        """Return whether a name is that of a group of another kind than share groups."""
+        is_consumers = self.consumers.group(name) is not None
+        return is_consumers or self.classic.describe(name) is not None or name in self.offsets.groups()
+
+    def empty_share_group(self, name: str, *, creates: bool) -> tuple[ShareGroup | None, ErrorCode, str | None]:
+        """Return a share group without members, else why there is none.
+
+        creates: whether it is made if there is no group (`getOrMaybeCreateShareGroup`).
+        """
+        with self._lock:
+            if not name:
+                return None, ErrorCode.INVALID_GROUP_ID, None
+            if self.shares is None or self._is_other(name):
+                return None, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} is not a share group."
+            group = self.shares.group(name) or (ShareGroup(name) if creates else None)
+            if group is None:
+                return None, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {name} not found."
+            if group.members:
+                return None, ErrorCode.NON_EMPTY_GROUP, f"The group {name} is not empty."
+            return group, ErrorCode.NONE, None
+
     def expire(self) -> None:
         """End the sessions and rebalances whose time is over. A timer calls this."""
         self.classic.expire()
         self.consumers.expire()
+        if self.shares is not None:
+            self.shares.expire()
 
     # --- what may be done with offsets --------------------------------------------------------------------------------
     def check_commit(
@@ -127,6 +168,8 @@ class GroupRegistry:
         version: of OffsetCommit; None: the commit is part of a transaction.
         """
         with self._lock:
+            if self._is_share(name):  # ShareGroup.validateOffsetCommit
+                return ErrorCode.GROUP_ID_NOT_FOUND
             code = self.consumers.check_commit(name, identity.member_id, generation, version=version)
             return self.classic.check_commit(name, identity, generation, version=version) if code is None else code
 
@@ -153,6 +196,13 @@ class GroupRegistry:
     def delete(self, name: str) -> ErrorCode:
         """Delete a group with its offsets; one with members is refused."""
         with self._lock:
+            if self.shares is not None:
+                try:
+                    code = self.shares.delete(name)
+                except (KafkalogError, OSError) as error:
+                    return error_of(error)
+                if code is not None:
+                    return code
             found = self.classic.describe(name)
             if (found is not None and found[3]) or self.consumers.has_members(name):
                 return ErrorCode.NON_EMPTY_GROUP
@@ -192,4 +242,6 @@ class GroupRegistry:
             found = {name: KnownGroup(GroupState.EMPTY, kind, _CLASSIC) for name, kind in self.offsets.groups().items()}
             found |= {name: KnownGroup(state, kind, _CLASSIC) for name, (state, kind) in self.classic.states().items()}
             states = self.consumers.groups().items()
-            return found | {name: KnownGroup(state, _CONSUMER, _CONSUMER) for name, state in states}
+            found |= {name: KnownGroup(state, _CONSUMER, _CONSUMER) for name, state in states}
+            shared = {} if self.shares is None else self.shares.groups()
+            return found | {name: KnownGroup(state, _SHARE, _SHARE) for name, state in shared.items()}

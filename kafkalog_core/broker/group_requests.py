@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.group_members import GroupState, JoinRequest, MemberIdentity
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -32,13 +33,22 @@ class GroupRequests:
     """The handlers of the group APIs."""
 
     def __init__(
-        self, groups: GroupRegistry, address: Callable[[ConnectionFacts], NodeAddress], *, can_delete: bool = False
+        self,
+        groups: GroupRegistry,
+        address: Callable[[ConnectionFacts], NodeAddress],
+        *,
+        can_delete: bool = False,
+        create_topic: Callable[[int], object] | None = None,
     ) -> None:
-        """Take what the answers are made of."""
+        """Take what the answers are made of.
+
+        create_topic: creates the topic of a type of coordinator, if it is missing. Raises KafkalogError and OSError.
+        """
         self._registry = groups
         self._groups = groups.classic
         self._address = address
         self._can_delete = can_delete
+        self._create_topic = create_topic
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -59,16 +69,26 @@ class GroupRequests:
     def find_coordinator(self, context: RequestContext) -> Answer:
         """Answer FindCoordinator: this node coordinates every group and every transaction."""
         body, node = context.body, self._address(context.connection)
-        error = ErrorCode.NONE if body.get("key_type", 0) in _KNOWN_KEY_TYPES else ErrorCode.INVALID_REQUEST
-        found: Body = {"error_code": error, "error_message": None, "node_id": node.node_id}
+        error, message = self._coordinator_error(body.get("key_type", 0))
+        found: Body = {"error_code": error, "error_message": message, "node_id": node.node_id}
         found |= {"host": node.host, "port": node.port}
         if error:
-            found |= {"error_message": "only groups and transactions have a coordinator here", "node_id": -1}
-            found |= {"host": "", "port": -1}
+            found |= {"node_id": -1, "host": "", "port": -1}
         if context.version < _BATCHED:
             return context.reply({"throttle_time_ms": 0} | found)
         coordinators = [{"key": key} | found for key in body["coordinator_keys"]]
         return context.reply({"throttle_time_ms": 0, "coordinators": coordinators})
+
+    def _coordinator_error(self, key_type: int) -> tuple[ErrorCode, str | None]:
+        """Return what is wrong with a type of coordinator. `KafkaApis.getCoordinator` creates its topic."""
+        if key_type not in _KNOWN_KEY_TYPES:
+            return ErrorCode.INVALID_REQUEST, "only groups and transactions have a coordinator here"
+        if self._create_topic is not None:
+            try:
+                self._create_topic(key_type)
+            except (KafkalogError, OSError):
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE, None
+        return ErrorCode.NONE, None
 
     def join_group(self, context: RequestContext) -> Answer:
         """Answer JoinGroup, once all members have joined."""

@@ -7,10 +7,11 @@ and those of the group come last, because the loader of a broker refuses a group
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.assignors import by_topic
 from kafkalog_core.broker.consumer_groups import ConsumerGroup, ConsumerMember, MemberState
+from kafkalog_core.broker.share_group_store import share_group_of, share_group_records
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.topics.consumer_group_records import (
     CurrentAssignment,
@@ -25,29 +26,22 @@ from kafkalog_core.topics.consumer_group_records import (
     replay_consumer_group,
 )
 from kafkalog_core.topics.group_records import GroupValue, decode_group, encode_group
+from kafkalog_core.topics.share_group_records import StoredShareGroup, replay_share_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkalog_core.broker.assignors import Place
     from kafkalog_core.broker.group_registry import GroupRegistry
+    from kafkalog_core.broker.partition_access import TopicIds
+    from kafkalog_core.broker.share_groups import ShareGroup
     from kafkalog_core.topics.consumer_group_records import TopicPartitions
     from kafkalog_core.topics.group_records import Record
 
-__all__ = ["LoggedGroups", "TopicIds", "load_groups"]
+__all__ = ["LoggedGroups", "load_groups"]
 
 _STATES: Final = (MemberState.STABLE, MemberState.UNREVOKED, MemberState.UNRELEASED)
 """By their numbers in the log."""
-
-
-class TopicIds(Protocol):
-    """The topics that exist."""
-
-    def topic_id(self, name: str, /) -> bytes | None:
-        """Return the id of a topic, 16 bytes; None: there is no such topic."""
-
-    def topic_name(self, topic_id: bytes, /) -> str | None:
-        """Return the name of the topic with an id of 16 bytes; None: there is none."""
 
 
 class LoggedGroups:
@@ -73,6 +67,10 @@ class LoggedGroups:
         else:
             records = list(self._changes(before, after))
         self._write(name, records)
+
+    def save_shares(self, before: ShareGroup, after: ShareGroup | None) -> None:
+        """Write what changes about a share group; None: it is deleted. Raises KafkalogError."""
+        self._write(before.group_id, share_group_records(before, after, self._topics))
 
     def _changes(self, before: ConsumerGroup, after: ConsumerGroup) -> Iterator[Record]:
         group_id = after.group_id
@@ -139,10 +137,11 @@ def load_groups(registry: GroupRegistry, records: Iterable[tuple[bytes, bytes | 
     """Give a registry the groups that the log holds; return a sentence for each record that cannot be read."""
     classic: dict[str, GroupValue] = {}
     consumers: dict[str, StoredConsumerGroup] = {}
+    shares: dict[str, StoredShareGroup] = {}
     problems = []
     for key, value in records:
         try:
-            if replay_consumer_group(consumers, key, value):
+            if replay_consumer_group(consumers, key, value) or replay_share_group(shares, key, value):
                 continue
             decoded = decode_group(key, value)
         except ProtocolError as error:
@@ -157,7 +156,14 @@ def load_groups(registry: GroupRegistry, records: Iterable[tuple[bytes, bytes | 
             registry.classic.load(name, group)
     for name, stored in consumers.items():
         registry.consumers.load(_group(name, stored, topics))
+    _load_shares(registry, shares, topics)
     return problems
+
+
+def _load_shares(registry: GroupRegistry, shares: dict[str, StoredShareGroup], topics: TopicIds) -> None:
+    if registry.shares is not None:
+        for name, stored in shares.items():
+            registry.shares.load(share_group_of(name, stored, topics))
 
 
 def _group(name: str, stored: StoredConsumerGroup, topics: TopicIds) -> ConsumerGroup:

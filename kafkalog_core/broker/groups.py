@@ -43,7 +43,11 @@ _CONSUMER: Final = "consumer"
 
 
 class GroupCoordinator:
-    """All groups. Thread-safe; answers that wait are completed from the thread that makes them possible."""
+    """All groups. Thread-safe; answers that wait are completed from the thread that makes them possible.
+
+    Attributes:
+        rebalances: number of rebalances since the start.
+    """
 
     def __init__(
         self,
@@ -73,6 +77,7 @@ class GroupCoordinator:
         self._limits = limits or GroupLimits()
         self._groups: dict[str, ClassicGroup] = {}
         self._lock = lock or threading.RLock()
+        self.rebalances = 0
 
     def load(self, name: str, value: GroupValue) -> None:
         """Take a group that the log holds: its members have a session from now on (`loadGroup`)."""
@@ -288,6 +293,7 @@ class GroupCoordinator:
             if member.identity.instance_id is None:  # a static one is a member until its session ends
                 self._drop(group, member)
         group.generation += 1
+        self.rebalances += 1
         group.longest_s = 0.0
         if not group.members:
             self._enter(group, GroupState.EMPTY)

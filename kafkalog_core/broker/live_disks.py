@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.broker.live_log import LiveLog, LogFacts
+from kafkalog_core.broker.long_reads import cost_of_opening, count_read
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.broker.served_disks import PartitionCopy, ServedTopic
 from kafkalog_core.broker.topic_configs import TopicConfigs
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.acls import AclBinding, Acls
     from kafkalog_core.broker.appends import AppendPolicy
+    from kafkalog_core.broker.client_quotas import ClientQuotas
     from kafkalog_core.broker.live_settings import LiveSettings
+    from kafkalog_core.broker.users import Users
     from kafkalog_core.kafka.setting_table import TopicSettings
 
 __all__ = ["LiveDisks"]
@@ -59,10 +62,13 @@ _MARK: Final = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
 _DELETED: Final = "-delete"
 _MAX_NAME: Final = 255
 _NEW_NODE: Final = 1
+_SHARE_VERSION: Final = "share.version"
 _PARTITIONS_OF: Final = {
     "__consumer_offsets": "offsets.topic.num.partitions",
     "__transaction_state": "transaction.state.log.num.partitions",
+    "__share_group_state": "share.coordinator.state.topic.num.partitions",
 }
+_KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 
 Key = tuple[str, int]
 
@@ -252,6 +258,8 @@ class LiveDisks:
         opened = self._opened.get((name, number))
         if opened is not None and not opened.is_deleted:
             return opened
+        if (place := self._places.get((name, number))) is not None:
+            count_read(cost_of_opening(place.path))
         with self._lock:
             return self._open_log((name, number)) if self.has_partition(name, number) else None
 
@@ -259,6 +267,16 @@ class LiveDisks:
         """Return the partitions that were used so far."""
         with self._lock:
             return dict(self._opened)
+
+    @property
+    def users(self) -> Users:
+        """The SCRAM users of the cluster, with all later changes."""
+        return self._cluster.users
+
+    @property
+    def quotas(self) -> ClientQuotas:
+        """The quotas of clients, with all later changes."""
+        return self._cluster.quotas
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic that differ from the broker's."""
@@ -379,6 +397,20 @@ class LiveDisks:
                 if topic in self.topics:
                     opened.limit(limits_of(self.settings_of(topic)))
 
+    def group_configs(self, group: str) -> Mapping[str, str]:
+        """Return the settings of a group that differ from the broker's."""
+        return self._cluster.group_configs.get(group, {})
+
+    def set_group_configs(self, group: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a group; None: back to the broker's."""
+        with self._lock:
+            self._cluster.set_group_configs(group, dict(changes))
+
+    def enable_share_groups(self) -> None:
+        """Finalize the feature without which a broker refuses share groups (`ShareVersion`)."""
+        with self._lock:
+            self._cluster.set_feature(_SHARE_VERSION, 1)
+
     @property
     def has_metadata_log(self) -> bool:
         """Whether changes of ACLs and settings are kept in a metadata log; brokers with ZooKeeper have none."""
@@ -397,6 +429,12 @@ class LiveDisks:
             gone = dict.fromkeys(each for each in removed if each in known)
             self._cluster.change_acls({self._new_id(): each for each in new}, gone)
 
+    @contextmanager
+    def changing(self) -> Iterator[ClusterLog]:
+        """Hold the lock of the metadata log, so that what is written fits what was checked before."""
+        with self._lock:
+            yield self._cluster
+
     def _known(self, name: str) -> KnownTopic:
         known = self._cluster.topics.get(name)
         if known is None:
@@ -409,7 +447,8 @@ class LiveDisks:
         if name not in INTERNAL_TOPICS or name == METADATA_TOPIC:
             return {}
         given = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
-        return given | {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
+        policy = {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
+        return given | policy | _KEPT.get(name, {})
 
     @contextmanager
     def _made(self, topic: str, numbers: Iterable[int], topic_id: bytes) -> Iterator[None]:

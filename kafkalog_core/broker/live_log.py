@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_core.broker.segment_cache import SegmentCache
+    from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.kafka.append import AppendLimits, Roll
     from kafkalog_core.kafka.producer_anomalies import Known
     from kafkalog_core.storage.changing.writer import Disk
@@ -237,6 +238,10 @@ class LiveLog(LiveLogReader):
             unstable = self._states.first_unstable_offset
             return self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
 
+    def known_stable_offset(self) -> int:
+        """Return the last stable offset, which is always known here."""
+        return self.last_stable_offset()
+
     # --- appends ------------------------------------------------------------------------------------------------------
     def known_producer(self, producer_id: int) -> Known | None:
         """Return what is known of a producer; None: nothing. Call it under `lock` to act on it."""
@@ -260,10 +265,17 @@ class LiveLog(LiveLogReader):
         """Return the producers; call it under `lock`."""
         return self._states
 
-    def append(self, batch: bytearray) -> Appended:
+    def active_producers(self) -> list[ProducerEntry]:
+        """Return all producers."""
+        with self._lock:
+            return list(self._states.snapshot_entries())
+
+    def append(self, batch: bytearray, rows: BatchColumns | None = None) -> Appended:
         """Append a whole batch of magic 2 at the log end offset. Raises WriteError, and StorageError if it is deleted.
 
         Its base offset and leader epoch are written into `batch`; its checksum does not cover them.
+
+        rows: its header as a walk found it, whose offsets are changed like those of `batch`; None: it is read here.
         """
         with self._lock:
             if self.is_deleted:
@@ -271,10 +283,14 @@ class LiveLog(LiveLogReader):
             base, now_ms = self.log_end_offset, self._clock_ms()
             batch[0:8] = base.to_bytes(8, "big")
             batch[V2_LEADER_EPOCH : V2_LEADER_EPOCH + 4] = self.leader_epoch.to_bytes(4, "big")
-            memory, columns = memoryview(batch), self._columns
-            LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=columns)
+            memory = memoryview(batch)
+            if rows is None:
+                rows = self._columns
+                LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=rows)
+            else:
+                _move(rows, base, self.leader_epoch)
             self._note_epoch(base)
-            self._appender.append_set(Run(memory, columns, False), now_ms=now_ms)
+            self._appender.append_set(Run(memory, rows, False), now_ms=now_ms)
             return Appended(base, self.log_end_offset - 1)
 
     def _note_epoch(self, offset: int) -> None:
@@ -314,7 +330,7 @@ class LiveLog(LiveLogReader):
             position += sizes[row]
         live.size_bytes, live.end_offset = position, lasts[last - 1] + 1
         live.max_timestamp_ms = live.batches.max_timestamp_ms
-        if not rows.holds_only("producer_id", _UNDEFINED):
+        if max(rows.column("producer_id")[first:last]) != _UNDEFINED:
             is_control = any(each & CONTROL_BIT for each in rows.column("attributes")[first:last])
             markers = markers_of(run.memory, rows, max_bytes=MAX_BATCH_BYTES) if is_control else {}
             for event in self._states.replay(rows, markers, first=first, last=last):
@@ -473,6 +489,14 @@ class LiveLog(LiveLogReader):
                 path = f"{self.path}/{segment_file_name(live.base_offset, kind)}"
                 if os.path.lexists(path):
                     self._disk.unlink(path)
+
+
+def _move(rows: BatchColumns, base_offset: int, leader_epoch: int) -> None:
+    """Change the offsets and the leader epoch of a header as an append changes those of its batch."""
+    bases, lasts = rows.column("base_offset"), rows.column("last_offset")
+    lasts[0] += base_offset - bases[0]
+    bases[0] = base_offset
+    rows.column("leader_epoch")[0] = leader_epoch
 
 
 def _count(segment: OpenSegment, run: Run) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -11,22 +10,30 @@ from kafkalog_core.broker.acl_requests import AclRequests
 from kafkalog_core.broker.acls import Authorizer
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
+from kafkalog_core.broker.authentication import ANONYMOUS
 from kafkalog_core.broker.authorization import TopicLookup
 from kafkalog_core.broker.cluster_rules import AuthorizedHandlers
 from kafkalog_core.broker.committed_offsets import LiveOffsets
 from kafkalog_core.broker.config_requests import ConfigRequests
 from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
-from kafkalog_core.broker.coordinator_logs import TRANSACTIONS_TOPIC, CoordinatorLog, Markers
+from kafkalog_core.broker.coordinator_logs import CoordinatorLog, Markers
 from kafkalog_core.broker.fetch_requests import FetchRequests
 from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.group_store import LoggedGroups, load_groups
 from kafkalog_core.broker.live_settings import STANDARD_AUTHORIZER_SETTING
+from kafkalog_core.broker.network import resolved
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
+from kafkalog_core.broker.quota_requests import QuotaRequests
+from kafkalog_core.broker.scram_requests import ScramRequests
 from kafkalog_core.broker.server import network_of
+from kafkalog_core.broker.shares import Shares
+from kafkalog_core.broker.status import BrokerStatus
+from kafkalog_core.broker.throttling import ClientThrottles
 from kafkalog_core.broker.topic_changes import TopicChanges
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
 from kafkalog_core.broker.transaction_requests import TransactionRequests
 from kafkalog_core.broker.transactions import TransactionCoordinator, TransactionLimits
 from kafkalog_core.broker.upkeep import Upkeep
@@ -34,15 +41,18 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
+from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
+    from kafkalog_core.broker.answers import ConnectionFacts, NetworkCounters, NetworkObserver
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.network import Address
+    from kafkalog_core.broker.requests import RequestContext
     from kafkalog_core.broker.server import BrokerOptions, Handlers
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["LiveBroker"]
 
@@ -62,7 +72,8 @@ class LiveBroker:
         clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         observer: NetworkObserver = NO_OBSERVER,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """Load the coordinators, and listen; nothing is accepted before the start. Raises ListenError.
 
@@ -73,7 +84,8 @@ class LiveBroker:
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once for a member of a group, from the client's id.
             observer: receives what happens on the network.
-            decoded: called with the API and the version of each request.
+            decoded: called with the API, the version and the connection of each request.
+            traffic: counts what clients write and read.
         """
         self._disks = disks
         self._options = options
@@ -87,34 +99,44 @@ class LiveBroker:
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
         limits = replace(options.groups, initial_delay_s=delay_s)
         store = LoggedGroups(self._offsets.write, disks)
-        self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store)
+        shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms)
+        self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
+        self.status = BrokerStatus(disks, self._groups)
         problems += load_groups(self._groups, group_log.records(), disks)
-        self.notes += [f"groups or their offsets may be missing: {each}" for each in problems]
+        self.notes += [f"groups or their offsets may be missing: {each}" for each in problems + shares.problems]
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
         transaction_log = CoordinatorLog(disks, TRANSACTIONS_TOPIC, clock_ms, waiters.notify)
         settings = disks.settings
         longest = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
         self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, longest)
         partitions = settings.number("num.partitions")
-        changes = TopicChanges(disks, default_partitions=partitions, deleted=self._offsets.forget_topic)
+        changes = TopicChanges(disks, default_partitions=partitions, deleted=self._forget_topic)
         in_transactions = self._transactions, group_log.partition_of
+        guard = options.authentication
+        user_of = _anonymous if guard is None else guard.user_of
+        throttles = ClientThrottles(disks.quotas, clock, user_of, resolved)
         parts = (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
-            FetchRequests(disks, clock, waiters),
-            ProduceRequests(disks, self._transactions, clock_ms, waiters.notify),
-            GroupRequests(self._groups, self._address, can_delete=True),
+            FetchRequests(disks, clock, waiters, traffic),
+            ProduceRequests(disks, self._transactions, clock_ms, waiters.notify, traffic),
+            GroupRequests(self._groups, self._address, can_delete=True, create_topic=self._create_topic),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, "log", in_transactions),
-            TransactionRequests(self._transactions, disks, group_log.partition_of, clock_ms),
+            TransactionRequests(self._transactions, disks, group_log.partition_of),
+            TransactionDescriptions(disks, self._transactions.transactions, clock_ms),
             changes,
-            ConfigRequests(disks),
+            ConfigRequests(disks, shares.configs),
             AclRequests(disks, is_enforced=settings.authorizer is not None),
+            ScramRequests(disks),
+            QuotaRequests(disks, resolved),
+            *shares.handlers(self._groups),
         )
-        self.dispatcher, self._network = network_of(self._guarded(parts), options, clock, observer, decoded)
+        observer = shares.watching(observer)
+        self.dispatcher, self._network = network_of(self._guarded(parts), options, clock, observer, decoded, throttles)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")
-        more = {"the expiry of offsets": (check_ms, self.expire_offsets)}
+        more = {"the expiry of offsets": (check_ms, self.expire_offsets), **shares.tasks()}
         self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=more)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
@@ -138,18 +160,29 @@ class LiveBroker:
         topic = self._disks.topics.get(OFFSETS_TOPIC)
         return [] if topic is None else [topic.copies[number][0].place.path for number in sorted(topic.copies)]
 
+    def _forget_topic(self, topic: str) -> None:
+        self._offsets.forget_topic(topic)
+        self._shares.groups.forget_topics()
+
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
         return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
+
+    def _create_topic(self, coordinator: int) -> None:
+        self._disks.internal_topic((OFFSETS_TOPIC, TRANSACTIONS_TOPIC)[coordinator])
 
     # --- time ---------------------------------------------------------------------------------------------------------
     def sweep(self) -> None:
         """End sessions, rebalances and transactions whose time is over: to be called a few times a second."""
         self._groups.expire()
-        try:
-            self._transactions.expire()
-        except (KafkalogError, OSError) as error:
-            self._observer.network_error("the end of a transaction", error)
+        for what, expire in (
+            ("the end of a transaction", self._transactions.expire),
+            ("the end of record locks", self._shares.expire),
+        ):
+            try:
+                expire()
+            except (KafkalogError, OSError) as error:
+                self._observer.network_error(what, error)
 
     def expire_offsets(self) -> None:
         """Delete offsets of groups that have expired, and empty groups without any. Raises KafkalogError."""
@@ -161,9 +194,9 @@ class LiveBroker:
         while not self._stopped.wait(_UPKEEP_S):
             self._upkeep.run()
 
-    def group_states(self) -> Counter[str]:
-        """Return the number of groups by state."""
-        return Counter(str(each.state) for each in self._groups.listed().values())
+    def counters(self) -> list[NetworkCounters]:
+        """Return the sums of each thread of the network."""
+        return self._network.counters()
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""
@@ -179,12 +212,19 @@ class LiveBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop accepting, let answers in flight end, and close every connection; then stop the background work."""
-        self._network.close()
+        """Stop accepting, let answers in flight end, and close every connection, while the background work ends."""
         self._stopped.set()
+        self._upkeep.stop()
+        self._network.close()
+        self.dispatcher.close()
         self._thread.join()
 
 
-def _never(_: str) -> bool:
+def _anonymous(_: ConnectionFacts) -> str:
+    """Return the name of a user who need not authenticate."""
+    return ANONYMOUS
+
+
+def _never(_: RequestContext, names: Collection[str]) -> None:
     """Create no topic: auto.create.topics.enable=false."""
-    return False
+    del names

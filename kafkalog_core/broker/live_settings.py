@@ -23,6 +23,14 @@ _NUMBERS: Final = {
     "transaction.max.timeout.ms": (900_000, 1),
     "offsets.retention.minutes": (10_080, 1),
     "offsets.retention.check.interval.ms": (600_000, 1),
+    "share.coordinator.state.topic.num.partitions": (50, 1),
+    "group.share.session.timeout.ms": (45_000, 1),
+    "group.share.heartbeat.interval.ms": (5_000, 1),
+    "group.share.record.lock.duration.ms": (30_000, 1_000),
+    "group.share.min.record.lock.duration.ms": (15_000, 1_000),
+    "group.share.max.record.lock.duration.ms": (60_000, 30_000),
+    "group.share.delivery.count.limit": (5, 2),
+    "group.share.partition.max.record.locks": (2_000, 100),
 }
 """Default and minimum of the numbers that do not matter for the log."""
 _AUTO_CREATE: Final = "auto.create.topics.enable"

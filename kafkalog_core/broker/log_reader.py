@@ -91,6 +91,7 @@ class LiveLogReader(ABC):
     def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:
         """Return what a fetch returns, as `ServedPartition.read` does."""
         nothing = FetchedRange(aborted=() if is_committed else None)
+        self._map_before(offset)
         with self._lock:
             if not self.log_start_offset <= offset <= self.log_end_offset:
                 raise OffsetOutOfRangeError(f"offset {offset} is outside of the log", path=self.path)
@@ -133,15 +134,26 @@ class LiveLogReader(ABC):
                 return segment, batches, batches.place(stretch, offset, partial(self._bytes, segment))
         return None
 
+    def _map_before(self, offset: int) -> None:
+        """Map the segments that a read of an offset needs, outside of the lock: appends go on meanwhile."""
+        segments = self._segments
+        number = max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
+        for segment in segments[number:]:
+            if segment.batches is not None or self._map(segment).stretch_of(offset) is not None:
+                return
+
     def _map(self, segment: LiveSegment) -> BatchMap:
-        if segment.batches is not None:
-            return segment.batches
-        found = self._cache.get(segment.path)
-        if found is None:
-            with Source.open(segment.path) as source:
-                found = map_batches(source, segment.base_offset, options=ScanOptions(check=True, resync=True))
-            self._cache.put(segment.path, found)
-            segment.max_timestamp_ms = found.max_timestamp_ms
+        """Return the map of a segment; that of the active one changes under the lock."""
+        batches = segment.batches
+        if batches is not None:
+            return batches
+        return self._cache.mapped(segment.path, segment.size_bytes, partial(self._new_map, segment))
+
+    @staticmethod
+    def _new_map(segment: LiveSegment) -> BatchMap:
+        with Source.open(segment.path) as source:
+            found = map_batches(source, segment.base_offset, options=ScanOptions(check=True, resync=True))
+        segment.max_timestamp_ms = found.max_timestamp_ms
         return found
 
     def _hold(self, segment: LiveSegment) -> SharedFile:
@@ -181,24 +193,24 @@ class LiveLogReader(ABC):
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """Return the first record with a timestamp at or after a time; None: there is none."""
-        with self._lock:
-            for segment in self._segments:
-                if not segment.size_bytes:
-                    continue
-                batches = self._map(segment)
-                if batches.max_timestamp_ms < timestamp_ms:
-                    continue
-                for start, end in batches.stretches_from_time(timestamp_ms):
-                    found = _first_at(self._bytes(segment, start, end), timestamp_ms, self.log_start_offset)
-                    if found is not None:
-                        return TimedOffset(*found, self._epoch_at(found[0]))
+        for segment in self._segments:
+            if not segment.size_bytes:
+                continue
+            batches = self._map(segment)
+            if batches.max_timestamp_ms < timestamp_ms:
+                continue
+            with self._lock:  # an append changes the map of the active segment
+                stretches = list(batches.stretches_from_time(timestamp_ms))
+            for start, end in stretches:
+                found = _first_at(self._bytes(segment, start, end), timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return TimedOffset(*found, self._epoch_at(found[0]))
         return None
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """Return the first record with the largest timestamp (KIP-734); None: there is none."""
-        with self._lock:
-            latest = max((self._map(each).max_timestamp_ms for each in self._segments), default=_UNDEFINED)
-            return None if latest < 0 else self.offset_for_time(latest)
+        latest = max((self._map(each).max_timestamp_ms for each in self._segments), default=_UNDEFINED)
+        return None if latest < 0 else self.offset_for_time(latest)
 
     def offsets_before(self, timestamp_ms: int, max_count: int) -> list[int]:
         """Return offsets of segments by their modification times, as `ServedPartition.offsets_before` does."""

@@ -14,6 +14,7 @@ import os
 import selectors
 import socket
 import threading
+from collections import deque
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,12 +41,14 @@ __all__ = [
     "Socket",
     "TransportOf",
     "family_of",
+    "resolved",
 ]
 
 _COPY_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
 _ACCEPT_BATCH: Final = 64
 _JOIN_S: Final = 10.0
+_TOO_FAST: Final = "its address opens connections faster than its quota allows"
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 _NO_SENDFILE: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOTSOCK})
 _READ: Final = selectors.EVENT_READ
@@ -118,7 +121,11 @@ class _Acceptor(Loop):
     """The thread that accepts connections and gives each to the processor that has the fewest."""
 
     def __init__(
-        self, shared: Shared, listening: Iterable[tuple[Listener, socket.socket]], to: list[Processor]
+        self,
+        shared: Shared,
+        listening: Iterable[tuple[Listener, socket.socket]],
+        to: list[Processor],
+        delay_s: Callable[[str], float] | None,
     ) -> None:
         super().__init__("kafkalog-acceptor", shared)
         self._processors = to
@@ -126,6 +133,8 @@ class _Acceptor(Loop):
         self._is_stopped = False
         self._is_short = False  # of descriptors
         self._listening = list(listening)
+        self._delay_s = delay_s
+        self._delayed: deque[tuple[float, socket.socket]] = deque()  # to be closed, the first one first
 
     def stop(self) -> None:
         """Make the thread end, from any thread."""
@@ -139,11 +148,14 @@ class _Acceptor(Loop):
         if len(self._selector.get_map()) == 1:
             for each in self._listening:
                 self._selector.register(each[1], _READ, each)
-        for key, _ in self._selector.select():
+        clock = self._shared.clock
+        for key, _ in self._selector.select(max(0.0, self._delayed[0][0] - clock()) if self._delayed else None):
             if key.data is None:
                 self.mailbox.take()
             else:
                 self._accept(*key.data)
+        while self._delayed and self._delayed[0][0] <= clock():
+            self._delayed.popleft()[1].close()
 
     def _accept(self, listener: Listener, listening: socket.socket) -> None:
         """Accept the connections that wait, at most _ACCEPT_BATCH.
@@ -168,6 +180,11 @@ class _Acceptor(Loop):
 
     def _hand_over(self, accepted: socket.socket, peer: tuple[str, int], listener: Listener) -> None:
         host = _host(peer[0])
+        delay_s = 0.0 if self._delay_s is None else self._delay_s(host)
+        if delay_s > 0:  # Acceptor.accept: closed after the delay, so that the client does not try again at once
+            self._delayed.append((self._shared.clock() + delay_s, accepted))
+            self.note(self._shared.observer.connection_refused, host, listener.name, _TOO_FAST)
+            return
         number = self._shared.quotas.enter(host)
         if isinstance(number, str):
             accepted.close()
@@ -190,8 +207,8 @@ class _Acceptor(Loop):
         processor.mailbox.post((None, adopt))  # it is open: processors end after the acceptor
 
     def _end(self) -> None:
-        for _, listening in self._listening:
-            listening.close()
+        for _, each in (*self._listening, *self._delayed):
+            each.close()
 
 
 class NetworkServer:
@@ -206,10 +223,12 @@ class NetworkServer:
         observer: NetworkObserver = NO_OBSERVER,
         limits: NetworkLimits = NetworkLimits(),  # noqa: B008 - it is frozen
         processors: int | None = None,
+        delay_s: Callable[[str], float] | None = None,
     ) -> None:
         """Listen; nothing is accepted before `start`. Raises ListenError.
 
-        clock: monotonic seconds. processors: number of threads that serve; None: one per core, at least 2.
+        clock: monotonic seconds. processors: number of threads that serve; None: one per core, at least 2. delay_s:
+            counts a connection of an address, and returns 0 or after how many seconds it is closed unserved.
         """
         number = max(2, os.cpu_count() or 2) if processors is None else processors
         self._clock = clock
@@ -228,7 +247,7 @@ class NetworkServer:
             for index in range(number):
                 self._processors.append(Processor(index, shared))
                 undo.callback(self._processors[-1].close)
-            self._acceptor = _Acceptor(shared, listening, self._processors)
+            self._acceptor = _Acceptor(shared, listening, self._processors, delay_s)
             undo.pop_all()
 
     @property
@@ -289,6 +308,14 @@ class NetworkServer:
 def family_of(host: str) -> socket.AddressFamily:
     """Return the address family of a host as it is written: with a colon it is an IPv6 address."""
     return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def resolved(host: str) -> str | None:
+    """Return the address of a host as peers have it; None: it is unknown."""
+    try:
+        return _host(str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]))
+    except (OSError, UnicodeError):
+        return None
 
 
 def _host(address: str) -> str:

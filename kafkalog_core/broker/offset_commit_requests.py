@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from kafkalog_core.broker.group_members import MemberIdentity
-from kafkalog_core.broker.group_store import TopicIds
-from kafkalog_core.broker.partition_access import error_of
+from kafkalog_core.broker.partition_access import TopicIds, error_of
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, CommittedOffset
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.broker.answers import Answer
@@ -24,6 +25,7 @@ Commits = Literal["memory", "refuse", "log"]
 """What becomes of offsets that consumers commit."""
 
 _NO_OFFSET: Final = CommittedOffset(-1)
+_ABORTABLE: Final = 4  # since this version of TxnOffsetCommit clients know TRANSACTION_ABORTABLE (KIP-890)
 _TOPIC_IDS: Final = 10  # OffsetCommit and OffsetFetch name topics by id since this version
 _GROUPS: Final = 8  # OffsetFetch asks for several groups since this version
 _MAX_METADATA: Final = 4096  # offset.metadata.max.bytes
@@ -41,6 +43,10 @@ class NamedTopics(TopicIds, Protocol):
 
 class TransactionalCommits(Protocol):
     """What knows whether a group's offsets may be part of a transaction."""
+
+    @property
+    def lock(self) -> threading.RLock:
+        """What it holds while a transaction changes: held from the check to the append."""
 
     def is_in_transaction(
         self, name: str, producer_id: int, producer_epoch: int, topic: str, partition: int, /
@@ -102,14 +108,24 @@ class OffsetCommitRequests:
         identity = MemberIdentity(body.get("member_id", ""), body.get("group_instance_id"))
         generation = body.get("generation_id_or_member_epoch", -1)
         refusal = self._groups.check_commit(group, identity, generation)
-        if not refusal and self._transactions is not None:
-            coordinator, partition_of = self._transactions
-            place = OFFSETS_TOPIC, partition_of(group)
-            refusal = coordinator.is_in_transaction(body["transactional_id"], *producer, *place)
-        if refusal == ErrorCode.PRODUCER_FENCED:  # TransactionCoordinator's name for it is unknown to this request
-            refusal = ErrorCode.INVALID_PRODUCER_EPOCH
-        topics = self._commit(context, refusal, group, producer, _NO_TIME)
+        with nullcontext() if self._transactions is None else self._transactions[0].lock:
+            # no marker comes between the check and the append
+            refusal = refusal or self._transaction_refusal(context, group, producer)
+            topics = self._commit(context, refusal, group, producer, _NO_TIME)
         return context.reply({"throttle_time_ms": 0, "topics": topics})
+
+    def _transaction_refusal(self, context: RequestContext, group: str, producer: tuple[int, int]) -> ErrorCode:
+        """Return NONE if the offsets of a group may be part of a producer's transaction."""
+        if self._transactions is None:
+            return ErrorCode.NONE
+        coordinator, partition_of = self._transactions
+        place = OFFSETS_TOPIC, partition_of(group)
+        code = coordinator.is_in_transaction(context.body["transactional_id"], *producer, *place)
+        if code == ErrorCode.PRODUCER_FENCED:  # TransactionCoordinator's name for it is unknown to this request
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if code == ErrorCode.TRANSACTION_ABORTABLE and context.version < _ABORTABLE:
+            return ErrorCode.INVALID_TXN_STATE  # AddPartitionsToTxnManager
+        return code
 
     def _commit(
         self,

@@ -21,6 +21,7 @@ __all__ = [
     "PartitionRange",
     "ReadableDisks",
     "ReadablePartition",
+    "TopicIds",
     "checked_partition",
     "error_of",
 ]
@@ -125,6 +126,16 @@ class ReadableDisks(Protocol):
 
         Raises StorageError if it cannot be read, and UnsupportedError for a log of Kafka 0.7.
         """
+
+
+class TopicIds(Protocol):
+    """The topics that exist."""
+
+    def topic_id(self, name: str, /) -> bytes | None:
+        """Return the id of a topic, 16 bytes; None: there is no such topic."""
+
+    def topic_name(self, topic_id: bytes, /) -> str | None:
+        """Return the name of the topic with an id of 16 bytes; None: there is none."""
 
 
 class PartitionError(KafkalogError):

@@ -10,12 +10,13 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.broker.answers import FileRange
 from kafkalog_core.broker.batch_map import map_batches
+from kafkalog_core.broker.long_reads import count_read
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
@@ -29,6 +30,7 @@ from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.committed import read_committed_view
 from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, unit_of_partition
+from kafkalog_core.ops.reading.producer_states import read_producer_states
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.broker.batch_map import BatchMap, Place
+    from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
@@ -150,7 +153,13 @@ class ServedPartition:
         self._cache = cache
         self._segments = tuple(segment for segment in partition.segments if segment.log is not None)
         self._bases = [segment.base_offset for segment in self._segments]
-        self._lock = threading.RLock()
+        self._size_bytes = sum(segment.size_bytes for segment in self._segments)
+        self._lock = threading.Lock()
+        self._view: CommittedView | None = None
+        self._found_tail: tuple[int, int] | None = None
+        self._found_tail_on_disk: tuple[int, int] | None = None
+        self._found_history: History | None = None
+        self._found_producers: tuple[ProducerEntry, ...] | None = None
         self._notified: set[tuple[str, int]] = set()
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
@@ -173,9 +182,16 @@ class ServedPartition:
         return opened
 
     # --- bounds -------------------------------------------------------------------------------------------------------
-    @cached_property
+    # What follows is found once, and not by `cached_property`: before Python 3.12 its lock is that of all partitions.
+    @property
     def _tail(self) -> tuple[int, int]:
         """The log end offset, and the leader epoch of the last batch; -1: the segment with it has none."""
+        found = self._found_tail
+        if found is None:
+            found = self._found_tail = self._find_tail()
+        return found
+
+    def _find_tail(self) -> tuple[int, int]:
         end, epoch = self._tail_on_disk
         if self._options.until_ms is None:
             return end, epoch
@@ -197,9 +213,16 @@ class ServedPartition:
         number = max(bisect_left(self._bases, offset) - 1, 0)
         return [EpochStart(*each) for each in self._map(number).epochs if each[1] < offset]
 
-    @cached_property
+    @property
     def _tail_on_disk(self) -> tuple[int, int]:
-        """The offset after the last batch on the disk, and the leader epoch of that of the last segment; -1: none.
+        """The offset after the last batch on the disk, and the leader epoch of that of the last segment; -1: none."""
+        found = self._found_tail_on_disk
+        if found is None:
+            found = self._found_tail_on_disk = self._find_tail_on_disk()
+        return found
+
+    def _find_tail_on_disk(self) -> tuple[int, int]:
+        """Read the end of the log.
 
         Metadata asks this of every partition, so it is read from the last index entry on, where the index is right and
         the log is whole from there (as `LogSegment.readNextOffset` does); else the segment is mapped.
@@ -231,21 +254,38 @@ class ServedPartition:
         mark = self._options.high_watermark
         return self.log_end_offset if mark is None else max(self.log_start_offset, min(mark, self.log_end_offset))
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segments."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def known_stable_offset(self) -> int | None:
+        """Return the last stable offset if a client has asked for it before, else None: it costs a read of the log."""
+        return self.last_stable_offset() if "_committed" in self.__dict__ else None
+
     def last_stable_offset(self) -> int:
         """Return the offset before which read_committed consumers read. Its first use reads the whole log's headers."""
         end = self._committed.end_offset
         return self.high_watermark if end is None else max(self.log_start_offset, min(end, self.high_watermark))
 
-    @cached_property
+    @property
     def _committed(self) -> CommittedView:
+        """The transactions in the log, which is read once. Raises LongReadError."""
+        found = self._view
+        if found is None:
+            count_read(self._size_bytes)
+            with self._lock:
+                found = self._view = self._view or self._read_committed()
+        return found
+
+    def _read_committed(self) -> CommittedView:
         options = ScanOptions(max_batch_bytes=self._options.max_batch_bytes, resync=True)
         unit, checkpoints = unit_of_partition(self._partition, os.path.dirname(self.path)), Checkpoints()
         compaction = Compaction(unit, checkpoints, options)
-        with self._lock:
-            end = self.log_end_offset if self._is_cut else None
-            return read_committed_view(
-                unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end
-            )
+        end = self.log_end_offset if self._is_cut else None
+        return read_committed_view(
+            unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end
+        )
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:
@@ -271,13 +311,12 @@ class ServedPartition:
         if found is None:
             return nothing
         number, place = found
-        with self._lock:
-            batches = self._map(number)
-            end = batches.range_end(place.position, place.position + max(max_bytes, 0))
-            if is_committed:
-                limit = min(limit, self._committed.end_of_unmarked(place.last_offset))
-            stop = self._position_of(number, batches, limit)
-            last_offset = batches.last_offset_before(max(end, place.end))
+        batches = self._map(number)
+        end = batches.range_end(place.position, place.position + max(max_bytes, 0))
+        if is_committed:
+            limit = min(limit, self._committed.end_of_unmarked(place.last_offset))
+        stop = self._position_of(number, batches, limit)
+        last_offset = batches.last_offset_before(max(end, place.end))
         if end < place.end:
             if not minimum_one:
                 return nothing
@@ -299,13 +338,12 @@ class ServedPartition:
     def _find(self, offset: int) -> tuple[int, Place] | None:
         """Return the segment and the place of the first batch that ends at an offset or after it; None: none does."""
         first = max(bisect_right(self._bases, offset) - 1, 0)
-        with self._lock:
-            after = range(first + 1, len(self._segments))
-            for number in chain((first,), self._overlapping(first, offset), after):
-                batches = self._map(number)
-                stretch = batches.stretch_of(offset)
-                if stretch is not None:
-                    return number, batches.place(stretch, offset, partial(self._bytes, number))
+        after = range(first + 1, len(self._segments))
+        for number in chain((first,), self._overlapping(first, offset), after):
+            batches = self._map(number)
+            stretch = batches.stretch_of(offset)
+            if stretch is not None:
+                return number, batches.place(stretch, offset, partial(self._bytes, number))
         return None
 
     def _overlapping(self, number: int, offset: int) -> Iterator[int]:
@@ -342,16 +380,15 @@ class ServedPartition:
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """Return the first record with the largest timestamp (KIP-734); None: there is none. Raises StorageError."""
-        with self._lock:
-            end = self.log_end_offset
-            largest = max(
-                (
-                    self._map(number).max_timestamp_before(end, partial(self._bytes, number))
-                    for number, base in enumerate(self._bases)
-                    if base < end
-                ),
-                default=-1,
-            )
+        end = self.log_end_offset
+        largest = max(
+            (
+                self._map(number).max_timestamp_before(end, partial(self._bytes, number))
+                for number, base in enumerate(self._bases)
+                if base < end
+            ),
+            default=-1,
+        )
         return None if largest < 0 else self.offset_for_time(largest)
 
     def offsets_before(self, timestamp_ms: int, max_count: int) -> list[int]:
@@ -368,13 +405,20 @@ class ServedPartition:
         return found[:max_count]
 
     def _lookup(self) -> PartitionLookup:
+        count_read(self._size_bytes)  # without an index a whole segment is read
         options = ScanOptions(max_batch_bytes=self._options.max_batch_bytes, resync=True)
         return PartitionLookup(self._segments, log_start_offset=self.log_start_offset, options=options)
 
     # --- leader epochs ------------------------------------------------------------------------------------------------
-    @cached_property
+    @property
     def _history(self) -> History:
         """The leader epochs in the checkpoint and, where it lacks the latest ones, in the last segment with any."""
+        found = self._found_history
+        if found is None:
+            found = self._found_history = self._find_history()
+        return found
+
+    def _find_history(self) -> History:
         file = read_epoch_file(self.path)
         in_file = () if file is None else file.entries
         if self._is_cut:
@@ -411,19 +455,33 @@ class ServedPartition:
         number = bisect_right(starts, offset) - 1
         return self._history.epochs[number].epoch if number >= 0 else _UNDEFINED
 
+    # --- producers ----------------------------------------------------------------------------------------------------
+    def _find_producers(self) -> tuple[ProducerEntry, ...]:
+        options = ScanOptions(max_batch_bytes=self._options.max_batch_bytes, resync=True)
+        states = read_producer_states(
+            self._partition, options, log_start_offset=self.log_start_offset, end_offset=self.log_end_offset
+        )
+        return tuple(states.snapshot_entries())
+
+    def active_producers(self) -> tuple[ProducerEntry, ...]:
+        """Return all producers, as they were at the end of the log. Raises StorageError."""
+        found = self._found_producers
+        if found is None:
+            count_read(self._size_bytes)  # without a snapshot the whole log is read
+            found = self._found_producers = self._find_producers()
+        return found
+
     # --- segments -----------------------------------------------------------------------------------------------------
     def _map(self, number: int) -> BatchMap:
         """Return the map of a segment. Raises StorageError."""
         segment = self._segments[number]
-        path = _log_path(segment)
-        with self._lock:
-            found = self._cache.get(path)
-            if found is None:
-                with Source.open(path) as source:
-                    found = map_batches(source, segment.base_offset, options=self._options.scan_options)
-                self._cache.put(path, found)
-                self._notify(segment, found)
-            return found
+        return self._cache.mapped(_log_path(segment), segment.size_bytes, partial(self._new_map, segment))
+
+    def _new_map(self, segment: Segment) -> BatchMap:
+        with Source.open(_log_path(segment)) as source:
+            found = map_batches(source, segment.base_offset, options=self._options.scan_options)
+        self._notify(segment, found)
+        return found
 
     def _notify(self, segment: Segment, batches: BatchMap) -> None:
         """Report the holes of a segment, each once. Zeros at the end of a file are preallocated space, not a hole."""

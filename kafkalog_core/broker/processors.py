@@ -2,7 +2,8 @@
 
 A processor (`Processor` of Kafka) owns its connections. It reads one request of a connection, asks the handler, sends
 the answer, and only then reads the connection's next request (`Processor.processNewResponses` unmutes a channel then),
-so answers keep the order of requests. No exception ends a thread: it closes one connection.
+so answers keep the order of requests. A connection over its quota is not read for a while. No exception ends a thread:
+it closes one connection.
 """
 
 from __future__ import annotations
@@ -169,6 +170,7 @@ class Processor(Loop):
         self._connections: set[Connection] = set()
         self._by_activity: OrderedDict[Connection, None] = OrderedDict()  # the longest idle first
         self._deadlines: list[tuple[float, int, Connection, PendingAnswer]] = []  # a heap; answered ones are skipped
+        self._muted: list[tuple[float, int, Connection]] = []  # a heap; closed ones are skipped
         self._tickets = count()
         self._waiting = 0  # connections with a pending answer
         self._drain_until_s: float | None = None
@@ -251,13 +253,16 @@ class Processor(Loop):
         while self._deadlines and self._deadlines[0][0] <= now_s:
             _, _, connection, pending = heapq.heappop(self._deadlines)
             self._run_step(connection, partial(self._resume, connection, pending))
+        while self._muted and self._muted[0][0] <= now_s:
+            _, _, connection = heapq.heappop(self._muted)
+            self._run_step(connection, partial(self._await_request, connection))
         idle_since_s = now_s - self._shared.limits.max_idle_s
         while self._by_activity and (oldest := next(iter(self._by_activity))).active_s <= idle_since_s:
             self._close(oldest, CloseReason.IDLE)
 
     def _timeout_s(self) -> float | None:
-        """Return the seconds until the next deadline, of an answer, an idle connection or the shutdown; None: never."""
-        times = [self._deadlines[0][0]] if self._deadlines else []
+        """Return the seconds until an answer, a muted or idle connection, or the shutdown is due; None: never."""
+        times = [heap[0][0] for heap in (self._deadlines, self._muted) if heap]
         if self._by_activity:
             times.append(next(iter(self._by_activity)).active_s + self._shared.limits.max_idle_s)
         if self._drain_until_s is not None:
@@ -349,8 +354,9 @@ class Processor(Loop):
             case Reply():
                 connection.load(answer, self._shared.limits.max_response_bytes)
                 self._send(connection)
-            case NoResponse():
+            case NoResponse(mute_s):
                 connection.response_bytes = 0
+                connection.mute_s = mute_s
                 self._finish(connection)
             case Close(detail):
                 raise Closing(CloseReason.HANDLER, detail)
@@ -380,8 +386,11 @@ class Processor(Loop):
             self._finish(connection)
 
     def _finish(self, connection: Connection) -> None:
-        """Report a request whose answer is sent, and wait for the next one."""
-        self._await_request(connection)
+        """Report a request whose answer is sent, and wait for the next one, unless the connection is over its quota."""
+        if connection.mute_s > 0:
+            self._mute(connection)
+        else:
+            self._await_request(connection)
         facts, duration_s = connection.facts, connection.active_s - connection.since_s
         self.note(
             self._observer.request_handled, facts, connection.request_bytes, connection.response_bytes, duration_s
@@ -390,6 +399,17 @@ class Processor(Loop):
             raise Closing(CloseReason.HANDLER, "after its last response")
         if self._drain_until_s is not None:
             raise Closing(CloseReason.SHUTDOWN, "")
+
+    def _mute(self, connection: Connection) -> None:
+        """Leave the connection's later requests unread for a time (`ClientQuotaManager.throttle`, KIP-219)."""
+        self._touch(connection)
+        self._watch(connection, 0)
+        self._by_activity.pop(connection, None)  # it cannot be idle before it may send
+        if len(self._muted) > 2 * len(self._connections) + 64:  # most were closed before their time
+            self._muted = [each for each in self._muted if not each[2].is_closed]
+            heapq.heapify(self._muted)
+        heapq.heappush(self._muted, (connection.active_s + connection.mute_s, next(self._tickets), connection))
+        connection.mute_s = 0.0
 
     # --- pending answers ---
     def _wait(self, connection: Connection, pending: PendingAnswer) -> None:

@@ -15,17 +15,20 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from kafkalog_core.broker.answers import Answer
     from kafkalog_core.broker.appends import AppendPolicy, ProducedBatch
     from kafkalog_core.broker.live_log import LiveLog
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["ProduceRequests", "TransactionCheck", "WritableDisks"]
 
 _LAST_VERSION: Final = 13
 _FIRST_WITH_IDS: Final = 13
+_FIRST_WITH_ABORTABLE: Final = 11  # KIP-890
 _ACKS: Final = frozenset({-1, 0, 1})
 _ALL: Final = -1
 _UNKNOWN: Final = -1
@@ -51,6 +54,10 @@ class WritableDisks(Protocol):
 class TransactionCheck(Protocol):
     """What knows which partitions are in a producer's transaction."""
 
+    @property
+    def lock(self) -> threading.RLock:
+        """What it holds while a transaction changes: held from the check to the append."""
+
     def is_in_transaction(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int, /
     ) -> ErrorCode:
@@ -66,15 +73,18 @@ class ProduceRequests:
         transactions: TransactionCheck,
         clock_ms: Callable[[], int],
         appended: Callable[[str, int], None],
+        traffic: Traffic | None = None,
     ) -> None:
         """Take the disks.
 
         clock_ms: time of day, in milliseconds since 1970. appended: called after an append, with topic and partition.
+        traffic: counts what is appended, and what is not.
         """
         self._disks = disks
         self._transactions = transactions
         self._clock_ms = clock_ms
         self._appended = appended
+        self._traffic = traffic
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
@@ -91,9 +101,14 @@ class ProduceRequests:
             answers = [self._append(name, each, body, context.version) for each in topic["partition_data"]]
             failed += [each["error_code"] for each in answers if each["error_code"]]
             topics.append({**named, "partition_responses": answers})
+        throttle_ms = 0 if context.throttle is None else context.throttle.produced_ms()
+        if failed and self._traffic is not None:
+            self._traffic.produce_failed([code.name for code in failed])
         if body["acks"] == 0:
-            return Close(f"a produce request with acks=0 failed: {failed[0].name}") if failed else NoResponse()
-        return context.reply({"responses": topics, "throttle_time_ms": 0})
+            if failed:
+                return Close(f"a produce request with acks=0 failed: {failed[0].name}")
+            return NoResponse(throttle_ms / 1000)
+        return context.reply({"responses": topics, "throttle_time_ms": 0}, throttle_ms)
 
     def _named(self, topic: Body, version: int) -> Body:
         """Return how the answer names a topic, and the name that was found for it."""
@@ -137,11 +152,26 @@ class ProduceRequests:
             version=version,
             now_ms=self._clock_ms(),
         )
-        if batch.is_transactional and not _is_open(log, batch):
-            self._check_transaction(body.get("transactional_id"), batch, topic, number)
-        return log, batch, append_produced(log, batch).base_offset
+        if not batch.is_transactional:
+            return log, batch, self._append_counted(topic, log, batch)
+        with log.lock:
+            if _is_open(log, batch):
+                return log, batch, self._append_counted(topic, log, batch)
+        # the coordinator is asked before the log is locked: it holds its lock while it writes markers
+        with self._transactions.lock:
+            self._check_transaction(body.get("transactional_id"), batch, topic, number, version)
+            return log, batch, self._append_counted(topic, log, batch)
 
-    def _check_transaction(self, transactional_id: str | None, batch: ProducedBatch, topic: str, number: int) -> None:
+    def _append_counted(self, topic: str, log: LiveLog, batch: ProducedBatch) -> int:
+        """Append a batch, and return its base offset."""
+        base_offset, last_offset = append_produced(log, batch)
+        if self._traffic is not None:
+            self._traffic.produced(topic, len(batch.data), last_offset - base_offset + 1)
+        return base_offset
+
+    def _check_transaction(
+        self, transactional_id: str | None, batch: ProducedBatch, topic: str, number: int, version: int
+    ) -> None:
         if transactional_id is None:
             raise PartitionError(ErrorCode.INVALID_TXN_STATE)
         code = self._transactions.is_in_transaction(
@@ -151,6 +181,8 @@ class ProduceRequests:
             code = ErrorCode.NOT_ENOUGH_REPLICAS  # what a producer tries again (ReplicaManager.appendRecords)
         elif code == ErrorCode.PRODUCER_FENCED:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
+        elif code == ErrorCode.TRANSACTION_ABORTABLE and version < _FIRST_WITH_ABORTABLE:
+            code = ErrorCode.INVALID_TXN_STATE  # AddPartitionsToTxnManager
         if code:
             raise PartitionError(code)
 
@@ -160,8 +192,7 @@ def _is_open(log: LiveLog, batch: ProducedBatch) -> bool:
 
     `UnifiedLog.maybeStartTransactionVerification` asks the coordinator only where neither is so.
     """
-    with log.lock:
-        known = log.known_producer(batch.producer_id)
-        if known is None or known.epoch != batch.producer_epoch:
-            return False
-        return known.txn_first_offset is not None or duplicate_of(known, batch) is not None
+    known = log.known_producer(batch.producer_id)
+    if known is None or known.epoch != batch.producer_epoch:
+        return False
+    return known.txn_first_offset is not None or duplicate_of(known, batch) is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from kafkalog_core.broker.answers import Close, Reply
+from kafkalog_core.broker.long_reads import LongReads
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import UnsupportedVersionError, decode_request, encode_response
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts, Piece
+    from kafkalog_core.broker.throttling import ClientThrottles, RequestThrottle
     from kafkalog_core.wire.frames import Request
     from kafkalog_core.wire.schemas import Api
 
@@ -30,17 +32,29 @@ Body: TypeAlias = dict[str, Any]
 
 _API_VERSIONS: Final = "ApiVersions"
 _LAST_API_VERSIONS: Final = 4  # in version 5 a client names the node that it expects, which a dead disk cannot promise
+_READS: Final = frozenset(
+    {
+        *("Fetch", "ListOffsets", "OffsetForLeaderEpoch", "Metadata", "DescribeTopicPartitions", "DescribeLogDirs"),
+        *("DescribeProducers", "DescribeConfigs"),
+    }
+)
+"""APIs that read logs and change nothing, so that a request may be handled twice."""
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
+_UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the user is not known yet
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """A decoded request, and the connection that it came from; `amend` changes the body of its response."""
+    """A decoded request, and the connection that it came from.
+
+    amend: changes the body of its response. throttle: measures it; None: there are no quotas.
+    """
 
     request: Request
     connection: ConnectionFacts
     amend: Callable[[Body], Body] | None = None
+    throttle: RequestThrottle | None = None
 
     @property
     def body(self) -> Body:
@@ -52,12 +66,20 @@ class RequestContext:
         """The version of the request, which is that of its response."""
         return self.request.version
 
-    def reply(self, body: Body) -> Reply:
-        """Return the response with this body. Raises ProtocolError if a field does not fit its schema."""
+    def reply(self, body: Body, throttle_ms: int = 0) -> Reply:
+        """Return the response with this body. Raises ProtocolError if a field does not fit its schema.
+
+        throttle_ms: for how long the client is throttled by a quota of its bytes; that of its requests is added here.
+        """
         request = self.request
         body = body if self.amend is None else self.amend(body)
+        if self.throttle is not None:
+            throttle_ms = max(throttle_ms, self.throttle.response_ms())
+            if throttle_ms:
+                body = {**body, "throttle_time_ms": throttle_ms}
         pieces = encode_response(request.api, request.version, request.correlation_id, body)
-        return Reply(cast("Sequence[Piece]", pieces))  # the parts of a body are bytes and file ranges alone
+        # the parts of a body are bytes and file ranges alone
+        return Reply(cast("Sequence[Piece]", pieces), mute_s=throttle_ms / 1000)
 
 
 Handler: TypeAlias = "Callable[[RequestContext], Answer]"
@@ -81,14 +103,16 @@ class RequestDispatcher:
         self,
         handlers: Mapping[str, tuple[int, Handler]],
         observer: RequestObserver | None = None,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
+        throttles: ClientThrottles | None = None,
     ) -> None:
         """Take the handlers.
 
         handlers: the last version that is served and the handler, by the name of the API (`Fetch`); ApiVersions itself
             is answered here.
         observer: receives what is not served.
-        decoded: called with the API and the version of each request that is served.
+        decoded: called with the API and the version of each request that is served, and its connection.
+        throttles: measure what clients use of their quotas.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
@@ -99,6 +123,8 @@ class RequestDispatcher:
         ]
         self._observer = observer
         self._decoded = decoded
+        self._reads = LongReads()
+        self._throttles = throttles
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
@@ -115,8 +141,24 @@ class RequestDispatcher:
             detail = f"{decoded.api.name} is served up to version {last}, not in version {decoded.version}"
             return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
         if self._decoded is not None:
-            self._decoded(decoded.api.name, decoded.version)
-        return handler(RequestContext(decoded, connection))
+            self._decoded(decoded.api.name, decoded.version, connection)
+        context = RequestContext(decoded, connection)
+        if self._throttles is not None and decoded.api.key not in _UNMEASURED:
+            throttle = self._throttles.begin(connection, decoded.client_id, len(request))
+            if throttle is not None:
+                answer = self._answer(RequestContext(decoded, connection, None, throttle), handler)
+                throttle.end_handler()
+                return answer
+        return self._answer(context, handler)
+
+    def _answer(self, context: RequestContext, handler: Handler) -> Answer:
+        if context.request.api.name in _READS:
+            return self._reads.answer(lambda: handler(context))
+        return handler(context)
+
+    def close(self) -> None:
+        """End the threads of long reads."""
+        self._reads.close()
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
         """Answer ApiVersions of an unknown version in version 0, from which the client learns the range (KIP-511)."""

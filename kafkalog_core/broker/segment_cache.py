@@ -11,9 +11,12 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.answers import SharedFile
+from kafkalog_core.broker.long_reads import count_read
 from kafkalog_core.storage.source import open_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkalog_core.broker.batch_map import BatchMap
 
 __all__ = ["SegmentCache"]
@@ -37,6 +40,7 @@ class SegmentCache:
         self._maps: OrderedDict[str, BatchMap] = OrderedDict()
         self._files: OrderedDict[str, SharedFile] = OrderedDict()
         self._map_bytes = 0
+        self._making: dict[str, threading.Lock] = {}
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -51,6 +55,26 @@ class SegmentCache:
             if found is not None:
                 self._maps.move_to_end(path)
             return found
+
+    def mapped(self, path: str, size_bytes: int, make: Callable[[], BatchMap]) -> BatchMap:
+        """Return the map of a log; it is made once, whoever asks meanwhile. Raises LongReadError, and what `make` does.
+
+        size_bytes: of the log.
+        """
+        found = self.get(path)
+        if found is not None:
+            return found
+        count_read(size_bytes)
+        with self._lock:
+            making = self._making.setdefault(path, threading.Lock())
+        with making:
+            found = self.get(path)
+            if found is None:
+                found = make()
+                self.put(path, found)
+        with self._lock:
+            self._making.pop(path, None)
+        return found
 
     def put(self, path: str, batches: BatchMap) -> None:
         """Keep the map of a log."""

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.broker.long_reads import cost_of_opening, count_read
 from kafkalog_core.broker.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
@@ -153,6 +154,8 @@ class ServedDisks:
             found = self._opened.get(key)
             lock = self._opening.setdefault(key, threading.Lock())
         if found is None:
+            for copy in topic.copies[number]:
+                count_read(cost_of_opening(copy.place.path))
             with lock:  # others wait for the one that opens it; other partitions are not held up
                 found = self._opened.get(key)
                 if found is None:
@@ -160,6 +163,12 @@ class ServedDisks:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def opened(self) -> dict[tuple[str, int], ServedPartition]:
+        """Return the partitions that were used so far, and can be read."""
+        with self._lock:
+            found = list(self._opened.items())
+        return {key: partition for key, partition in found if not isinstance(partition, Exception)}
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """Return the settings of a topic in the metadata log of the cluster; empty where there is none.

@@ -5,7 +5,6 @@ Each part is usable alone: `ServedDisks` reads, the handlers answer, `NetworkSer
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -19,23 +18,29 @@ from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.network import NetworkServer
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.status import BrokerStatus
 from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from kafkalog_core.text import count_of
+from kafkalog_core.ops.reading.transactions import read_transactions
+from kafkalog_core.text import count_of, first_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
+from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.answers import ConnectionFacts, NetworkObserver
+    from kafkalog_core.broker.answers import ConnectionFacts, NetworkCounters, NetworkObserver
     from kafkalog_core.broker.authentication import Authentication
     from kafkalog_core.broker.network import Address, Listener
     from kafkalog_core.broker.offset_commit_requests import Commits
     from kafkalog_core.broker.requests import Handler
     from kafkalog_core.broker.served_disks import ServedDisks
+    from kafkalog_core.broker.throttling import ClientThrottles
+    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["BrokerOptions", "ReadOnlyBroker", "network_of"]
 
@@ -80,16 +85,19 @@ def network_of(
     options: BrokerOptions,
     clock: Callable[[], float],
     observer: NetworkObserver,
-    decoded: Callable[[str, int], None] | None,
+    decoded: Callable[[str, int, ConnectionFacts], None] | None,
+    throttles: ClientThrottles | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
     guard = options.authentication
     every = [*parts] if guard is None else [*parts, guard]
     dispatcher = RequestDispatcher(
-        {name: entry for each in every for name, entry in each.handlers().items()}, decoded=decoded
+        {name: entry for each in every for name, entry in each.handlers().items()}, decoded=decoded, throttles=throttles
     )
     handler = dispatcher if guard is None else guard.before(dispatcher)
-    return dispatcher, NetworkServer(options.listen, handler, clock, observer=observer, limits=options.limits)
+    delay_s = None if throttles is None else throttles.connection_delay_s
+    server = NetworkServer(options.listen, handler, clock, observer=observer, limits=options.limits, delay_s=delay_s)
+    return dispatcher, server
 
 
 class ReadOnlyBroker:
@@ -104,7 +112,8 @@ class ReadOnlyBroker:
         clock_ms: Callable[[], int],
         new_member_id: Callable[[str], str],
         observer: NetworkObserver = NO_OBSERVER,
-        decoded: Callable[[str, int], None] | None = None,
+        decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> None:
         """Read the committed offsets, and listen; nothing is accepted before the start. Raises ListenError.
 
@@ -115,35 +124,54 @@ class ReadOnlyBroker:
             clock_ms: time of day, in milliseconds since 1970.
             new_member_id: returns an id that is used once for a member of a group, from the client's id.
             observer: receives what happens on the network.
-            decoded: called with the API and the version of each request.
+            decoded: called with the API, the version and the connection of each request.
+            traffic: counts what clients write and read.
         """
         self._disks = disks
         self._options = options
         until_ms = MAX_INT64 if disks.until_ms is None else disks.until_ms
-        offsets, problems = read_group_offsets(self._offset_logs(), until_ms=until_ms)
-        self.notes = [f"committed offsets may be missing: {each}" for each in problems[:_NOTED_PROBLEMS]]
-        if len(problems) > _NOTED_PROBLEMS:
-            self.notes.append(f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these")
+        self.notes: list[str] = []
+        offsets, problems = read_group_offsets(self._logs_of(OFFSETS_TOPIC), until_ms=until_ms)
+        self._note("committed offsets may be missing", problems)
         if OFFSETS_TOPIC not in disks.topics:
             self.notes.append(f"no group has a committed offset: {OFFSETS_TOPIC} is not among what is served")
         self._groups = GroupRegistry(CommittedOffsets(offsets), disks, clock, clock_ms, new_member_id, options.groups)
+        transactions, problems = read_transactions(self._logs_of(TRANSACTIONS_TOPIC), until_ms=until_ms)
+        self._note(
+            "transactions may be missing, or older than the last ones", [*problems, *self._unserved(TRANSACTIONS_TOPIC)]
+        )
+        at_ms = clock_ms if disks.until_ms is None else lambda: until_ms
+        self.status = BrokerStatus(disks, self._groups)
         handlers = (
             TopicRequests(disks, self._address),
-            FetchRequests(disks, clock),
+            FetchRequests(disks, clock, traffic=traffic),
             GroupRequests(self._groups, self._address),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
+            TransactionDescriptions(disks, lambda: transactions, at_ms),
         )
-        _, self._network = network_of(handlers, options, clock, observer, decoded)
+        self.dispatcher, self._network = network_of(handlers, options, clock, observer, decoded)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
 
-    def _offset_logs(self) -> Iterator[str]:
-        """Yield the directories of the partitions with committed offsets, the best copy of each."""
-        topic = self._disks.topics.get(OFFSETS_TOPIC)
+    def _note(self, what: str, problems: Sequence[str]) -> None:
+        self.notes += [f"{what}: {each}" for each in problems[:_NOTED_PROBLEMS]]
+        if len(problems) > _NOTED_PROBLEMS:
+            self.notes.append(f"and {count_of(len(problems) - _NOTED_PROBLEMS, 'place')} more like these")
+
+    def _unserved(self, name: str) -> list[str]:
+        """Return a sentence about the partitions of a topic that no disk has; others are after them."""
+        topic = self._disks.topics.get(name)
+        missing = [] if topic is None else sorted(set(range(topic.partition_count)) - topic.copies.keys())
+        names = first_of([f"{name}-{number}" for number in missing])
+        return [f"the disks have no copy of {names}"] if missing else []
+
+    def _logs_of(self, name: str) -> Iterator[str]:
+        """Yield the directories of the partitions of one of Kafka's own topics, the best copy of each."""
+        topic = self._disks.topics.get(name)
         for number in sorted(topic.copies) if topic is not None else ():
             try:
-                partition = self._disks.partition(OFFSETS_TOPIC, number)
+                partition = self._disks.partition(name, number)
             except (StorageError, UnsupportedError):
                 continue  # Metadata lists it without a leader
             if partition is not None:
@@ -157,9 +185,9 @@ class ReadOnlyBroker:
         """End the sessions and rebalances whose time is over: to be called a few times a second."""
         self._groups.expire()
 
-    def group_states(self) -> Counter[str]:
-        """Return the number of groups by state."""
-        return Counter(str(each.state) for each in self._groups.listed().values())
+    def counters(self) -> list[NetworkCounters]:
+        """Return the sums of each thread of the network."""
+        return self._network.counters()
 
     def requests(self) -> tuple[int, int]:
         """Return the number of requests, and of bytes sent, since the start."""
@@ -176,3 +204,4 @@ class ReadOnlyBroker:
     ) -> None:
         """Stop accepting, let answers in flight end, and close every connection."""
         self._network.close()
+        self.dispatcher.close()

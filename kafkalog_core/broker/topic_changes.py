@@ -5,31 +5,39 @@ The rules and messages are those of `ReplicationControlManager` of Kafka 4.3.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.partition_access import PartitionError, error_of
 from kafkalog_core.broker.partition_view import OffsetOutOfRangeError
-from kafkalog_core.errors import KafkalogError, SettingError, StorageError
+from kafkalog_core.errors import KafkalogError, SettingError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from kafkalog_core.broker.answers import Answer
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.served_disks import ServedTopic
 
-__all__ = ["RefusedChange", "TopicChanges", "answered"]
+__all__ = ["MAX_CHANGES", "RefusedChange", "TopicChanges", "answered"]
 
 _NO_ID: Final = bytes(16)
 _BY_BROKER: Final = -1
 _OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource
 _DEFAULT: Final = 5
 _FIRST_WITH_IDS: Final = 6
-_MAX_PARTITIONS: Final = 10_000  # of one request (KIP-599 has a quota instead)
+_STRICT_CREATION: Final = 6  # versions from which a quota refuses changes (KIP-599), as in ControllerApis
+_STRICT_DELETION: Final = 5
+_STRICT_GROWTH: Final = 3
+MAX_CHANGES: Final = 10_000
+"""Records of the metadata log that one request may cause (`QuorumController.MAX_RECORDS_PER_USER_OP`)."""
+MAX_NEW_PARTITIONS: Final = 10_000
+"""Partitions that one CreateTopics may have (`ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`)."""
+_TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 
 
 class RefusedChange(Exception):  # noqa: N818 - the answer of one topic
@@ -68,38 +76,58 @@ class TopicChanges:
             "DeleteTopics": (6, self.delete_topics),
             "CreatePartitions": (3, self.create_partitions),
             "DeleteRecords": (2, self.delete_records),
-            "DescribeProducers": (0, self.describe_producers),
             "AlterPartitionReassignments": (1, self.reassign),
             "ElectLeaders": (2, self.elect),
         }
 
-    def auto_create(self, name: str) -> bool:
-        """Create a topic with the broker's defaults; return whether it is there now."""
-        try:
-            self._disks.create_topic(name, self._default_partitions, {})
-        except (KafkalogError, OSError):
-            return False
-        return True
+    def auto_create(self, context: RequestContext, names: Collection[str]) -> None:
+        """Create topics with the broker's defaults, as far as that is possible.
+
+        Like brokers, which send a CreateTopics to themselves (`AutoTopicCreationManager`), it creates none of too many.
+        """
+        if len(names) * self._default_partitions > MAX_NEW_PARTITIONS:
+            return
+        for name in names:
+            try:
+                _count_changes(context, self._default_partitions, is_strict=True)
+                self._disks.create_topic(name, self._default_partitions, {})
+            except (RefusedChange, KafkalogError, OSError):
+                continue
 
     # --- topics -------------------------------------------------------------------------------------------------------
     def create_topics(self, context: RequestContext) -> Answer:
         """Answer CreateTopics."""
         asked = context.body["topics"]
-        names = [each["name"] for each in asked]
-        validate_only = bool(context.body.get("validate_only"))
-        results = []
+        names = Counter(each["name"] for each in asked)
+        new: dict[str, _NewTopic | RefusedChange] = {}
         for each in asked:
-            body: Body = {"name": each["name"]}
-            is_twice = names.count(each["name"]) > 1
-            results.append(body | answered(partial(self._created, each, is_twice, validate_only)))
+            try:
+                new[each["name"]] = self._checked(each, is_twice=names[each["name"]] > 1)
+            except RefusedChange as refusal:
+                new[each["name"]] = refusal
+        problem = self._batch_problem(asked, new.values())
+        create = partial(self._created, context)
+        results = [{"name": each["name"]} | answered(partial(create, problem or new[each["name"]])) for each in asked]
         return context.reply({"throttle_time_ms": 0, "topics": results})
 
-    def _created(self, asked: Body, is_twice: bool, validate_only: bool) -> Body:
-        if is_twice:
-            raise RefusedChange(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        new = self._checked(asked)
+    def _batch_problem(self, asked: Iterable[Body], new: Iterable[_NewTopic | RefusedChange]) -> RefusedChange | None:
+        """Return why a request is too large (`ReplicationControlManager.validateTotalNumberOfPartitions`)."""
+        partitions = 0
+        for each in asked:
+            count = self._default_partitions if each["num_partitions"] == _BY_BROKER else each["num_partitions"]
+            partitions += len(each["assignments"]) or max(0, count)
+        if partitions > MAX_NEW_PARTITIONS:
+            message = "Excessively large number of partitions per request."
+            return RefusedChange(ErrorCode.POLICY_VIOLATION, message)
+        records = sum(1 + len(each.configs) + each.partitions for each in new if isinstance(each, _NewTopic))
+        return RefusedChange(ErrorCode.POLICY_VIOLATION, _TOO_LARGE) if records > MAX_CHANGES else None
+
+    def _created(self, context: RequestContext, new: _NewTopic | RefusedChange) -> Body:
+        if isinstance(new, RefusedChange):
+            raise new
+        _count_changes(context, new.partitions, is_strict=context.version >= _STRICT_CREATION)
         topic_id = _NO_ID
-        if not validate_only:
+        if not context.body.get("validate_only"):
             topic_id = self._disks.create_topic(*new).topic_id
         configs = self._disks.configs.entries(new.name, new.configs)
         return {
@@ -118,8 +146,10 @@ class TopicChanges:
             ],
         }
 
-    def _checked(self, asked: Body) -> _NewTopic:
+    def _checked(self, asked: Body, *, is_twice: bool) -> _NewTopic:
         """Return what is to be created. Raises RefusedChange (`ReplicationControlManager.createTopic`)."""
+        if is_twice:
+            raise RefusedChange(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         name, count, replicas = asked["name"], asked["num_partitions"], asked["replication_factor"]
         problem = topic_name_problem(name)
         if problem is not None:
@@ -146,8 +176,6 @@ class TopicChanges:
                 else f"Unable to replicate the partition {replicas} time(s): there is one broker."
             )
             raise RefusedChange(ErrorCode.INVALID_REPLICATION_FACTOR, message)
-        if count > _MAX_PARTITIONS:
-            raise RefusedChange(ErrorCode.INVALID_PARTITIONS, f"more than {_MAX_PARTITIONS} partitions in one request")
         return _NewTopic(name, count, configs)
 
     def _assigned(self, assignments: Iterable[Body], count: int, replicas: int) -> int:
@@ -171,17 +199,24 @@ class TopicChanges:
             if context.version >= _FIRST_WITH_IDS
             else [(name, _NO_ID) for name in body["topic_names"]]
         )
-        return context.reply({"throttle_time_ms": 0, "responses": [self._delete(*each) for each in asked]})
+        is_large = len(asked) > MAX_CHANGES
+        results = [self._delete(context, *each, is_large=is_large) for each in asked]
+        return context.reply({"throttle_time_ms": 0, "responses": results})
 
-    def _delete(self, name: str | None, topic_id: bytes) -> Body:
+    def _delete(self, context: RequestContext, name: str | None, topic_id: bytes, *, is_large: bool) -> Body:
         found = self._disks.topic_name(topic_id) if name is None else name
         topic: ServedTopic | None = self._disks.topics.get(found or "")
         answer: Body = {"name": found, "topic_id": topic_id if topic is None else topic.topic_id}
         if topic is None or found is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return answer | {"error_code": code}
+        if is_large:
+            return answer | {"error_code": ErrorCode.POLICY_VIOLATION, "error_message": _TOO_LARGE}
         try:
+            _count_changes(context, topic.partition_count, is_strict=context.version >= _STRICT_DELETION)
             self._disks.delete_topic(found)
+        except RefusedChange as refusal:
+            return answer | {"error_code": refusal.code, "error_message": str(refusal)}
         except (KafkalogError, OSError) as error:
             return answer | {"error_code": error_of(error), "error_message": str(error)}
         if self._deleted is not None:
@@ -190,13 +225,20 @@ class TopicChanges:
 
     def create_partitions(self, context: RequestContext) -> Answer:
         """Answer CreatePartitions."""
+        asked, topics = context.body["topics"], self._disks.topics
+        new = sum(
+            max(0, each["count"] - topics[each["name"]].partition_count) for each in asked if each["name"] in topics
+        )
+        is_large = new > MAX_CHANGES or len(asked) > MAX_CHANGES  # the controller writes one batch of records
         results = []
-        for each in context.body["topics"]:
-            answer = answered(partial(self._grow, each, context.body["validate_only"]))
+        for each in asked:
+            answer = answered(partial(self._grow, context, each, is_large=is_large))
             results.append({"name": each["name"]} | answer)
         return context.reply({"throttle_time_ms": 0, "results": results})
 
-    def _grow(self, asked: Body, validate_only: bool) -> Body:
+    def _grow(self, context: RequestContext, asked: Body, *, is_large: bool) -> Body:
+        if is_large:
+            raise RefusedChange(ErrorCode.POLICY_VIOLATION, _TOO_LARGE)
         topic, count, assignments = self._disks.topics.get(asked["name"]), asked["count"], asked["assignments"]
         if topic is None:
             raise RefusedChange(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -204,8 +246,6 @@ class TopicChanges:
         if count <= present:
             message = f"The topic {topic.name} currently has {present} partition(s); {count} would not be an increase."
             raise RefusedChange(ErrorCode.INVALID_PARTITIONS, message)
-        if count - present > _MAX_PARTITIONS:
-            raise RefusedChange(ErrorCode.INVALID_PARTITIONS, f"more than {_MAX_PARTITIONS} partitions in one request")
         if assignments is not None:
             if len(assignments) != count - present:
                 message = (
@@ -215,7 +255,8 @@ class TopicChanges:
             if any(list(each["broker_ids"]) != [self._disks.node_id] for each in assignments):
                 message = f"The manual partition assignment includes brokers other than {self._disks.node_id}."
                 raise RefusedChange(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
-        if not validate_only:
+        _count_changes(context, count - present, is_strict=context.version >= _STRICT_GROWTH)
+        if not context.body["validate_only"]:
             self._disks.add_partitions(topic.name, count)
         return {}
 
@@ -299,39 +340,11 @@ class TopicChanges:
             return answer | {"error_code": error_of(error)}
         return answer | {"low_watermark": log.log_start_offset}
 
-    def describe_producers(self, context: RequestContext) -> Answer:
-        """Answer DescribeProducers (KIP-664)."""
-        topics = [
-            {
-                "name": topic["name"],
-                "partitions": [self._producers(topic["name"], number) for number in topic["partition_indexes"]],
-            }
-            for topic in context.body["topics"]
-        ]
-        return context.reply({"throttle_time_ms": 0, "topics": topics})
 
-    def _producers(self, topic: str, number: int) -> Body:
-        answer: Body = {"partition_index": number, "error_message": None, "active_producers": []}
-        try:
-            log = self._disks.partition(topic, number)
-        except StorageError as error:
-            return answer | {"error_code": error_of(error)}
-        if log is None:
-            return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        with log.lock:
-            producers = list(log.producers().snapshot_entries())
-        active = [
-            {
-                "producer_id": each.producer_id,
-                "producer_epoch": each.producer_epoch,
-                "last_sequence": each.last_sequence,
-                "last_timestamp": each.timestamp_ms,
-                "coordinator_epoch": each.coordinator_epoch,
-                "current_txn_start_offset": each.current_txn_first_offset,
-            }
-            for each in producers
-        ]
-        return answer | {"error_code": ErrorCode.NONE, "active_producers": active}
+def _count_changes(context: RequestContext, partitions: int, *, is_strict: bool) -> None:
+    """Count partitions that are created or deleted. Raises RefusedChange where the client's quota forbids them."""
+    if context.throttle is not None and not context.throttle.allows_changes(partitions, is_strict=is_strict):
+        raise RefusedChange(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
 
 
 def answered(act: Callable[[], Body]) -> Body:

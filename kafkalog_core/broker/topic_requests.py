@@ -16,7 +16,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.broker.answers import Answer, ConnectionFacts
     from kafkalog_core.broker.partition_access import ReadablePartition
@@ -86,9 +86,9 @@ class TopicRequests:
         self,
         disks: ListedDisks,
         address: Callable[[ConnectionFacts], NodeAddress],
-        create: Callable[[str], bool] | None = None,
+        create: Callable[[RequestContext, Collection[str]], None] | None = None,
     ) -> None:
-        """Take the disks. create: creates a topic that a client asks for, if that is allowed; None: it never is."""
+        """Take the disks. create: creates topics that a client asks for, if that is allowed; None: it never is."""
         self._disks = disks
         self._address = address
         self._create = create
@@ -117,7 +117,7 @@ class TopicRequests:
         operations = self._topic_operations if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
         topics = list(self._all_topics() if is_all else self._asked_topics(asked))
         if not is_all and body.get("allow_auto_topic_creation", True):
-            self._create_missing(asked)
+            self._create_missing(context, asked)
         of_cluster = body.get("include_cluster_authorized_operations")
         return context.reply(
             {
@@ -131,20 +131,19 @@ class TopicRequests:
             }
         )
 
-    def _create_missing(self, asked: Iterable[Body]) -> None:
+    def _create_missing(self, context: RequestContext, asked: Iterable[Body]) -> None:
         """Create the topics that do not exist (auto.create.topics.enable).
 
         The answer to this request still says that they are unknown, as that of a broker does: clients ask again.
         """
-        for each in asked if self._create is not None else ():
-            name = each["name"]
-            if (
-                name
-                and name not in self._disks.topics
-                and topic_name_problem(name) is None
-                and self._create is not None
-            ):
-                self._create(name)
+        if self._create is None:
+            return
+        names = dict.fromkeys(each["name"] for each in asked)
+        missing = [
+            name for name in names if name and name not in self._disks.topics and topic_name_problem(name) is None
+        ]
+        if missing:
+            self._create(context, missing)
 
     def _all_topics(self) -> Iterator[tuple[ErrorCode, ServedTopic]]:
         return ((ErrorCode.NONE, topic) for topic in self._disks.topics.values())

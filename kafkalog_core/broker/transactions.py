@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.topics.transactions import (
     TransactionPhase,
     TransactionValue,
@@ -28,6 +29,7 @@ __all__ = ["MarkerWriter", "ProducerIdentity", "TransactionCoordinator", "Transa
 _NO_EPOCH: Final = -1
 _NO_ID: Final = -1
 _LAST_EPOCH: Final = 2**15 - 2
+_EPOCH_OF_ITS_OWN: Final = 2  # transaction.version (KIP-890)
 _ENDED: Final = frozenset({TransactionPhase.EMPTY, TransactionPhase.COMPLETE_COMMIT, TransactionPhase.COMPLETE_ABORT})
 _PREPARED: Final = frozenset({TransactionPhase.PREPARE_COMMIT, TransactionPhase.PREPARE_ABORT})
 
@@ -92,11 +94,14 @@ _NOBODY: Final = ProducerIdentity()
 
 @dataclass(slots=True)
 class _Transaction:
-    """A transactional id; what the log does not hold is known since the start alone."""
+    """A transactional id; what the log does not hold is known since the start alone.
+
+    `has_failed_fence`: its epoch is one above that in the log, because the abort that raised it could not be written.
+    """
 
     value: TransactionValue
     last_epoch: int = _NO_EPOCH
-    last_producer_id: int = _NO_ID
+    has_failed_fence: bool = False
 
 
 class TransactionCoordinator:
@@ -157,8 +162,8 @@ class TransactionCoordinator:
             self._fence(name, found)  # the client asks again, and gets the epoch after this one
             return ErrorCode.CONCURRENT_TRANSACTIONS, _NOBODY
         identity, last_epoch = self._next_identity(found, asked, has_asked=has_asked)
-        if identity is None:
-            return ErrorCode.PRODUCER_FENCED, _NOBODY
+        if isinstance(identity, ErrorCode):
+            return identity, _NOBODY
         new = TransactionValue(
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
@@ -166,8 +171,6 @@ class TransactionCoordinator:
             state=TransactionPhase.EMPTY,
             update_ms=now_ms,
         )
-        if identity.producer_id != value.producer_id:
-            found.last_producer_id = value.producer_id
         self._set(name, found, new)
         found.last_epoch = last_epoch
         return ErrorCode.NONE, identity
@@ -178,18 +181,20 @@ class TransactionCoordinator:
         return (
             value.producer_epoch == _NO_EPOCH
             or asked.producer_id == value.producer_id
-            or (asked.producer_id == found.last_producer_id and asked.producer_epoch >= _LAST_EPOCH)
+            or (asked.producer_id == value.previous_producer_id and asked.producer_epoch >= _LAST_EPOCH)
         )
 
     def _next_identity(
         self, found: _Transaction, asked: ProducerIdentity, *, has_asked: bool
-    ) -> tuple[ProducerIdentity | None, int]:
-        """Return the producer's next id and epoch, and the epoch before; None: it is fenced."""
+    ) -> tuple[ProducerIdentity | ErrorCode, int]:
+        """Return the producer's next id and epoch, and the epoch before; or the error with which it is refused."""
         value = found.value
         is_exhausted = value.producer_epoch >= _LAST_EPOCH
         if is_exhausted and (not has_asked or asked.producer_epoch == value.producer_epoch):
             last = value.producer_epoch if has_asked else _NO_EPOCH
             return ProducerIdentity(self._markers.next_producer_id(), 0), last
+        if is_exhausted:  # prepareIncrementProducerEpoch throws an IllegalStateException
+            return ErrorCode.UNKNOWN_SERVER_ERROR, _NO_EPOCH
         bumped = ProducerIdentity(value.producer_id, value.producer_epoch + 1)
         if not has_asked:
             return bumped, _NO_EPOCH
@@ -197,7 +202,7 @@ class TransactionCoordinator:
             return bumped, value.producer_epoch
         if asked.producer_epoch == found.last_epoch:  # the answer to a former request was lost
             return ProducerIdentity(value.producer_id, value.producer_epoch), found.last_epoch
-        return None, _NO_EPOCH
+        return ErrorCode.PRODUCER_FENCED, _NO_EPOCH
 
     # --- partitions ---------------------------------------------------------------------------------------------------
     def add_partitions(self, name: str, producer: ProducerIdentity, partitions: Iterable[Place]) -> ErrorCode:
@@ -216,14 +221,26 @@ class TransactionCoordinator:
             if is_ongoing and wanted == value.partitions:
                 return ErrorCode.NONE
             start_ms = value.start_ms if is_ongoing else now_ms
-            new = replace(value, state=TransactionPhase.ONGOING, partitions=wanted, update_ms=now_ms, start_ms=start_ms)
+            new = replace(
+                value,
+                state=TransactionPhase.ONGOING,
+                partitions=wanted,
+                update_ms=now_ms,
+                start_ms=start_ms,
+                client_version=0,
+            )
             self._set(name, found, new)
             return ErrorCode.NONE
 
     def is_in_transaction(
         self, name: str, producer_id: int, producer_epoch: int, topic: str, partition: int
     ) -> ErrorCode:
-        """Return NONE if the producer's transaction has a partition (`handleVerifyPartitionsInTransaction`)."""
+        """Return NONE if the producer's transaction has a partition (`handleVerifyPartitionsInTransaction`).
+
+        Hold `lock` until the batch is appended: a transaction that ends in between would hang in the partition.
+        """
+        if not name:
+            return ErrorCode.INVALID_REQUEST
         with self._lock:
             found, code = self._of_producer(name, ProducerIdentity(producer_id, producer_epoch))
             if found is None:
@@ -231,7 +248,12 @@ class TransactionCoordinator:
             if found.value.state in _PREPARED:
                 return ErrorCode.CONCURRENT_TRANSACTIONS
             is_there = found.value.state is TransactionPhase.ONGOING and (topic, partition) in found.value.partitions
-            return ErrorCode.NONE if is_there else ErrorCode.INVALID_TXN_STATE
+            return ErrorCode.NONE if is_there else ErrorCode.TRANSACTION_ABORTABLE
+
+    @property
+    def lock(self) -> threading.RLock:
+        """What a change holds; for a check and an append that belong together (the verification guard of KIP-890)."""
+        return self._lock
 
     def _of_producer(self, name: str, producer: ProducerIdentity) -> tuple[_Transaction | None, ErrorCode]:
         found = self._known.get(name)
@@ -261,20 +283,26 @@ class TransactionCoordinator:
             return ErrorCode.CONCURRENT_TRANSACTIONS if state is prepared else ErrorCode.INVALID_TXN_STATE
 
     def _fence(self, name: str, found: _Transaction) -> None:
-        """Abort the transaction of a producer that must not go on: its epoch is raised first."""
+        """Abort the transaction of a producer that must not go on: its epoch is raised first. Raises KafkalogError.
+
+        The raised epoch holds also if the abort cannot be written (`TransactionMetadata.prepareFenceProducerEpoch`).
+        """
         value = found.value
-        found.value = replace(value, producer_epoch=min(value.producer_epoch + 1, _LAST_EPOCH + 1))
+        if not found.has_failed_fence:
+            found.value = replace(value, producer_epoch=min(value.producer_epoch + 1, _LAST_EPOCH + 1))
         found.last_epoch = _NO_EPOCH
         try:
             self._prepare(name, found, is_commit=False)
         except KafkalogError:
-            if found.value.state is TransactionPhase.ONGOING:
-                found.value = value
+            found.has_failed_fence = True
             raise
 
     def _prepare(self, name: str, found: _Transaction, *, is_commit: bool) -> None:
+        """Decide how a transaction ends, and end it. Raises KafkalogError: it is not decided."""
         state = TransactionPhase.PREPARE_COMMIT if is_commit else TransactionPhase.PREPARE_ABORT
-        self._set(name, found, replace(found.value, state=state, update_ms=self._clock_ms()))
+        # endTransactionWithTV1: no epoch is raised, no producer id is exchanged
+        new = replace(found.value, state=state, update_ms=self._clock_ms(), next_producer_id=_NO_ID, client_version=0)
+        self._set(name, found, new)
         try:
             self._complete(name, found)
         except KafkalogError:
@@ -295,11 +323,16 @@ class TransactionCoordinator:
                 coordinator_epoch=epoch,
             )
         state = TransactionPhase.COMPLETE_COMMIT if is_commit else TransactionPhase.COMPLETE_ABORT
-        new = replace(value, state=state, partitions=frozenset(), update_ms=self._clock_ms(), start_ms=-1)
+        new = replace(value, state=state, partitions=frozenset(), update_ms=self._clock_ms(), next_producer_id=_NO_ID)
+        if value.client_version >= _EPOCH_OF_ITS_OWN and value.next_producer_id != _NO_ID:
+            # TransactionMetadata.prepareComplete: the last epoch was that of this transaction, which a broker prepared
+            new = replace(new, producer_id=value.next_producer_id, producer_epoch=0)
         self._set(name, found, new)
+        found.has_failed_fence = False
 
     def _set(self, name: str, found: _Transaction, value: TransactionValue) -> None:
         """Write a value, then let it count. Raises KafkalogError."""
+        value = replace(value, previous_producer_id=found.value.producer_id)
         self._log.append(name, [encode_transaction(name, value)])
         found.value = value
         self._known[name] = found
@@ -308,19 +341,30 @@ class TransactionCoordinator:
     def expire(self) -> None:
         """Complete what is prepared, abort what is over its timeout, forget what is idle.
 
-        To be called a few times a second. Raises KafkalogError; what is left is done at the next call.
+        To be called a few times a second. What fails is tried again at the next call; raises the first KafkalogError.
         """
+        failure: KafkalogError | None = None
         with self._lock:
             now_ms = self._clock_ms()
             for name, found in list(self._known.items()):
-                value = found.value
-                if value.state in _PREPARED:
-                    self._complete(name, found)
-                elif value.state is TransactionPhase.ONGOING and now_ms - value.start_ms > value.timeout_ms:
-                    self._fence(name, found)
-                elif value.state in _ENDED and now_ms - value.update_ms >= self._limits.expiration_ms:
-                    self._log.append(name, [encode_transaction(name, None)])
-                    del self._known[name]
+                try:
+                    self._expire_one(name, found, now_ms)
+                except KafkalogError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _expire_one(self, name: str, found: _Transaction, now_ms: int) -> None:
+        value = found.value
+        if value.state in _PREPARED:
+            self._complete(name, found)
+        elif value.state is TransactionPhase.ONGOING:
+            # TransactionMetadata.isDistributedTwoPhaseCommitTxn: it waits for its end forever (KIP-939)
+            if now_ms - value.start_ms > value.timeout_ms != MAX_INT32:
+                self._fence(name, found)
+        elif value.state in _ENDED and now_ms - value.update_ms >= self._limits.expiration_ms:
+            self._log.append(name, [encode_transaction(name, None)])
+            del self._known[name]
 
     # --- looking at transactions --------------------------------------------------------------------------------------
     def transactions(self) -> dict[str, TransactionValue]:

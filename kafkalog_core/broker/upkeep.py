@@ -6,6 +6,7 @@ The decisions are those of `kafka.retention` and `kafka.cleaner`; this module ca
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,7 @@ from kafkalog_core.kafka.cleaner.rules import clean_config, cleaning_rules
 from kafkalog_core.kafka.logdir.segment_views import SegmentView
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_rules
+from kafkalog_core.progress import Advance
 from kafkalog_core.storage.changing.writer import Attributes, Disk
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ _RULES: Final = cleaning_rules(LATEST)
 _ORIGIN: Final = "the log"
 _CHECKPOINT_MS: Final = 5_000  # replica.high.watermark.checkpoint.interval.ms
 _CLEANER_MEMORY_BYTES: Final = 64 * 1024 * 1024
+
+
+class _StoppedError(Exception):
+    """Ends a task where nothing is half written: the broker is closing."""
 
 
 class Upkeep:
@@ -70,14 +76,25 @@ class Upkeep:
         now_ms = clock_ms()
         self._due_ms = {name: now_ms + interval_ms for name, (interval_ms, _) in self._tasks.items()}
         self._flushed_ms: dict[tuple[str, int], int] = {}
+        self._is_stopped = False
 
     def run(self) -> None:
         """Do what is due."""
-        for name, (interval_ms, task) in self._tasks.items():
-            now_ms = self._clock_ms()
-            if now_ms >= self._due_ms[name]:
-                self._due_ms[name] = now_ms + interval_ms
-                self._guard(name, task)
+        with suppress(_StoppedError):
+            for name, (interval_ms, task) in self._tasks.items():
+                self._check_stopped()
+                now_ms = self._clock_ms()
+                if now_ms >= self._due_ms[name]:
+                    self._due_ms[name] = now_ms + interval_ms
+                    self._guard(name, task)
+
+    def stop(self) -> None:
+        """Make `run` return soon, from any thread: a clean is abandoned (`LogCleanerManager.abortCleaning`)."""
+        self._is_stopped = True
+
+    def _check_stopped(self, _: int = 0) -> None:
+        if self._is_stopped:
+            raise _StoppedError
 
     def _guard(self, what: str, task: Callable[[], None]) -> None:
         try:
@@ -143,7 +160,8 @@ class Upkeep:
         if len(segments) < 2:
             return
         state = _clean_log(topic, number, log, self._disks.cleaner_offset(topic, number))
-        _, work = next_pass(state, replace(config, is_cleaner_on=True), _RULES, now_ms)
+        progress = Advance(self._check_stopped)
+        _, work = next_pass(state, replace(config, is_cleaner_on=True), _RULES, now_ms, progress=progress)
         if work is None:
             return
         try:
@@ -160,10 +178,12 @@ class Upkeep:
         attributes = Attributes.of_new_file(old[-1].path)
         path = f"{log.path}/{segment_file_name(base, FileKind.LOG, FileState.CLEANED)}"
         self._sweep(log.path, base)
-        with self._disk.new_file(path) as file:
+        with ExitStack() as undo, self._disk.new_file(path) as file:
+            undo.callback(self._sweep, log.path, base)
             for chunk in group.chunks():
                 file.write(chunk.data)
             file.finish(attributes, group.mtime_ns)
+            undo.pop_all()
         indexes = group.indexes
         contents = {
             FileKind.OFFSET_INDEX: bytes(indexes.offset_index),
@@ -207,6 +227,7 @@ class Upkeep:
             else list(opened)
         )
         for key in keys:
+            self._check_stopped()
             log = opened.get(key) or self._disks.partition(*key)
             if key[0] != METADATA_TOPIC and log is not None and not log.is_deleted:
                 yield key, log

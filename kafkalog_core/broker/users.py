@@ -19,13 +19,24 @@ from kafkalog_core.kafka.cluster_metadata import read_history
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["MECHANISMS", "SCRAM_HASHES", "Credential", "Users", "passwords_of", "users_of_cluster"]
+__all__ = [
+    "ITERATIONS",
+    "MECHANISMS",
+    "SCRAM_HASHES",
+    "SCRAM_NUMBERS",
+    "Credential",
+    "Users",
+    "passwords_of",
+    "users_of_cluster",
+]
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
 """Names of SASL mechanisms, as clients spell them."""
-_BY_NUMBER: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}  # ScramMechanism of clients and of the metadata log
-_ITERATIONS: Final = range(4096, 16384 + 1)  # that a broker takes (ScramMechanism); more of them take longer
+SCRAM_NUMBERS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+"""Mechanisms by the numbers that clients and the metadata log have for them (ScramMechanism)."""
+ITERATIONS: Final = range(4096, 16384 + 1)
+"""The iterations that a broker takes (ScramMechanism, ScramControlManager); more of them take longer."""
 _SALT_BYTES: Final = 16
 
 
@@ -40,11 +51,16 @@ class Credential:
 
     @classmethod
     def of_password(
-        cls, password: bytes, mechanism: str, salt: bytes, iterations: int = _ITERATIONS.start
+        cls, password: bytes, mechanism: str, salt: bytes, iterations: int = ITERATIONS.start
     ) -> Credential:
         """Return what is kept of a password."""
+        salted = hashlib.pbkdf2_hmac(SCRAM_HASHES[mechanism], password, salt, iterations)
+        return cls.of_salted_password(salted, mechanism, salt, iterations)
+
+    @classmethod
+    def of_salted_password(cls, salted: bytes, mechanism: str, salt: bytes, iterations: int) -> Credential:
+        """Return what is kept of a password that a client has salted (`ScramFormatter`)."""
         digest = SCRAM_HASHES[mechanism]
-        salted = hashlib.pbkdf2_hmac(digest, password, salt, iterations)
         client_key = hmac.digest(salted, b"Client Key", digest)
         return cls(
             salt, hashlib.new(digest, client_key).digest(), hmac.digest(salted, b"Server Key", digest), iterations
@@ -52,19 +68,36 @@ class Credential:
 
 
 class Users:
-    """Users by name."""
+    """Users by name. Network threads read them while a request changes them."""
 
-    def __init__(self) -> None:
-        """Begin without users."""
+    def __init__(self, then: Users | None = None) -> None:
+        """Begin without users of its own. then: users that count as well, with all later changes."""
         self._credentials: dict[tuple[str, str], Credential] = {}
+        self._then = then
 
     def __len__(self) -> int:
         """Return the number of users."""
-        return len({user for _, user in self._credentials})
+        return len({user for _, user in self.kept()})
 
     def add(self, mechanism: str, user: str, credential: Credential) -> None:
         """Add or replace what is kept of a user's password for a SCRAM mechanism."""
         self._credentials[mechanism, user] = credential
+
+    def remove(self, mechanism: str, user: str) -> None:
+        """Remove what is kept of a user's password for a SCRAM mechanism, if anything is."""
+        self._credentials.pop((mechanism, user), None)
+
+    def described(self) -> dict[str, dict[str, int]]:
+        """Return the iterations by SCRAM mechanism of each user."""
+        found: dict[str, dict[str, int]] = {}
+        for (mechanism, user), credential in self.kept().items():
+            found.setdefault(user, {})[mechanism] = credential.iterations
+        return found
+
+    def kept(self) -> dict[tuple[str, str], Credential]:
+        """Return what is kept of each password, by mechanism and user."""
+        others = {} if self._then is None else self._then.kept()
+        return {**others, **self._credentials}
 
     def add_password(self, user: str, password: str, new_salt: Callable[[int], bytes]) -> None:
         """Add a user of every mechanism. new_salt: returns that many random bytes."""
@@ -73,17 +106,20 @@ class Users:
 
     def mechanisms(self) -> tuple[str, ...]:
         """Return the mechanisms by which any user can connect."""
-        kept = {mechanism for mechanism, _ in self._credentials}
+        kept = {mechanism for mechanism, _ in self.kept()}
         return tuple(each for each in MECHANISMS if each in kept or (each == "PLAIN" and kept))
 
     def credential(self, mechanism: str, user: str) -> Credential | None:
-        """Return what is kept for a SCRAM mechanism; None: the user is unknown to it."""
-        return self._credentials.get((mechanism, user))
+        """Return what is kept for a SCRAM mechanism; None: the user is unknown to it, or has too many iterations."""
+        found = self._credentials.get((mechanism, user))
+        if found is None:
+            return None if self._then is None else self._then.credential(mechanism, user)
+        return found if found.iterations in ITERATIONS else None
 
     def has_password(self, user: str, password: bytes) -> bool:
         """Return whether a user has this password."""
         for mechanism in SCRAM_HASHES:
-            known = self._credentials.get((mechanism, user))
+            known = self.credential(mechanism, user)
             if known is not None:
                 given = Credential.of_password(password, mechanism, known.salt, known.iterations)
                 return hmac.compare_digest(given.stored_key, known.stored_key)
@@ -117,10 +153,10 @@ def users_of_cluster(log_dirs: Iterable[str]) -> Users:
     for log_dir in log_dirs:
         history, kept = read_history(f"{log_dir}/{METADATA_TOPIC}-0"), dict[tuple[str, str], Credential]()
         for record in history.records():
-            mechanism = _BY_NUMBER.get(record.mechanism) if isinstance(record, _SCRAM_RECORDS) else None
+            mechanism = SCRAM_NUMBERS.get(record.mechanism) if isinstance(record, _SCRAM_RECORDS) else None
             if mechanism is None:
                 continue
-            if isinstance(record, ScramCredential) and record.iterations in _ITERATIONS:
+            if isinstance(record, ScramCredential) and record.iterations in ITERATIONS:
                 keys = record.stored_key, record.server_key
                 kept[mechanism, record.user] = Credential(record.salt, *keys, record.iterations)
             elif isinstance(record, ScramCredentialRemoved):

@@ -273,10 +273,12 @@ class IndexBuilder:
         while True:
             end = min(last, state[k.X_ROW] + self._rows)
             stop = kernels.rebuild(batches, end, self._bits, state, *new)
-            self.offset_index += self._new_entries[: state[k.X_NEW_ENTRIES] * OFFSET_INDEX_ENTRY.size]
-            self.time_index += self._new_times[: state[k.X_NEW_TIMES] * TIME_INDEX_ENTRY.size]
-            pairs = self._new_epochs[: 2 * state[k.X_EPOCHS]]
-            self.epochs += zip(pairs[::2], pairs[1::2], strict=True)
+            if state[k.X_NEW_ENTRIES] or state[k.X_NEW_TIMES]:
+                self.offset_index += self._new_entries[: state[k.X_NEW_ENTRIES] * OFFSET_INDEX_ENTRY.size]
+                self.time_index += self._new_times[: state[k.X_NEW_TIMES] * TIME_INDEX_ENTRY.size]
+            if state[k.X_EPOCHS]:
+                pairs = self._new_epochs[: 2 * state[k.X_EPOCHS]]
+                self.epochs += zip(pairs[::2], pairs[1::2], strict=True)
             if stop != k.REBUILD_DONE or end >= last:
                 return state[k.X_ROW], stop
 

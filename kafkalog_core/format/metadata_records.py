@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BROKER_RESOURCE",
+    "GROUP_RESOURCE",
     "METADATA_VERSION",
     "TOPIC_RESOURCE",
     "ConfigValue",
@@ -36,6 +37,7 @@ __all__ = [
 METADATA_VERSION: Final = "metadata.version"
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 """A node by its id, or all nodes if the name is empty (ConfigResource.Type)."""
 _FRAME_VERSION: Final = 1
 _REGISTER_BROKER: Final = 0

@@ -368,13 +368,13 @@ class Appender:
             segment.first_timestamp_ms = (
                 max(times[first:last]) if is_set and self._rules.indexes_calls else times[first]
             )
-        places = array("q", accumulate(sizes[first : last - 1], initial=segment.size_bytes))
-        batches.column("position")[first:last] = places
+        positions = batches.column("position")
+        positions[first:last] = array("q", accumulate(sizes[first : last - 1], initial=segment.size_bytes))
         if is_set and self._rules.indexes_calls and last - first > 1:
             self._index_set(run, first, last)
         else:
             self._index(run, first, last)
-        batches.column("position")[first:last] = array("q", starts[first:last])
+        positions[first:last] = array("q", starts[first:last])
         segment.size_bytes += size_bytes
         segment.batches += last - first
         self.end_offset = segment.end_offset = batches.column("last_offset")[last - 1] + 1

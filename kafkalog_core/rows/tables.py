@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
+from kafkalog_core.rows.events import EVENT
 from kafkalog_core.rows.plans import (
     BIG_KEY,
     CHANGE,
@@ -45,6 +46,7 @@ __all__ = [
     "CLEANING_PASS",
     "COMPACTION",
     "DAMAGE",
+    "EVENT",
     "EXPLANATION",
     "EXPORT",
     "FETCH",
@@ -515,6 +517,7 @@ TABLES: Final = {
         REPLICA,
         REPLICA_COPY,
         REPLICA_RANGE,
+        EVENT,
         SUMMARY,
     )
 }

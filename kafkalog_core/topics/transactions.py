@@ -16,7 +16,16 @@ from kafkalog_core.wire.codec import codec
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["TransactionPhase", "TransactionValue", "decode_transaction", "encode_transaction", "replay_transactions"]
+__all__ = [
+    "TRANSACTIONS_TOPIC",
+    "TransactionPhase",
+    "TransactionValue",
+    "decode_transaction",
+    "encode_transaction",
+    "replay_transactions",
+]
+
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
 
 _VERSION_BYTES: Final = 2
 _KEY_TYPE: Final = 0
@@ -54,7 +63,11 @@ class TransactionValue:
         state: of the transaction.
         partitions: that it has written to, or is about to.
         update_ms: of the last change.
-        start_ms: of the transaction; -1: none has begun.
+        start_ms: of the transaction, also after its end; -1: none has begun.
+        previous_producer_id: the producer id before the last change; -1: unknown (version 1 of a value).
+        next_producer_id: the id with which the producer goes on once the transaction is complete, because its epochs
+            are exhausted; -1: its own (KIP-890).
+        client_version: transaction.version of the client; from 2 on each transaction has an epoch of its own (KIP-890).
     """
 
     producer_id: int
@@ -64,6 +77,9 @@ class TransactionValue:
     partitions: frozenset[Place] = field(default_factory=frozenset)
     update_ms: int = -1
     start_ms: int = -1
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    client_version: int = 0
 
 
 def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, TransactionValue | None]:
@@ -88,6 +104,9 @@ def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, Transactio
         partitions=frozenset((each["topic"], number) for each in partitions for number in each["partition_ids"]),
         update_ms=found["transaction_last_update_timestamp_ms"],
         start_ms=found["transaction_start_timestamp_ms"],
+        previous_producer_id=found.get("previous_producer_id", -1),
+        next_producer_id=found.get("next_producer_id", -1),
+        client_version=found.get("client_transaction_version", 0),
     )
 
 

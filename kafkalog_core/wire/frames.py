@@ -23,6 +23,7 @@ _PREFIX_BYTES: Final = 8
 _LENGTH_BYTES: Final = 4
 _API_VERSIONS: Final = 18
 _JOINED_BYTES: Final = 1 << 16
+_BYTES_ALONE: Final = {bytes}
 
 
 class UnsupportedVersionError(ProtocolError):
@@ -108,7 +109,7 @@ def _header_version(api: Api, version: int) -> int:
 
 def _joined(pieces: list[EncodedPart]) -> list[EncodedPart]:
     """Return pieces of which small neighbours are joined."""
-    if all(type(piece) is bytes for piece in pieces) and sum(map(len, pieces)) < _JOINED_BYTES:  # nearly every response
+    if set(map(type, pieces)) == _BYTES_ALONE and sum(map(len, pieces)) < _JOINED_BYTES:  # nearly every response
         return [b"".join(cast("list[bytes]", pieces))]
     joined: list[EncodedPart] = []
     small: list[bytes] = []

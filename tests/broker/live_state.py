@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.answers import Answer
     from kafkalog_core.broker.live_log import LiveLog
+    from kafkalog_core.broker.traffic import Traffic
 
 SETTINGS: Final = (
     "offsets.topic.num.partitions=2",
@@ -117,7 +118,9 @@ class Live:
 
 
 @contextmanager
-def living(directory: Path, clock: Clock | None = None, *settings: str) -> Iterator[Live]:
+def living(
+    directory: Path, clock: Clock | None = None, *settings: str, traffic: Traffic | None = None
+) -> Iterator[Live]:
     """A live broker over a directory; it is stopped cleanly at the end."""
     clock = clock or Clock()
     ids = count(1)
@@ -133,6 +136,7 @@ def living(directory: Path, clock: Clock | None = None, *settings: str) -> Itera
         clock=clock.seconds,
         clock_ms=clock,
         new_member_id=lambda client: f"{client}-{next(ids)}",
+        traffic=traffic,
     )
     try:
         yield Live(disks, broker, clock, disks.notes)

@@ -6,17 +6,22 @@ import threading
 import time
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
+from kafkalog_core.broker import requests
 from kafkalog_core.broker.network import Listener
+from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.broker.server import BrokerOptions, ReadOnlyBroker
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from kafkalog_core.broker.requests import Handler
 
 
 @contextmanager
@@ -49,6 +54,35 @@ def serving(*paths: Path, commits: Any = "memory", **options: Any) -> Iterator[R
         ended.set()
         thread.join()
         disks.close()
+
+
+FLOOR: Final = {
+    "Produce": 3,
+    "Fetch": 4,
+    "ListOffsets": 1,
+    "Metadata": 1,
+    "OffsetFetch": 1,
+    "FindCoordinator": 0,
+    "JoinGroup": 0,
+}
+"""Versions with which every current client still lists topics, reads, and uses groups; ApiVersions ends with 2."""
+
+
+@contextmanager
+def serving_the_floor(*paths: Path) -> Iterator[ReadOnlyBroker]:
+    """A running broker that knows these versions alone."""
+    made = RequestDispatcher.__init__
+
+    def capped(self: RequestDispatcher, handlers: Mapping[str, tuple[int, Handler]], *rest: Any, **more: Any) -> None:
+        low = {name: (min(last, FLOOR.get(name, last)), handler) for name, (last, handler) in handlers.items()}
+        made(self, {name: each for name, each in low.items() if not name.startswith("ConsumerGroup")}, *rest, **more)
+
+    with (
+        patch.object(RequestDispatcher, "__init__", capped),
+        patch.object(requests, "_LAST_API_VERSIONS", 2),
+        serving(*paths) as broker,
+    ):
+        yield broker
 
 
 def address(broker: ReadOnlyBroker) -> str:

@@ -30,6 +30,7 @@ TOPIC_ID = bytes(range(16))
 NOW_S = 100.0
 MIB = 1 << 20
 FETCH_VERSIONS = range(19)
+ZSTD = 4
 
 
 class Timed(NamedTuple):
@@ -222,6 +223,35 @@ def test_read_committed(version: int, log: FakePartition) -> None:
     assert bytes(found["records"]) == log.batches[0][0] + log.batches[1][0]
     assert found["aborted_transactions"] == [{"producer_id": 7, "first_offset": 2}]
     assert (found["high_watermark"], found["last_stable_offset"]) == (9, 6)
+
+
+@pytest.mark.parametrize("version", [4, 9, 10, 18])
+def test_clients_before_2_1_get_batches_of_zstd_decompressed(version: int, tmp_path: Path) -> None:
+    records = [Record(offset=at, value=b"v" * 300, timestamp_ms=1) for at in range(3, 6)]
+    packed = batch_v2(records, codec=ZSTD, is_transactional=True, producer_id=7)
+    log = FakePartition(tmp_path / "a.log", [plain(0), (packed, 3, 5, 2), plain(6)], aborted=((7, 3),))
+    broker = dispatcher(log)
+    (found,) = fetch(broker, version, isolation_level=1)
+    data, stored = bytes(found["records"]), log.path.read_bytes()
+    wanted = batch_v2(records, is_transactional=True, producer_id=7)
+    assert data == (stored if version >= 10 else log.batches[0][0] + wanted + log.batches[2][0])
+    assert found["aborted_transactions"] == [{"producer_id": 7, "first_offset": 3}]
+    for offset, limit, size in ((3, 1, len(wanted)), (0, 300, len(plain(0)[0]))):
+        (found,) = fetch(broker, version, {"fetch_offset": offset, "partition_max_bytes": limit})
+        assert version >= 10 or len(found["records"]) == size, (
+            "a batch that does not fit is not sent, but for the first"
+        )
+    assert log.holders == 1
+
+
+def test_a_batch_of_zstd_that_cannot_be_decompressed_is_an_error_of_its_own(tmp_path: Path) -> None:
+    damaged = batch_v2([Record(offset=3)], payload=b"not zstd", attributes=ZSTD)
+    log = FakePartition(tmp_path / "a.log", [plain(0), (damaged, 3, 3, 2)])
+    broker = dispatcher(log)
+    assert bytes(fetch(broker, 9)[0]["records"]) == log.batches[0][0]
+    (found,) = fetch(broker, 9, {"fetch_offset": 3})
+    assert (found["error_code"], bytes(found["records"])) == (ErrorCode.CORRUPT_MESSAGE, b"")
+    assert log.holders == 1
 
 
 @pytest.mark.parametrize("version", [2, 3, 18])

@@ -561,6 +561,25 @@ def test_transactions_and_groups_go_on_after_a_restart(tmp_path: Path) -> None:
         assert Payer(live, "another").id != payer.id
 
 
+def test_who_looks_for_a_coordinator_finds_its_topic(live: Live) -> None:
+    """`KafkaApis.getCoordinator` creates it, before any group or transaction is there."""
+    for key_type, topic in enumerate(("__consumer_offsets", "__transaction_state")):
+        assert topic not in live.disks.topics
+        answer = live.ask("FindCoordinator", 4, key_type=key_type, coordinator_keys=["a", "b"])
+        assert {each["error_code"] for each in answer["coordinators"]} == {ErrorCode.NONE}
+        assert len(live.disks.topics[topic].copies) == 2
+
+
+def test_no_coordinator_is_found_whose_topic_cannot_be_created(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live.disks, "create_topic", _full)
+    answer = live.ask("FindCoordinator", 2, key="g", key_type=0)
+    assert (answer["error_code"], answer["node_id"]) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+def _full(*_: Any) -> None:
+    raise StorageError("No space left on device")
+
+
 # --- groups -----------------------------------------------------------------------------------------------------------
 def commit_offset(live: Live, group: str, topic: str, offset: int, **fields: Any) -> int:
     """Commit an offset as a consumer without membership."""

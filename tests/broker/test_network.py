@@ -868,3 +868,85 @@ def test_an_address_in_use_is_an_error() -> None:
         with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{port}"):
             NetworkServer([Listener("A", "127.0.0.1", 0), Listener("B", "127.0.0.1", port)], Handler(), time.monotonic)
     assert descriptors() <= before
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+def test_a_muted_connection_gets_its_answer_at_once_and_is_read_again_later() -> None:
+    clock = Clock()
+    handler = Handler(lambda request: Reply([request], mute_s=10.0 if request == b"much" else 0.0))
+    with serving(handler, clock=clock, processors=1) as (server, _), connected(server) as muted:
+        muted.sendall(frame(b"much") + frame(b"next"))
+        assert answer_of(muted) == b"much"
+        with connected(server) as other:  # of the same thread
+            for number in range(20):
+                other.sendall(frame(b"%d" % number))
+                assert answer_of(other) == b"%d" % number
+        assert b"next" not in handler.requests
+        clock.now_s += 9.9
+        server.wake()
+        with connected(server) as other:
+            other.sendall(frame(b"more"))
+            assert answer_of(other) == b"more"
+        assert b"next" not in handler.requests
+        clock.now_s += 0.2
+        server.wake()
+        assert answer_of(muted) == b"next"
+
+
+def test_a_connection_without_a_response_is_muted_too() -> None:
+    clock = Clock()
+    handler = Handler(lambda request: NoResponse(10.0) if request == b"much" else Reply([request]))
+    with serving(handler, clock=clock, processors=1) as (server, events), connected(server) as muted:
+        muted.sendall(frame(b"much") + frame(b"next"))
+        events.wait("request_handled")
+        with connected(server) as other:
+            other.sendall(frame(b"other"))
+            assert answer_of(other) == b"other"
+        assert b"next" not in handler.requests
+        clock.now_s += 10.1
+        server.wake()
+        assert answer_of(muted) == b"next"
+
+
+def test_a_muted_connection_is_not_idle_and_a_shutdown_does_not_wait_for_it() -> None:
+    clock = Clock()
+    limits = NetworkLimits(max_idle_s=5.0)
+    answer = Handler(lambda request: Reply([request], mute_s=60.0))
+    with serving(answer, clock=clock, limits=limits) as (server, events), connected(server) as muted:
+        muted.sendall(frame(b"much"))
+        assert answer_of(muted) == b"much"
+        clock.now_s += 30
+        server.wake()
+        with connected(server) as other:
+            other.sendall(frame(b"other"))
+            assert answer_of(other) == b"other"
+        assert not events.of("connection_closed")
+        server.close(grace_s=0)
+        assert is_ended(muted)
+
+
+def test_muted_connections_that_close_leave_nothing() -> None:
+    with serving(lambda request: Reply([request], mute_s=0.2), processors=1) as (server, events):
+        for _ in range(200):
+            with connected(server) as muted:
+                muted.sendall(frame(b"much"))
+                assert answer_of(muted) == b"much"
+        events.wait("connection_closed", 200)
+
+
+def test_a_connection_that_comes_too_fast_is_closed_after_its_delay() -> None:
+    delays = iter([0.0, 0.05])
+    events = Events()
+    server = NetworkServer(
+        [Listener("PLAIN", "127.0.0.1", 0)],
+        Handler(),
+        time.monotonic,
+        observer=events,
+        delay_s=lambda host: next(delays) if host == "127.0.0.1" else 0.0,
+    )
+    with server, connected(server) as first, connected(server) as second:
+        first.sendall(frame(b"first"))
+        assert answer_of(first) == b"first"
+        assert second.recv(1) == b""
+        ((host, listener, detail),) = events.wait("connection_refused")
+        assert (host, listener, "faster than its quota" in str(detail)) == ("127.0.0.1", "PLAIN", True)

@@ -99,7 +99,7 @@ def test_every_row_type_is_shown_somehow():
     in_lines |= {"plan", "change", "loss", "setting", "journal", "text_file", "text_line"}
     in_lines |= {"compaction", "cleaning_pass", "cleaned_segment", "big_key"}
     in_lines |= {"retention", "retained_segment", "retention_event", "retention_what_if", "rolling", "rolled_segment"}
-    in_lines |= {"export", "replica", "replica_copy", "replica_range"}
+    in_lines |= {"export", "replica", "replica_copy", "replica_range", "event"}
     assert {name.partition(" ")[0] for name in SHOWN} == TABLES.keys() - in_lines
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.integration import jars
 from tests.integration.broker import Broker
 from tests.integration.repairing import make_patient
+from tests.integration.tool_runner import ToolRunner
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 
 if TYPE_CHECKING:
@@ -33,6 +34,17 @@ def broker(libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
     """A running broker that all tests share, each with topics of its own. Nobody stops it."""
     with _running(Broker(libs, tmp_path_factory.mktemp("broker"))) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[ToolRunner]:
+    """One Java process for the command-line tools of all releases."""
+    try:
+        runner = ToolRunner()
+    except jars.MissingError as missing:
+        pytest.skip(str(missing))
+    with runner:
+        yield runner
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from typing import Final
 
 KAFKA_VERSION: Final = "4.3.1"
 NEWEST: Final = "4.4.0"
+SPARK_SOURCE_VERSION: Final = "4.2.0"
+"""The newest that is published; later releases of Spark load it too."""
 ZOOKEEPER_ERA: Final = "2.8.2"
 BEFORE_TOPIC_IDS: Final = "2.7.2"
 _TOOLS_APART_FROM: Final = (4,)  # the release from which the command-line tools are a package of their own
@@ -58,6 +60,12 @@ def fetch_frameworks() -> Path:
     """The directory with the jars of Streams, Connect and MirrorMaker. Raises MissingError."""
     packages = [_dependency("org.apache.kafka", name, KAFKA_VERSION) for name in _FRAMEWORKS]
     return _fetched(f"frameworks-{KAFKA_VERSION}", [*packages, _LOGGING])
+
+
+def fetch_spark_source() -> Path:
+    """The directory with the jars of Spark's Kafka source. Raises MissingError."""
+    package = _dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_SOURCE_VERSION)
+    return _fetched(f"spark-kafka-{SPARK_SOURCE_VERSION}", [package])
 
 
 def _fetched(name: str, packages: list[str]) -> Path:

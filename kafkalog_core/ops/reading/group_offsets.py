@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.decode import RecordRun
     from kafkalog_core.storage.scan import Run
 
-__all__ = ["read_group_offsets"]
+__all__ = ["partition_runs", "read_group_offsets", "records_of"]
 
 _COMMIT_MARKER = 1  # ControlRecordType
 
@@ -40,7 +40,7 @@ def read_group_offsets(
     for directory in directories:
         of_partition = GroupOffsets()
         try:
-            for item in _items(directory, max_batch_bytes):
+            for item in partition_runs(directory, max_batch_bytes):
                 if isinstance(item, str):
                     problems.append(item)
                 else:
@@ -53,7 +53,7 @@ def read_group_offsets(
     return found, problems
 
 
-def _items(directory: str, max_batch_bytes: int) -> Iterator[Run | str]:
+def partition_runs(directory: str, max_batch_bytes: int) -> Iterator[Run | str]:
     """Yield the runs of batches of a partition in the order of the log, and a sentence for each damage."""
     options = ScanOptions(max_batch_bytes=max_batch_bytes, resync=True)
     for file in unit_of_partition(read_partition(directory), None).files:
@@ -85,7 +85,7 @@ def _replay(found: GroupOffsets, run: Run, max_bytes: int, until_ms: int) -> lis
                 f"a batch of {batches.column('size_bytes')[item.batch]} bytes cannot be read: {item.detail}"
             )
             continue
-        for row, offset, timestamp_ms, key, value in _records(item):
+        for row, offset, timestamp_ms, key, value in records_of(item):
             end_transactions(row)
             if timestamp_ms <= until_ms:
                 found.replay(key, value, offset, producers[row] if flags[row] & TRANSACTIONAL_BIT else None)
@@ -93,7 +93,7 @@ def _replay(found: GroupOffsets, run: Run, max_bytes: int, until_ms: int) -> lis
     return problems
 
 
-def _records(run: RecordRun) -> Iterator[tuple[int, int, int, bytes | None, bytes | None]]:
+def records_of(run: RecordRun) -> Iterator[tuple[int, int, int, bytes | None, bytes | None]]:
     """Yield the row of its batch, offset, timestamp, key and value of each record."""
     memory = run.memory
     names = ("batch", "offset", "timestamp_ms", "key_start", "key_size", "value_start", "value_size")

@@ -1,0 +1,97 @@
+"""What quotas are measured by: a rate over a sliding window, and a bucket of tokens. Times are arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["MAX_THROTTLE_MS", "SAMPLES", "WINDOW_MS", "RateWindow", "TokenBucket"]
+
+SAMPLES: Final = 11
+"""Samples that are kept [quota.window.num, controller.quota.window.num]."""
+WINDOW_MS: Final = 1000
+"""The time of a sample [quota.window.size.seconds, controller.quota.window.size.seconds]."""
+MAX_THROTTLE_MS: Final = 2**31 - 1
+
+
+@dataclass(slots=True)
+class _Sample:
+    start_ms: int
+    last_ms: int
+    value: float = 0.0
+
+    def reset(self, now_ms: int) -> None:
+        self.start_ms = self.last_ms = now_ms
+        self.value = 0.0
+
+
+class RateWindow:
+    """The rate of some value a second over the last ten seconds and the current one (`Rate`, `SampledStat`)."""
+
+    def __init__(self) -> None:
+        """Begin with nothing recorded."""
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        """Add a value; a negative one takes back what was recorded."""
+        if not self._samples:
+            self._samples.append(_Sample(now_ms, now_ms))
+        if now_ms - self._samples[self._current].start_ms >= WINDOW_MS:
+            self._advance(now_ms)
+        sample = self._samples[self._current]
+        sample.value += value
+        sample.last_ms = now_ms
+
+    def _advance(self, now_ms: int) -> None:
+        """Begin a sample. One more than the window has is kept: it overlaps the window (`SampledStat.advance`)."""
+        self._current = (self._current + 1) % (SAMPLES + 1)
+        if self._current == len(self._samples):
+            self._samples.append(_Sample(now_ms, now_ms))
+        else:
+            self._samples[self._current].reset(now_ms)
+
+    def span_ms(self, now_ms: int) -> int:
+        """Return the time that the rate is measured over: at least ten whole samples (`Rate.windowSize`)."""
+        for sample in self._samples:
+            if now_ms - sample.last_ms >= SAMPLES * WINDOW_MS:
+                sample.reset(now_ms)
+        elapsed_ms = now_ms - min((each.start_ms for each in self._samples), default=now_ms)
+        missing = SAMPLES - 1 - elapsed_ms // WINDOW_MS
+        return max(1, elapsed_ms + max(0, missing) * WINDOW_MS)
+
+    def rate(self, now_ms: int) -> float:
+        """Return the rate a second."""
+        span_ms = self.span_ms(now_ms)
+        return sum(each.value for each in self._samples) / (span_ms / 1000)
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """Return after which time without a further value the rate is back at a bound (`QuotaUtils.throttleTime`)."""
+        rate = self.rate(now_ms)
+        if rate <= bound:
+            return 0
+        return min(MAX_THROTTLE_MS, int((rate - bound) / bound * self.span_ms(now_ms) + 0.5))
+
+
+class TokenBucket:
+    """Tokens that come back at the rate of the quota, up to those of all samples (KIP-599, `TokenBucket`)."""
+
+    def __init__(self) -> None:
+        """Begin with a full bucket."""
+        self._tokens = float("inf")
+        self._last_ms = 0
+
+    def tokens(self, bound: float, now_ms: int) -> float:
+        """Return the tokens that there are; below 0: more were taken. bound: tokens that come back in a second."""
+        most = SAMPLES * WINDOW_MS / 1000 * bound
+        self._tokens = min(most, self._tokens + bound * (now_ms - self._last_ms) / 1000)
+        self._last_ms = now_ms
+        return self._tokens
+
+    def take(self, value: float, bound: float, now_ms: int) -> None:
+        """Take tokens, even if there are fewer."""
+        self._tokens = self.tokens(bound, now_ms) - value
+
+    def throttle_ms(self, bound: float, now_ms: int) -> int:
+        """Return how long it takes until no token is missing (`ControllerMutationQuotaManager.throttleTimeMs`)."""
+        return min(MAX_THROTTLE_MS, max(0, int(-self.tokens(bound, now_ms) / bound * 1000 + 0.5)))
