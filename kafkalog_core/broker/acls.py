@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "ANONYMOUS",
     "CLUSTER_NAME",
     "SUPPORTED_OPERATIONS",
     "WILDCARD",
@@ -34,8 +33,6 @@ __all__ = [
 WILDCARD: Final = "*"
 """Any host, or as a LITERAL pattern any resource."""
 _ANY_PRINCIPAL: Final = "User:*"
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of a client that has not proved who it is (`KafkaPrincipal.ANONYMOUS`)."""
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER (`Resource.CLUSTER_NAME`)."""
 _ANY_NAME: Final = "hardcode"  # Authorizer.authorizeByResourceType asks for a resource of this name

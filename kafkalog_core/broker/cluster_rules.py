@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.broker.acls import ANONYMOUS, AclOperation, Authorizer, ResourceType
+from kafkalog_core.broker.acls import AclOperation, Authorizer, ResourceType
 from kafkalog_core.broker.authorization import (
     FAILED,
     MESSAGES,
@@ -153,12 +153,12 @@ class AuthorizedHandlers:
         parts: Iterable[Handlers],
         authorizer: Authorizer,
         topics: TopicLookup,
-        user_of: Callable[[ConnectionFacts], str | None],
+        user_of: Callable[[ConnectionFacts], str],
     ) -> None:
         """Take the handlers of all APIs.
 
-        authorizer: decides. topics: the topics that there are. user_of: returns the name of the user that a client has
-            proved to be; None: it did not have to.
+        authorizer: decides. topics: the topics that there are. user_of: returns the name of a client's
+            principal.
         """
         self._parts = list(parts)
         self._authorizer = authorizer
@@ -174,7 +174,5 @@ class AuthorizedHandlers:
         return {name: (last, partial(self._answer, _RULES[name], handler)) for name, (last, handler) in found.items()}
 
     def _answer(self, rule: Rule, handler: Handler, context: RequestContext) -> Answer:
-        user = self._user_of(context.connection)
-        principal = ANONYMOUS if user is None else f"User:{user}"
-        client = principal, host_text(context.connection.peer_host)
+        client = f"User:{self._user_of(context.connection)}", host_text(context.connection.peer_host)
         return rule(Access(self._authorizer, client, self._topics), context, handler)

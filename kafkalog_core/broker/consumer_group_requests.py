@@ -56,6 +56,7 @@ class ConsumerGroupRequests:
             pattern=body.get("subscribed_topic_regex"),
             assignor=body["server_assignor"],
             owned=self._owned(body["topic_partitions"]),
+            describes=context.may_use,
         )
         answer = self._registry.heartbeat(beat)
         assignment = None if answer.assignment is None else {"topic_partitions": self._rows(answer.assignment)}

@@ -43,6 +43,7 @@ LEAVES: Final = -1
 PAUSES: Final = -2
 """Epochs by which a member joins, leaves, and leaves for a while as a static one (KIP-345)."""
 _PATTERN_BYTES: Final = 1 << 20  # of memory for one regular expression
+_RESOLVED_S: Final = 600  # GroupMetadataManager.REGEX_BATCH_REFRESH_MAX_INTERVAL_MS
 _COMMITS_OF_MEMBERS: Final = 9  # OffsetCommit since this version
 
 
@@ -85,7 +86,10 @@ class ConsumerLimits:
 
 
 class Heartbeat(NamedTuple):
-    """A ConsumerGroupHeartbeat; None: the member says nothing new about it."""
+    """A ConsumerGroupHeartbeat; None: the member says nothing new about it.
+
+    `describes`: whether the member may describe a topic that its regular expression matches; None: it may.
+    """
 
     group_id: str
     member_id: str
@@ -99,6 +103,7 @@ class Heartbeat(NamedTuple):
     pattern: str | None = None
     assignor: str | None = None
     owned: frozenset[Place] | None = None
+    describes: Callable[[str], bool] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -151,7 +156,8 @@ _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 class ConsumerGroup:
     """A group; `target`: of each member, made for `target_epoch`; `seen`: the topics that it was made of.
 
-    `patterns`: those of which the log holds topics that another broker has stored.
+    `patterns`: those of which the log holds topics that another broker has stored. `hidden`: topics that no regular
+    expression matches, because they may not be described; `resolved`: what that was found for.
     """
 
     group_id: str
@@ -161,6 +167,8 @@ class ConsumerGroup:
     target: Mapping[str, frozenset[Place]] = field(default_factory=lambda: _NONE)
     seen: Mapping[str, int] = field(default_factory=lambda: _NONE)
     patterns: frozenset[str] = frozenset()
+    hidden: frozenset[str] = frozenset()
+    resolved: tuple[object, ...] = ()
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -314,6 +322,7 @@ class ConsumerGroups:
         """Return group and member after a heartbeat."""
         noted = _noted(member, beat)
         group = replace(group, members={**group.members, noted.member_id: noted})
+        group = self._resolved(group, beat)
         counts = self._counts_of(group)
         has_changed = is_new or _wishes(noted) != _wishes(member)
         if has_changed or counts != group.seen:
@@ -329,13 +338,31 @@ class ConsumerGroups:
         counts = self._topics.partition_counts()
         members = group.members.values()
         wanted = frozenset[str]().union(*{each.topics for each in members}) & counts.keys()
-        by_pattern = (_matching(pattern, counts) for pattern in {each.pattern for each in members if each.pattern})
+        patterns = {each.pattern for each in members if each.pattern}
+        by_pattern = (_matching(pattern, counts) - group.hidden for pattern in patterns)
         return {topic: counts[topic] for topic in wanted.union(*by_pattern)}
+
+    def _resolved(self, group: ConsumerGroup, beat: Heartbeat) -> ConsumerGroup:
+        """Return a group whose regular expressions match no topic that the member may not describe.
+
+        As on a broker, that holds for the whole group until topics or regular expressions change, or for ten minutes
+        (`GroupMetadataManager.maybeUpdateRegularExpressions`, `TopicRegexResolver`).
+        """
+        describes, patterns = beat.describes, frozenset(each.pattern for each in group.members.values() if each.pattern)
+        if describes is None or not patterns:
+            return group
+        topics = self._topics.partition_counts()
+        resolved = patterns, frozenset(topics), int(self._clock() / _RESOLVED_S)
+        if resolved == group.resolved:
+            return group
+        found = frozenset[str]().union(*(_matching(each, topics) for each in patterns))
+        return replace(group, hidden=frozenset(each for each in found if not describes(each)), resolved=resolved)
 
     @staticmethod
     def _aimed(group: ConsumerGroup) -> ConsumerGroup:
         """Return a group with the target of its epoch."""
-        by_pattern = {each.pattern: _matching(each.pattern, group.seen) for each in group.members.values()}
+        seen = group.seen.keys() - group.hidden
+        by_pattern = {each.pattern: _matching(each.pattern, seen) for each in group.members.values()}
         members = {
             name: Subscriber(
                 (member.topics & group.seen.keys()) | by_pattern[member.pattern],

@@ -5,6 +5,7 @@ Each rule names what `KafkaApis` of Kafka 4.3 checks for the API, and in which o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +48,7 @@ _HIDDEN: Final = "The group has described topic(s) that the client is not author
 # --- members ----------------------------------------------------------------------------------------------------------
 def _member(access: Access, context: RequestContext, handler: Handler, **fields: object) -> Answer:
     """READ on the group. fields: what the response has besides the error."""
-    if access.to_group(AclOperation.READ, context.body["group_id"]):
+    if access.to_group(AclOperation.READ, context.body["group_id"] or ""):  # that of ShareFetch may be null
         return handler(context)
     return refusal(context, _GROUP_FAILED, **fields)
 
@@ -63,9 +64,10 @@ def _beat(access: Access, context: RequestContext, handler: Handler) -> Answer:
     body = context.body
     if not access.to_group(AclOperation.READ, body["group_id"]):
         return refusal(context, _GROUP_FAILED, error_message=MESSAGES[_GROUP_FAILED])
-    topics = body["subscribed_topic_names"] or ()
-    is_allowed = all(access.to_topic(AclOperation.DESCRIBE, each) for each in topics)
-    return handler(context) if is_allowed else refusal(context, _TOPIC_FAILED)
+    describes = partial(access.to_topic, AclOperation.DESCRIBE)
+    if not all(map(describes, body["subscribed_topic_names"] or ())):
+        return refusal(context, _TOPIC_FAILED)
+    return handler(replace(context, may_use=describes))  # topics of its regular expression (TopicRegexResolver)
 
 
 def _coordinator(access: Access, context: RequestContext, handler: Handler) -> Answer:
@@ -254,8 +256,6 @@ def _delete(access: Access, context: RequestContext, handler: Handler) -> Answer
 
 
 # --- share groups (KIP-932) -------------------------------------------------------------------------------------------
-_SHARE_FETCH: Final = TopicRows(operation=AclOperation.READ, answered="responses", fields={"records": b""})
-_SHARE_ACKNOWLEDGE: Final = TopicRows(operation=AclOperation.READ, answered="responses")
 _SHARE_OFFSETS: Final = TopicRows(operation=AclOperation.READ, name="topic_name", answered="responses")
 _OFFSETS_OF_SHARE: Final = TopicRows(
     operation=AclOperation.DESCRIBE,
@@ -265,11 +265,17 @@ _OFFSETS_OF_SHARE: Final = TopicRows(
 )
 
 
-def _with_group(rows: TopicRows, access: Access, context: RequestContext, handler: Handler) -> Answer:
+def _alter_share_offsets(access: Access, context: RequestContext, handler: Handler) -> Answer:
     """READ on the group, then on each topic."""
-    if not access.to_group(AclOperation.READ, context.body["group_id"] or ""):
+    if not access.to_group(AclOperation.READ, context.body["group_id"]):
         return refusal(context, _GROUP_FAILED, error_message=MESSAGES[_GROUP_FAILED])
-    return rows(access, context, handler)
+    return _SHARE_OFFSETS(access, context, handler)
+
+
+def _share_reader(access: Access, context: RequestContext, handler: Handler) -> Answer:
+    """READ on the group. A session has topics that the request does not name, so READ on them is checked later."""
+    context = replace(context, may_use=partial(access.to_topic, AclOperation.READ))
+    return _member(access, context, handler, error_message=MESSAGES[_GROUP_FAILED])
 
 
 def _delete_share_offsets(access: Access, context: RequestContext, handler: Handler) -> Answer:
@@ -334,9 +340,9 @@ GROUP_RULES: Final[dict[str, Rule]] = {
     "DeleteGroups": _delete,
     "ShareGroupHeartbeat": _beat,
     "ShareGroupDescribe": partial(_describe, asked="group_ids", topics_of=_topics_of_members),
-    "ShareFetch": partial(_with_group, _SHARE_FETCH),
-    "ShareAcknowledge": partial(_with_group, _SHARE_ACKNOWLEDGE),
-    "AlterShareGroupOffsets": partial(_with_group, _SHARE_OFFSETS),
+    "ShareFetch": _share_reader,
+    "ShareAcknowledge": _share_reader,
+    "AlterShareGroupOffsets": _alter_share_offsets,
     "DeleteShareGroupOffsets": _delete_share_offsets,
     "DescribeShareGroupOffsets": _describe_share_offsets,
 }

@@ -48,13 +48,15 @@ _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 class RequestContext:
     """A decoded request, and the connection that it came from.
 
-    amend: changes the body of its response. throttle: measures it; None: there are no quotas.
+    amend: changes the body of its response. throttle: measures it; None: there are no quotas. may_use: returns whether
+        the client may use a topic that the request does not name, such as one of a session; None: it may use all.
     """
 
     request: Request
     connection: ConnectionFacts
     amend: Callable[[Body], Body] | None = None
     throttle: RequestThrottle | None = None
+    may_use: Callable[[str], bool] | None = None
 
     @property
     def body(self) -> Body:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
 from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
+from kafkalog_core.broker.authentication import ANONYMOUS
 from kafkalog_core.broker.committed_offsets import CommittedOffsets
 from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
 from kafkalog_core.broker.fetch_requests import FetchRequests
@@ -67,10 +68,13 @@ class BrokerOptions:
     groups: GroupLimits = field(default_factory=GroupLimits)
     authentication: Authentication | None = None
 
-    def user_of(self, connection: ConnectionFacts) -> str | None:
-        """Return who a client has proved to be, a SASL user or else the subject of its certificate; None: nobody."""
-        user = None if self.authentication is None else self.authentication.session(connection).user
-        return connection.certificate_subject() if user is None else user
+    def user_of(self, connection: ConnectionFacts) -> str:
+        """Return the name of a client's principal (`DefaultKafkaPrincipalBuilder`).
+
+        That is its SASL user, else the subject of its certificate, else ANONYMOUS.
+        """
+        user = ANONYMOUS if self.authentication is None else self.authentication.user_of(connection)
+        return (connection.certificate_subject() or ANONYMOUS) if user == ANONYMOUS else user
 
 
 class Handlers(Protocol):

@@ -121,7 +121,7 @@ class ShareRequests:
             return context.reply(answer)
         can_renew = body.get("is_renew_ack", False)
         given = {place: batches for place, batches in given.items() if batches}
-        acknowledged = self._acknowledge_all(key, given, context.version, can_renew=can_renew)
+        acknowledged = self._acknowledge_all(context, key, given, can_renew=can_renew)
         if epoch == FINAL_EPOCH:
             self._end(key)
         fetch = _Fetch(context, key, [] if can_renew else partitions, acknowledged)
@@ -169,22 +169,33 @@ class ShareRequests:
                 max_bytes=fetch.max_bytes,
                 is_strict=body.get("share_acquire_mode", 0) == _STRICT,
             )
-            delivery = self._deliver(ShareKey(fetch.key.group, *place), request, found)
+            delivery = self._deliver(fetch.context, ShareKey(fetch.key.group, *place), request, found)
             if delivery is not None:
                 found.deliveries[place] = delivery
                 left -= delivery.count
                 left_bytes -= delivery.range.size_bytes
         return found
 
-    def _deliver(self, key: ShareKey, request: DeliveryRequest, found: _Found) -> Delivery | None:
-        if self._topics.topic_name(key.topic_id) is None:
-            found.errors[key[1:]] = ErrorCode.UNKNOWN_TOPIC_ID
+    def _deliver(
+        self, context: RequestContext, key: ShareKey, request: DeliveryRequest, found: _Found
+    ) -> Delivery | None:
+        problem = self._topic_problem(context, key.topic_id)
+        if problem:
+            found.errors[key[1:]] = problem
             return None
         try:
             return self._partitions.deliver(key, request)
         except (KafkalogError, OSError) as error:
             found.errors[key[1:]] = error_of(error)
             return None
+
+    def _topic_problem(self, context: RequestContext, topic_id: bytes) -> ErrorCode:
+        """Return why a client gets nothing of a topic; NONE: it does."""
+        name = self._topics.topic_name(topic_id)
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        is_allowed = context.may_use is None or context.may_use(name)
+        return ErrorCode.NONE if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     def _readable_bytes(self, fetch: _Fetch) -> int:
         size_bytes = 0
@@ -242,7 +253,7 @@ class ShareRequests:
             return context.reply(_error(error.code))
         given = dict(_acknowledgements(body["topics"]))
         can_renew = body.get("is_renew_ack", False)
-        outcomes = self._acknowledge_all(key, given, context.version, can_renew=can_renew)
+        outcomes = self._acknowledge_all(context, key, given, can_renew=can_renew)
         if epoch == FINAL_EPOCH:
             self._end(key)
         rows = {
@@ -259,16 +270,22 @@ class ShareRequests:
         return context.reply(answer)
 
     def _acknowledge_all(
-        self, key: SessionKey, given: dict[Partition, list[Acknowledgement]], version: int, *, can_renew: bool
+        self,
+        context: RequestContext,
+        key: SessionKey,
+        given: dict[Partition, list[Acknowledgement]],
+        *,
+        can_renew: bool,
     ) -> dict[Partition, Body]:
         """Carry out acknowledgements; return the outcome by partition (`handleAcknowledgements`)."""
         found: dict[Partition, Body] = {}
         for place, batches in given.items():
             code, message = ErrorCode.NONE, None
             try:
-                if self._topics.topic_name(place[0]) is None:
-                    raise PartitionError(ErrorCode.UNKNOWN_TOPIC_ID)
-                if not _are_valid(batches, version, can_renew=can_renew):
+                problem = self._topic_problem(context, place[0])
+                if problem:
+                    raise PartitionError(problem)
+                if not _are_valid(batches, context.version, can_renew=can_renew):
                     raise PartitionError(ErrorCode.INVALID_REQUEST)
                 if batches:
                     self._partitions.acknowledge(ShareKey(key.group, *place), key.member, batches)

@@ -344,6 +344,40 @@ CASES: Final = [
     ),
     case("DeleteAcls", 3, {"filters": [ANY_ACL | {"resource_name_filter": "none"}]}, [(CLUSTER, ALTER)]),
 ]
+SHARE_OFFSETS: Final = [{"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 0}]}]
+USER: Final = {"name": "u", "mechanism": 1}
+CASES += [
+    case(
+        "DescribeClientQuotas",
+        1,
+        {"components": [{"entity_type": "user", "match_type": 1, "match": None}], "strict": False},
+        [(CLUSTER, DESCRIBE_CONFIGS)],
+    ),
+    case(
+        "AlterClientQuotas",
+        1,
+        {"validate_only": True} | {"entries": [{"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": []}]},
+        [(CLUSTER, ALTER_CONFIGS)],
+    ),
+    case("DescribeUserScramCredentials", 0, {"users": None}, [(CLUSTER, DESCRIBE)]),
+    case("AlterUserScramCredentials", 0, {"deletions": [USER], "upsertions": []}, [(CLUSTER, ALTER)]),
+    case(
+        "ShareGroupHeartbeat",
+        1,
+        {"group_id": "g", "member_id": "m", "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"]},
+        [(GROUP, READ), (TOPIC, DESCRIBE)],
+    ),
+    case("ShareGroupDescribe", 1, {"group_ids": ["g"], "include_authorized_operations": True}, [(GROUP, DESCRIBE)]),
+    case(
+        "DescribeShareGroupOffsets",
+        1,
+        {"groups": [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0]}]}]},
+        [(GROUP, DESCRIBE), (TOPIC, DESCRIBE)],
+    ),
+    case("AlterShareGroupOffsets", 0, {"group_id": "g", "topics": SHARE_OFFSETS}, [(GROUP, READ), (TOPIC, READ)]),
+]
+SHARED: Final = {"ShareFetch", "ShareAcknowledge", "DeleteShareGroupOffsets"}
+"""They need a session or a group: see the tests of share groups."""
 SILENT: Final = {"DescribeCluster", "ListGroups", "ListTransactions"}
 """Nothing is refused: what a client may not see is left out."""
 OPEN: Final = {"ApiVersions"}
@@ -351,7 +385,7 @@ OPEN: Final = {"ApiVersions"}
 
 def test_every_api_has_a_case(client: Client) -> None:
     served = {each["api_key"] for each in client.ask("ApiVersions", 0)["api_keys"]}
-    named = {api.key for api in apis().values() if api.name in {each.name for each in CASES} | SILENT | OPEN}
+    named = {api.key for api in apis().values() if api.name in {each.name for each in CASES} | SHARED | SILENT | OPEN}
     assert named == served
 
 
@@ -560,6 +594,70 @@ def test_authorized_operations(client: Client) -> None:
     client.may(allow(CLUSTER, CREATE))
     cluster = client.ask("DescribeCluster", 0, include_cluster_authorized_operations=True)
     assert cluster["cluster_authorized_operations"] == 0, "without DESCRIBE nothing is said"
+
+
+# --- topics that a request does not name ------------------------------------------------------------------------------
+def test_a_share_session_reads_and_acknowledges_where_it_may(client: Client) -> None:
+    client.live.disks.create_topic("u", 1, {})
+    admin = Client(client.live, "admin")
+    for name in ("t", "u"):
+        data = [{"name": name, "partition_data": [{"index": 0, "records": batch_of(b"a")}]}]
+        assert not refusals(admin.ask("Produce", 9, **produce_body(b"", topic_data=data)))
+    settings = {"resource_type": 32, "resource_name": "g", "configs": [{"name": "share.auto.offset.reset"}]}
+    settings["configs"] = [{"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}]
+    admin.ask("IncrementalAlterConfigs", 1, resources=[settings], validate_only=False)
+    ids = {name: client.live.disks.topic_id(name) for name in ("t", "u")}
+
+    def rows(*names: str, acknowledged: bool = False) -> list[dict[str, Any]]:
+        batch = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+        partition = {"partition_index": 0, "acknowledgement_batches": [batch] if acknowledged else []}
+        return [{"topic_id": ids[each], "partitions": [partition]} for each in names]
+
+    def fetched(epoch: int, *names: str) -> dict[str, Any]:
+        limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1000, "max_records": 10, "batch_size": 10}
+        session = {"group_id": "g", "member_id": "m", "share_session_epoch": epoch, "forgotten_topics_data": []}
+        body = {"is_renew_ack": False, "share_acquire_mode": 0, "topics": rows(*names)} | limits | session
+        return client.ask("ShareFetch", 2, **body)
+
+    assert fetched(0, "t", "u")["error_code"] == REFUSED[GROUP]
+    client.may(allow(GROUP, READ))
+    codes = {each["topic_id"]: each["partitions"][0]["error_code"] for each in fetched(0, "t", "u")["responses"]}
+    assert codes == {ids["t"]: REFUSED[TOPIC], ids["u"]: REFUSED[TOPIC]}
+    client.may(allow(GROUP, READ), allow(TOPIC, WRITE))
+    codes = {each["topic_id"]: each["partitions"][0]["error_code"] for each in fetched(1)["responses"]}
+    assert codes == {ids["t"]: REFUSED[TOPIC], ids["u"]: REFUSED[TOPIC]}, "in the session, and still refused"
+    body = {"group_id": "g", "member_id": "m", "share_session_epoch": 2, "is_renew_ack": False}
+    answer = client.ask("ShareAcknowledge", 2, **body, topics=rows("t", acknowledged=True))
+    assert refusals(answer) == {REFUSED[TOPIC]}
+
+
+def test_offsets_of_a_share_group_are_deleted_where_a_client_may_read(client: Client) -> None:
+    for epoch in (0, -1):
+        beat = {"group_id": "g", "member_id": "m", "member_epoch": epoch, "rack_id": None}
+        Client(client.live, "admin").ask("ShareGroupHeartbeat", 1, **beat, subscribed_topic_names=["t"])
+    body: dict[str, Any] = {"group_id": "g", "topics": [{"topic_name": "t"}]}
+    assert refusals(client.ask("DeleteShareGroupOffsets", 0, **body)) == {REFUSED[GROUP]}
+    client.may(allow(GROUP, DELETE))
+    assert refusals(client.ask("DeleteShareGroupOffsets", 0, **body)) == {REFUSED[TOPIC]}
+    client.may(allow(GROUP, DELETE), allow(TOPIC, READ))
+    assert not refusals(client.ask("DeleteShareGroupOffsets", 0, **body))
+
+
+def test_a_regular_expression_matches_no_topic_that_a_member_may_not_describe(client: Client) -> None:
+    client.live.disks.create_topic("tt", 1, {})
+    client.may(allow(GROUP, READ), allow(TOPIC, DESCRIBE))
+    wanted = {"subscribed_topic_names": None, "subscribed_topic_regex": "t+"}
+
+    def assigned() -> set[str | None]:
+        beat = client.ask("ConsumerGroupHeartbeat", 1, **(HEARTBEAT | wanted))
+        assert beat["error_code"] == 0
+        return {client.live.disks.topic_name(each["topic_id"]) for each in beat["assignment"]["topic_partitions"]}
+
+    assert [assigned(), assigned()] == [{"t"}] * 2  # the first one created __consumer_offsets
+    client.may(allow(GROUP, READ), allow(TOPIC, DESCRIBE, "*"))
+    assert assigned() == {"t"}, "as on a broker, regular expressions are not resolved at each heartbeat"
+    client.live.clock.now_ms += 600_000
+    assert assigned() == {"t", "tt"}
 
 
 # --- who a client is --------------------------------------------------------------------------------------------------

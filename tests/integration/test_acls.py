@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     AclOperation,
     AclPermissionType,
     AdminClient,
+    NewPartitions,
     ResourcePatternType,
     ResourceType,
 )
@@ -104,16 +105,22 @@ def test_decisions_are_those_of_the_standard_authorizer(libs: Path, tmp_path: Pa
 EVERYTHING: Final = AclBindingFilter(
     ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
 )
+ALLOW, DENY, LITERAL, PREFIXED = (
+    AclPermissionType.ALLOW,
+    AclPermissionType.DENY,
+    ResourcePatternType.LITERAL,
+    ResourcePatternType.PREFIXED,
+)
 BINDINGS: Final = [
-    ClientBinding(kind, name, pattern, principal, host, operation, permission)
-    for kind, name, pattern, principal, host, operation, permission in (
-        (ResourceType.TOPIC, "orders", ResourcePatternType.LITERAL, "User:bob", "*", AclOperation.READ, AclPermissionType.ALLOW),
-        (ResourceType.TOPIC, "pay", ResourcePatternType.PREFIXED, "User:*", "10.1.2.3", AclOperation.ALL, AclPermissionType.DENY),
-        (ResourceType.GROUP, "*", ResourcePatternType.LITERAL, "User:eve", "*", AclOperation.DELETE, AclPermissionType.ALLOW),
-        (ResourceType.TRANSACTIONAL_ID, "t", ResourcePatternType.PREFIXED, "User:bob", "*", AclOperation.WRITE, AclPermissionType.ALLOW),
-        (ResourceType.TOPIC, "locked", ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, AclPermissionType.DENY),
+    ClientBinding(*fields)
+    for fields in (
+        (ResourceType.TOPIC, "orders", LITERAL, "User:bob", "*", AclOperation.READ, ALLOW),
+        (ResourceType.TOPIC, "pay", PREFIXED, "User:*", "10.1.2.3", AclOperation.ALL, DENY),
+        (ResourceType.GROUP, "*", LITERAL, "User:eve", "*", AclOperation.DELETE, ALLOW),
+        (ResourceType.TRANSACTIONAL_ID, "t", PREFIXED, "User:bob", "*", AclOperation.WRITE, ALLOW),
+        (ResourceType.TOPIC, "locked", LITERAL, "User:ANONYMOUS", "*", AclOperation.ALTER, DENY),
     )
-]  # fmt: skip
+]
 
 
 def listed(address: str) -> list[ClientBinding]:
@@ -122,11 +129,11 @@ def listed(address: str) -> list[ClientBinding]:
     return sorted(admin.describe_acls(EVERYTHING).result(SECONDS), key=str)
 
 
-def deletion_of(address: str, topic: str) -> int:
-    """The error of a client that proves nothing and deletes a topic; 0: it is deleted."""
+def growth_of(address: str, topic: str, count: int) -> int:
+    """The error of a client that proves nothing and gives a topic more partitions; 0: it has them."""
     admin = AdminClient({"bootstrap.servers": address, **QUIET})
     try:
-        admin.delete_topics([topic])[topic].result(SECONDS)
+        admin.create_partitions([NewPartitions(topic, count)])[topic].result(SECONDS)
     except KafkaException as error:
         return int(error.args[0].code())
     return 0
@@ -154,14 +161,14 @@ def test_a_real_broker_goes_on_with_our_acls_and_we_with_its(successor: Successo
         assert deleted.result(SECONDS) == [gone]
         before = listed(server.address)
         assert before == sorted(BINDINGS, key=str)
-        refused = deletion_of(server.address, "locked")
+        refused = growth_of(server.address, "locked", 3)
         assert refused == 29
         server.stop()
     successor.start()
     try:
         assert listed(successor.bootstrap) == before
-        assert deletion_of(successor.bootstrap, "locked") == refused
-        assert deletion_of(successor.bootstrap, "free") == 0
+        assert growth_of(successor.bootstrap, "locked", 3) == refused
+        assert growth_of(successor.bootstrap, "free", 3) == 0
         admin = AdminClient({"bootstrap.servers": successor.bootstrap, **QUIET})
         locked = AclBindingFilter(*_fields(BINDINGS[-1], "locked"))
         (deleted,) = admin.delete_acls([locked]).values()
@@ -171,7 +178,7 @@ def test_a_real_broker_goes_on_with_our_acls_and_we_with_its(successor: Successo
         successor.stop()
     with LiveServer(successor.log_dir, STANDARD, OPEN) as server:
         assert listed(server.address) == after
-        assert deletion_of(server.address, "locked") == 0
+        assert growth_of(server.address, "locked", 3) == 0
         server.stop()
 
 
