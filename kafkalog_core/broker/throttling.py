@@ -60,6 +60,7 @@ class ClientThrottles:
         self._rates: OrderedDict[_Key, tuple[RateWindow, int]] = OrderedDict()
         self._buckets: OrderedDict[_Key, tuple[TokenBucket, int]] = OrderedDict()
         self._hosts: dict[str | None, float] = {}
+        self._addresses: dict[str, str] = {}
         self._hosts_of = -1
         self._lock = threading.Lock()
 
@@ -121,11 +122,18 @@ class ClientThrottles:
         if self._hosts_of != self._quotas.generation:  # the acceptor alone calls this
             self._hosts_of = self._quotas.generation
             named = self._quotas.of_hosts()
-            self._hosts = {None if name is None else self._resolve(name) or name: rate for name, rate in named}
+            self._hosts = {None if name is None else self._address_of(name): rate for name, rate in named}
         rate = self._hosts.get(host, self._hosts.get(None))
         if rate is None:
             return 0.0
         return min(_BOUND_MS, self._record((CONNECTION_RATE, host, ""), rate, 1, keeps=False)) / 1000
+
+    def _address_of(self, host: str) -> str:
+        """Return the address of a host, which is looked up once, as brokers do it."""
+        found = self._addresses.get(host)
+        if found is None:
+            found = self._addresses[host] = self._resolve(host) or host
+        return found
 
 
 class RequestThrottle:
