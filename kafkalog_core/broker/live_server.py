@@ -10,7 +10,6 @@ from kafkalog_core.broker.acl_requests import AclRequests
 from kafkalog_core.broker.acls import Authorizer
 from kafkalog_core.broker.answers import NO_OBSERVER
 from kafkalog_core.broker.append_waiters import AppendWaiters
-from kafkalog_core.broker.authentication import ANONYMOUS
 from kafkalog_core.broker.authorization import TopicLookup
 from kafkalog_core.broker.cluster_rules import AuthorizedHandlers
 from kafkalog_core.broker.committed_offsets import LiveOffsets
@@ -112,9 +111,7 @@ class LiveBroker:
         partitions = settings.number("num.partitions")
         changes = TopicChanges(disks, default_partitions=partitions, deleted=self._forget_topic)
         in_transactions = self._transactions, group_log.partition_of
-        guard = options.authentication
-        user_of = _anonymous if guard is None else guard.user_of
-        throttles = ClientThrottles(disks.quotas, clock, user_of, resolved)
+        throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved)
         parts = (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters, traffic),
@@ -218,11 +215,6 @@ class LiveBroker:
         self._network.close()
         self.dispatcher.close()
         self._thread.join()
-
-
-def _anonymous(_: ConnectionFacts) -> str:
-    """Return the name of a user who need not authenticate."""
-    return ANONYMOUS
 
 
 def _never(_: RequestContext, names: Collection[str]) -> None:
