@@ -21,7 +21,7 @@ from kafkalog_core.broker.quota_windows import SAMPLES, WINDOW_MS, RateWindow, T
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.broker.answers import ConnectionFacts
+    from kafkalog_core.broker.answers import Answer, ConnectionFacts
     from kafkalog_core.broker.client_quotas import ClientQuotas
 
 __all__ = ["ClientThrottles", "RequestThrottle"]
@@ -141,30 +141,37 @@ class ClientThrottles:
 class RequestThrottle:
     """The use of quotas by one request."""
 
-    __slots__ = ("_all", "_client_id", "_clock", "_mutation_ms", "_processed_ms", "_request_bytes", "_spent_s", "_user")
+    __slots__ = (
+        "_all", "_client_id", "_clock", "_mutation_ms", "_processed_ms", "_request_bytes", "_since_s", "_spent_s",
+        "_user",
+    )  # fmt: skip
 
     def __init__(
         self, throttles: ClientThrottles, user: str, client_id: str, request_bytes: int, clock: Callable[[], float]
     ) -> None:
-        """Begin to measure the time."""
         self._all = throttles
         self._user = user
         self._client_id = client_id
         self._request_bytes = request_bytes
         self._clock = clock
-        self._spent_s = -clock()  # below 0: the handler runs since then
+        self._spent_s = 0.0
+        self._since_s: float | None = None
         self._mutation_ms = 0
         self._processed_ms: int | None = None
 
-    def end_handler(self) -> None:
-        """Note that the handler has returned: the wait of a pending answer is not the client's use."""
-        if self._spent_s < 0:
-            self._spent_s += self._clock()
+    def measure(self, handle: Callable[[], Answer]) -> Answer:
+        """Return the answer of a handler, and count its time; the wait of a pending answer is not the client's use."""
+        self._since_s = self._clock()
+        try:
+            return handle()
+        finally:
+            self._spent_s += self._clock() - self._since_s
+            self._since_s = None
 
     def response_ms(self) -> int:
         """Return for how long the request throttles its client in any case, for its time and for its changes."""
         if self._processed_ms is None:
-            spent_s = self._spent_s if self._spent_s >= 0 else self._spent_s + self._clock()
+            spent_s = self._spent_s + (0.0 if self._since_s is None else self._clock() - self._since_s)
             # ClientRequestQuotaManager.nanosToPercentage: 100 is one thread for all of a second
             throttle_ms = self._all.record(REQUEST_PERCENTAGE, self._user, self._client_id, 100 * spent_s)
             self._processed_ms = min(_BOUND_MS, throttle_ms)

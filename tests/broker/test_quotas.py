@@ -394,9 +394,14 @@ def test_the_time_of_handlers_is_a_share_of_one_thread_and_throttles_for_a_secon
     def used(seconds: float) -> int:
         request = throttles.begin(FROM, "c", 100)
         assert request is not None
-        clock.now_s += seconds
-        request.end_handler()
-        clock.now_s += 0.5  # the wait of a pending answer
+
+        def handle() -> NoResponse:
+            clock.now_s += seconds / 2
+            return NoResponse()
+
+        for _ in range(2):  # a long read is begun twice
+            request.measure(handle)
+            clock.now_s += 0.5  # the wait of a pending answer
         return request.response_ms()
 
     assert used(0.9) == 0  # 90 of the 100 that ten seconds have
