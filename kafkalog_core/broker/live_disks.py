@@ -114,6 +114,7 @@ class LiveDisks:
         self._opened: dict[Key, LiveLog] = {}
         self._offsets: dict[FileKind, dict[Key, int]] = {}
         self._policies: dict[str, AppendPolicy] = {}
+        self._checkpoints: dict[FileKind, bytes] = {}  # as they were last written
         self._is_closed = False
         self._at_end = ExitStack()
         with ExitStack() as undo:
@@ -506,8 +507,11 @@ class LiveDisks:
                     self._offsets[FileKind.LOG_START_OFFSET].pop(key, None)
         for kind in _CHECKPOINTS:
             rows = ((topic, number, offset) for (topic, number), offset in sorted(self._offsets[kind].items()))
-            path = f"{self.path}/{fixed_file_name(kind)}"
-            self._disk.replace_file(path, encode_offset_checkpoint(rows), self.path)
+            content = encode_offset_checkpoint(rows)
+            if content != self._checkpoints.get(kind):
+                self._checkpoints.pop(kind, None)
+                self._disk.replace_file(f"{self.path}/{fixed_file_name(kind)}", content, self.path)
+                self._checkpoints[kind] = content
 
     def close(self) -> None:
         """Stop as a broker does: every log on the disk, then the checkpoints, then the clean shutdown file."""

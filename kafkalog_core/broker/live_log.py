@@ -310,10 +310,9 @@ class LiveLog(LiveLogReader):
 
     # --- files --------------------------------------------------------------------------------------------------------
     def begin_segment(self, segment: OpenSegment) -> None:
-        """Begin a segment."""
+        """Begin a segment. Like `LogSegment.open` it fsyncs nothing: requests do not wait for the disk."""
         path = f"{self.path}/{segment_file_name(segment.base_offset, FileKind.LOG)}"
-        self._disk.write_file(path, (), Attributes.of_new_file(self.path), None)
-        file = SharedFile(self._disk.open_log(path))
+        file = SharedFile(self._disk.new_log(path, Attributes.of_new_file(self.path)))
         base = segment.base_offset
         self._segments = (*self._segments, LiveSegment(base, path, file, end_offset=base, batches=BatchMap(base)))
 

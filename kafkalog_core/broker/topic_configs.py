@@ -36,6 +36,7 @@ _OTHERS: Final[dict[str, tuple[str, tuple[str, ...] | tuple[int, int]]]] = {
 }
 """Settings of topics that do not matter for the files on the disk: default, and the values or the range allowed."""
 _INTERNAL: Final = frozenset({"internal.segment.bytes"})
+_MOST_KEPT: Final = 10_000
 _TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "list": 7}  # ConfigResponse.ConfigType
 _STRING: Final = 2
 
@@ -60,6 +61,7 @@ class TopicConfigs:
         self._at_start = dict(broker or {})
         self.dynamic: Mapping[str, str] = {}
         self.settings = Settings(release=LATEST, assigned=self._at_start)
+        self._of_topics: dict[tuple[str, frozenset[tuple[str, str]]], TopicSettings] = {}
 
     def set_dynamic(self, dynamic: Mapping[str, str]) -> None:
         """Let other settings of the broker count, those that clients have changed (DynamicBrokerConfig).
@@ -74,6 +76,7 @@ class TopicConfigs:
             if each.keys:
                 settings.broker(each.name)
         self.dynamic, self.settings = dict(dynamic), settings
+        self._of_topics = {}  # last: what another thread finds out from the old settings goes into the old dictionary
 
     def is_of_broker(self, name: str) -> bool:
         """Return whether the broker has a setting of a name that clients can change."""
@@ -96,9 +99,19 @@ class TopicConfigs:
         check_settings(self.of_topic(topic, configs), LATEST)
 
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
-        """Return the settings that matter for the log. Raises SettingError."""
-        cluster = ClusterConfigs(topics={topic: dict(configs)}, listed=frozenset({topic}))
-        return replace(self.settings, cluster=cluster).for_topic(topic)
+        """Return the settings that matter for the log. Raises SettingError.
+
+        They are kept: upkeep asks for those of every partition once a second.
+        """
+        kept, key = self._of_topics, (topic, frozenset(configs.items()))
+        found = kept.get(key)
+        if found is None:
+            cluster = ClusterConfigs(topics={topic: dict(configs)}, listed=frozenset({topic}))
+            found = replace(self.settings, cluster=cluster).for_topic(topic)
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            kept[key] = found
+        return found
 
     def policy_of(self, topic: str, configs: Mapping[str, str]) -> AppendPolicy:
         """Return what counts for appends."""
