@@ -76,7 +76,7 @@ def _describing(version: str) -> list[Use]:
 def _sharing(version: str, *assignors: str) -> list[Use]:
     """Two members share a topic, one closes."""
     wanted = (*_SHARED, r"read 200\n", r"committed 92 108\n")
-    return [Use(version, "ClientUses.java", f"{{}} orders group={each}", wanted) for each in assignors]
+    return [Use(version, "ClientUses.java", f"{{}} orders group={each} 200", wanted) for each in assignors]
 
 
 def _ends_of_logs(version: str, server: str = _OLD_SERVER) -> Use:
@@ -215,6 +215,17 @@ DEAD: Final = (
     _refused("0.8.2.2", f"{_OLD_SERVER} --new-producer --request-required-acks 1", _REFUSED_OF_0_8),
 )
 
+FLOOR: Final = (
+    Use(NEWEST, f"{_NEW}TopicCommand", f"{_SERVER} --list", (r"(?s)customers\norders\npayments\n",)),
+    Use(
+        NEWEST, _console(NEWEST), f"{_SERVER} --topic orders --partition 0 --offset 60 --max-messages 32", ("of 32 m",)
+    ),
+    _reading(NEWEST, _ORDERS, "--topic orders --max-messages 200 --group floor"),
+    *_sharing(NEWEST, ""),
+    _refused(NEWEST, f"{_SERVER} --command-property enable.idempotence=false", _REFUSED),
+)
+"""What the newest release does on a broker that knows old versions alone."""
+
 
 def _sending(version: str, acks: str, arguments: str = "", value: str = "") -> Use:
     """A console producer sends one value to the topic `sent`."""
@@ -251,7 +262,7 @@ def _producing(version: str, topic: str) -> list[Use]:
     return [
         Use(version, "ClientUses.java", f"{{}} {topic} idempotent", ("done\n",)),
         Use(version, "ClientUses.java", f"{{}} {topic} transactions", (r"committed 3\n", "done\n")),
-        Use(version, "ClientUses.java", f"{{}} {topic} group=", (*_SHARED, r"read 30\n", r"committed 17 17\n")),
+        Use(version, "ClientUses.java", f"{{}} {topic} group= 30", (*_SHARED, r"read 30\n", r"committed 17 17\n")),
         Use(version, _console(version), read, (r"(?s)\A(?!.*aborted).*committed-9\n", "total of 20 messages")),
     ]
 
@@ -349,7 +360,7 @@ LIVE: Final = {
 _COUNT: Final = len(SENT)
 CONSUMERS: Final = (
     *(
-        Use(version, "ClientUses.java", "{} sent group=", (*_SHARED, rf"read {_COUNT}\n"))
+        Use(version, "ClientUses.java", f"{{}} sent group= {_COUNT}", (*_SHARED, rf"read {_COUNT}\n"))
         for version in (NEWEST, "2.8.2", "0.10.2.2", "0.9.0.1")
     ),
     Use("0.8.2.2", "SimpleConsumerUses.java", "{} sent 1960000000010", (r"committed with 0: .*\[5,note,0\]", "done\n")),
