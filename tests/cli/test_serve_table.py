@@ -116,15 +116,15 @@ class Screen:
 class Terminal:
     """`kafkalog serve` with a terminal as its stderr."""
 
-    def __init__(self, *arguments: str, width: int = 100, shell: str = "") -> None:
+    def __init__(self, *arguments: str, width: int = 100, job: str = "") -> None:
         self.screen = Screen(width)
         self._lock = threading.Lock()
         self._master, slave = pty.openpty()
         self._set_size(width)
         environment = {**os.environ, "TERM": "xterm"}
         command = [sys.executable, "-m", "kafkalog_cli", "serve", "--listen", "127.0.0.1:0", *arguments]
-        if shell:
-            command = ["setsid", "-c", "sh", "-c", shell, *command]
+        if job:
+            command = ["setsid", "-c", "sh", "-c", job, *command]
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, cwd=ROOT, env=environment, text=True,
             start_new_session=True,
@@ -212,7 +212,7 @@ def test_no_table_is_wanted() -> None:
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="no setsid")
 def test_a_background_job_does_not_draw() -> None:
-    terminal = Terminal("--for", "4", str(DAMAGED), shell='set -m; "$0" "$@" & wait')
+    terminal = Terminal("--for", "4", str(DAMAGED), job='set -m; "$0" "$@" & wait')
     terminal.read_all("orders", 0)
     terminal.wait_for(lambda text: "stopped after" in text)
     assert "connections" not in terminal.text()
