@@ -198,12 +198,14 @@ def test_they_are_served_at_an_address_of_their_own(tmp_path: Path, capfd: pytes
 
 def test_a_client_that_trickles_or_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT_S", 0.5)
-    with MetricsEndpoint("127.0.0.1", 0, lambda: "# EOF\n") as endpoint:
-        with socket.create_connection(("127.0.0.1", endpoint.port)) as slow:
-            slow.sendall(b"GET /me")
-            address = f"http://127.0.0.1:{endpoint.port}/metrics"
-            with urllib.request.urlopen(address, timeout=20) as answer:
-                assert answer.read() == b"# EOF\n"
+    with (
+        MetricsEndpoint("127.0.0.1", 0, lambda: "# EOF\n") as endpoint,
+        socket.create_connection(("127.0.0.1", endpoint.port)) as trickling,
+    ):
+        trickling.sendall(b"GET /me")
+        address = f"http://127.0.0.1:{endpoint.port}/metrics"
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            assert answer.read() == b"# EOF\n"
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT_S", 60)
     with MetricsEndpoint("127.0.0.1", 0, lambda: "x" * 50_000_000) as endpoint:
         slow = socket.create_connection(("127.0.0.1", endpoint.port))

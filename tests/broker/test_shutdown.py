@@ -77,7 +77,7 @@ def fetch(connection: socket.socket, topic: str, offset: int, *, max_wait_ms: in
 
 
 class Working:
-    """Threads that produce and consume until they are stopped; what they meet when the broker ends is of no interest."""
+    """Threads that produce and consume until they are stopped; their errors at its end do not matter."""
 
     def __init__(self, address: str) -> None:
         self.acknowledged = 0
