@@ -151,6 +151,7 @@ def test_what_clients_do_is_counted_by_topic(tmp_path: Path) -> None:
     assert found[f"kafkalog_partition_last_stable_offset_lag{{{of_first}}}"] == 0
     assert found[f'kafka_consumergroup_current_offset{{consumergroup="g",{of_first}}}'] == 1
     assert found[f'kafka_consumergroup_lag{{consumergroup="g",{of_first}}}'] == 3
+    assert found['kafka_consumergroup_lag_sum{consumergroup="g",topic="t"}'] == 3
     assert found['kafka_consumergroup_members{consumergroup="g"}'] == 0
 
 
