@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveTable", "ServeFigures", "frame"]
 
 _REFRESH_S: Final = 1.0
+_PAUSED_S: Final = 3.0
 _RATE_S: Final = 5.0
 _END_S: Final = 2.0
 _MOST_ROWS: Final = 8
@@ -247,8 +248,11 @@ class LiveTable:
         try:
             while True:
                 self._draw(started_s)
+                drawn_s = time.monotonic()
                 if self._ended.wait(_REFRESH_S):
                     break
+                if time.monotonic() - drawn_s > _PAUSED_S:
+                    self._drawn = []  # the process was stopped (Ctrl-Z), and the shell has written below the table
         except OSError:  # the terminal is gone
             self._recent.clear()
         else:

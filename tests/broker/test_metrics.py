@@ -155,6 +155,35 @@ def test_what_clients_do_is_counted_by_topic(tmp_path: Path) -> None:
     assert found['kafka_consumergroup_members{consumergroup="g"}'] == 0
 
 
+def test_groups_that_are_not_empty_come_first(tmp_path: Path) -> None:
+    with living(tmp_path) as live:
+        live.create("t")
+        rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
+        for name in ("a", "b"):
+            topics = [{"name": "t", "partitions": rows}]
+            live.ask("OffsetCommit", 7, group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        live.send(
+            "JoinGroup",
+            2,
+            group_id="z",
+            session_timeout_ms=6000,
+            rebalance_timeout_ms=6000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b""}],
+        )
+        status = live.broker.status
+        assert status.first_groups(2) == (
+            [
+                GroupStatus("z", "CompletingRebalance", "classic", 1),
+                GroupStatus("a", "Empty", "classic", 0),
+            ],
+            3,
+        )
+        assert [each.name for each in status.groups()] == ["a", "b", "z"]
+        assert status.rebalances == 1
+
+
 def test_partitions_are_opened_for_a_lag_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(status, "_MAX_OPENED", 1)
     with living(tmp_path) as live:

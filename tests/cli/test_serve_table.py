@@ -210,6 +210,27 @@ def test_no_table_is_wanted() -> None:
     assert terminal.end(signal.SIGTERM).splitlines()[-1].startswith("kafkalog: stopped after ")
 
 
+def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """As after Ctrl-S: nobody reads the other end."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    command = [sys.executable, "-m", "kafkalog_cli", "serve", "--listen", "127.0.0.1:0", "--read-write", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, cwd=ROOT, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"serving ")
+        termios.tcflow(slave, termios.TCOOFF)
+        time.sleep(2.5)
+        begun_s = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+        assert time.monotonic() - begun_s < 15
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    os.close(slave)
+    os.close(master)
+
+
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="no setsid")
 def test_a_background_job_does_not_draw() -> None:
     terminal = Terminal("--for", "4", str(DAMAGED), job='set -m; "$0" "$@" & wait')
