@@ -32,10 +32,10 @@ def holder_notes(log_dirs: Iterable[str]) -> Iterator[str]:
 def finding_notes(broker_dir: BrokerDir) -> Iterator[str]:
     """Yield a warning for each of the first errors in the files of a log directory itself, such as meta.properties."""
     errors = [each for each in broker_dir.findings if each.severity == "error"]
-    if broker_dir.cluster_id is None and not errors:
+    if broker_dir.meta is None and broker_dir.is_kraft:
         yield (
-            f"warning: {broker_dir.path}: no meta.properties names the cluster and the broker, so clients see ids that "
-            f"are made up; a broker does not start on a directory like this (kafkalog verify {broker_dir.path})"
+            f"warning: {broker_dir.path}: there is no meta.properties, so clients see made-up ids of cluster and "
+            f"broker; a broker does not start without it (kafkalog verify {broker_dir.path} shows what to do)"
         )
     for each in errors[:_MOST]:
         yield f"warning: {each.path}: {each.message} ({each.code}: kafkalog verify {broker_dir.path} shows what to do)"

@@ -52,7 +52,7 @@ def _scramble(name: str) -> Callable[[Path], object]:
     ("harm", "expected"),
     [
         (lambda _: None, []),
-        (lambda path: (path / "meta.properties").unlink(), ["no meta.properties names the cluster and the broker"]),
+        (lambda path: (path / "meta.properties").unlink(), ["there is no meta.properties"]),
         (_scramble("meta.properties"), ["meta.properties: A broker refuses the file"]),
         (
             _scramble("replication-offset-checkpoint"),
