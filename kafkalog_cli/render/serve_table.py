@@ -49,6 +49,8 @@ _TOPICS: Final = (
     size_column("In total", "total_in", rank=2),
     size_column("Out total", "total_out", rank=2),
 )
+_READ_TOPICS: Final = (_TOPICS[0], _TOPICS[2], _TOPICS[5])
+"""Those of a broker that nobody writes to."""
 _GROUPS: Final = (
     word_column("Group", "name", flexible=True),
     word_column("State", "state"),
@@ -100,7 +102,8 @@ def frame(
     room -= len(shown_lines) + bool(shown_lines)
     topics, groups = _topic_rows(first, now, seconds), _group_rows(now)
     most = _shares(len(topics), len(groups), room)
-    lines += _table(_TOPICS, topics, most[0], len(now.topics), "topic", width)
+    columns = _TOPICS if now.holes is None else _READ_TOPICS
+    lines += _table(columns, topics, most[0], len(now.topics), "topic", width)
     lines += _table(_GROUPS, groups, most[1], now.group_count, "group", width)
     if shown_lines:
         lines += [Text(), *(Text(fitted(each, width)[0], "dim") for each in shown_lines)]

@@ -44,12 +44,15 @@ def figures(time_s: float, factor: int, *, topics: int = 12, groups: int = 8, ho
 def test_rates_are_those_of_the_last_seconds() -> None:
     lines = [each.plain for each in frame("title", [figures(10, 1), figures(15, 2)], ["log line"], 100, 40)]
     assert lines[:3] == ["title", "connections 3   requests 100/s   in 0 B/s   out 0 B/s   holes 2", ""]
-    assert re.match(r"orders-11 +2\.2 KiB/s +4\.4 KiB/s +10/s +22\.0 KiB +44\.0 KiB$", lines[4])
+    assert lines[3].split() == ["Topic", "Out", "Out", "total"]
+    assert re.match(r"orders-11 +4\.4 KiB/s +44\.0 KiB$", lines[4])
     assert "and 4 more topics" in lines
     assert any(re.match(r"billing-0 +Stable +2 +-$", line) for line in lines), lines
     assert any(re.match(r"billing-1 +Stable +2 +1,000$", line) for line in lines), lines
     assert lines[-3:] == ["and 4 more groups", "", "log line"]
-    assert "holes" not in frame("title", [figures(1, 1, holes=None)], [], 100, 40)[1].plain
+    lines = [each.plain for each in frame("title", [figures(9, 1, holes=None), figures(14, 2, holes=None)], [], 99, 40)]
+    assert "holes" not in lines[1]
+    assert re.match(r"orders-11 +2\.2 KiB/s +4\.4 KiB/s +10/s +22\.0 KiB +44\.0 KiB$", lines[4])
 
 
 @pytest.mark.parametrize("topics", [0, 1, 3, 12])
