@@ -180,10 +180,9 @@ class ServeWatch:
         self._skips_damage = skips_damage
 
     def __call__(self) -> ServeFigures:
-        """Return the figures of now; lags of the groups that are shown alone, those with members first."""
+        """Return the figures of now; members and lags of the groups that are shown alone."""
         threads, counts, status = self._broker.counters(), self._traffic.counts(), self._broker.status
-        groups = status.groups()
-        shown = sorted(groups, key=lambda each: (not each.members, each.name))[:_SHOWN_GROUPS]
+        shown, group_count = status.first_groups(_SHOWN_GROUPS)
         lags = status.lags((each.name for each in shown), _MOST_LAGS)
         return ServeFigures(
             time_s=time.monotonic(),
@@ -194,7 +193,7 @@ class ServeWatch:
             topics=counts.topics,
             groups=shown,
             lags={name: _sum_of([each.lag for each in rows]) for name, rows in lags.items()},
-            group_count=len(groups),
+            group_count=group_count,
             holes=sum(counts.holes.values()) if self._skips_damage else None,
         )
 

@@ -86,7 +86,9 @@ def test_as_text_each_is_one_safe_line() -> None:
 
 
 def test_every_event_is_documented() -> None:
-    rows = re.findall(r"^\| `([a-z.]+)` \| (\w+) \| (.+?) \| (.*?) ?\|$", (ROOT / "docs/serve.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| `([a-z.]+)` \| (\w+) \| (.+?) \| (.*?) ?\|$", (ROOT / "docs/serve.md").read_text(), re.MULTILINE
+    )
     found = {code: (level, meaning, tuple(re.findall("`(.+?)`", facts))) for code, level, meaning, facts in rows}
     assert found == {code: tuple(declared) for code, declared in EVENTS.items()}
 
