@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.requests import Handler, RequestContext
     from kafkalog_core.broker.users import Credential, Users
 
-__all__ = ["Authentication", "AuthenticationError", "Exchange", "PlainExchange", "ScramExchange"]
+__all__ = ["ANONYMOUS", "Authentication", "AuthenticationError", "Exchange", "PlainExchange", "ScramExchange"]
 
+ANONYMOUS: Final = "ANONYMOUS"
 _PLAIN: Final = "PLAIN"
 _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 _BEFORE: Final = frozenset({_HANDSHAKE, _API_VERSIONS, _AUTHENTICATE})
@@ -171,6 +172,11 @@ class Authentication:
     def session(self, connection: ConnectionFacts) -> _Session:
         """Return what is known of a connection; it is forgotten with the connection."""
         return self._sessions.setdefault(connection, _Session())
+
+    def user_of(self, connection: ConnectionFacts) -> str:
+        """Return the name of a connection's user; one that need not authenticate is ANONYMOUS (KafkaPrincipal)."""
+        session = self._sessions.get(connection)
+        return ANONYMOUS if session is None or session.user is None else session.user
 
     def handshake(self, context: RequestContext) -> Answer:
         """Answer SaslHandshake."""

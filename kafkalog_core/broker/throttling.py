@@ -29,7 +29,6 @@ __all__ = ["ClientThrottles", "RequestThrottle"]
 _BOUND_MS: Final = WINDOW_MS
 """The longest throttle for the time of requests and for connections (`QuotaUtils.boundedThrottleTime`)."""
 _EXPIRY_MS: Final = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
-_ANONYMOUS: Final = "ANONYMOUS"
 _UNLIMITED: Final = 2**31 - 1
 
 _Key = tuple[str, str, str]
@@ -46,13 +45,13 @@ class ClientThrottles:
         self,
         quotas: ClientQuotas,
         clock: Callable[[], float],
-        user_of: Callable[[ConnectionFacts], str | None],
+        user_of: Callable[[ConnectionFacts], str],
         resolve: Callable[[str], str | None],
     ) -> None:
         """Take the quotas.
 
-        clock: monotonic seconds. user_of: returns the name of a connection's user; None: it has none, and counts as
-            ANONYMOUS (KafkaPrincipal). resolve: returns the address of a host, or None.
+        clock: monotonic seconds. user_of: returns the name of a connection's user. resolve: returns the address of a
+            host, or None.
         """
         self._quotas = quotas
         self._clock = clock
@@ -69,8 +68,7 @@ class ClientThrottles:
         """Return what measures a request; None: there are no quotas. `request_bytes`: header and body."""
         if not self._quotas.keys:
             return None
-        user = self._user_of(connection)
-        return RequestThrottle(self, _ANONYMOUS if user is None else user, client_id or "", request_bytes, self._clock)
+        return RequestThrottle(self, self._user_of(connection), client_id or "", request_bytes, self._clock)
 
     def record(self, key: str, user: str, client_id: str, value: float, *, keeps: bool = True) -> int:
         """Count what a client uses, and return for how long it is throttled, in milliseconds.
