@@ -38,7 +38,6 @@ from kafkalog_core.broker.transactions import TransactionCoordinator, Transactio
 from kafkalog_core.broker.upkeep import Upkeep
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
@@ -144,7 +143,7 @@ class LiveBroker:
         if chosen is None:
             if len(disks.acls):
                 self.notes.append(
-                    f"{count_of(len(disks.acls), 'ACL')} of the metadata log are not enforced: add --set "
+                    f"warning: ACLs in the metadata log are not enforced ({len(disks.acls)}): add --set "
                     f"{STANDARD_AUTHORIZER_SETTING} to enforce them"
                 )
             return parts
