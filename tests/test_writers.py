@@ -25,6 +25,7 @@ WRITERS: Final = {
     "kafkalog_core/spark/session/session.py": "Spark's temporary directory, and its log",
     "kafkalog_core/spark/session/parquet.py": "the Parquet file of a job, which it removes if the job fails",
     "kafkalog_core/spark/catalog/volumes.py": "the Parquet files of a catalog",
+    "kafkalog_cli/line_writer.py": "lines on stderr",
     "kafkalog_core/broker/network.py": "sendfile, from a file to a socket",
     "kafkalog_core/broker/processors.py": "a byte to the pipe that wakes a thread",
     "kafkalog_cli/output_file.py": "the file that a user asked for, never among those of a broker",

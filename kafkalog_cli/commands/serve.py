@@ -54,7 +54,8 @@ EXAMPLES = (
     Example("kafkalog serve --read-write /tmp/kafka --set log.retention.ms=-1", "A live broker that keeps old data"),
 )
 _SWEEP_SECONDS: Final = 0.25
-_OPEN: Final = "every client that can reach this address can {} every topic, because there is no authentication"
+_OPEN: Final = "every client that can reach this address can {}, because there is no authentication"
+_BY_ACLS: Final = "do what ACLs allow User:ANONYMOUS"
 
 
 def parse_seconds(text: str) -> float:
@@ -302,7 +303,9 @@ def _introduce(run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker
     for note in (*disks.notes, *broker.notes):
         log.note(note)
     if run.listening.is_open and not run.listening.is_loopback:
-        what = "read and write" if isinstance(disks, LiveDisks) else "read"
+        what = "read every topic"
+        if isinstance(disks, LiveDisks):
+            what = "read and write every topic" if disks.settings.authorizer is None else _BY_ACLS
         log.note(f"warning: {_OPEN.format(what)}")
     address = HostPort(broker.addresses[0].host, broker.addresses[0].port)
     if run.listening.sasl_listen is not None:

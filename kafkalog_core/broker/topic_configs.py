@@ -76,7 +76,7 @@ class TopicConfigs:
             if each.keys:
                 settings.broker(each.name)
         self.dynamic, self.settings = dict(dynamic), settings
-        self._of_topics = {}  # last: what another thread finds out from the old settings goes into the old dictionary
+        self._of_topics = {}  # last: what another thread finds out from the old settings is put into the old dictionary
 
     def is_of_broker(self, name: str) -> bool:
         """Return whether the broker has a setting of a name that clients can change."""
