@@ -36,6 +36,14 @@ _OTHERS: Final[dict[str, tuple[str, tuple[str, ...] | tuple[int, int]]]] = {
 }
 """Settings of topics that do not matter for the files on the disk: default, and the values or the range allowed."""
 _INTERNAL: Final = frozenset({"internal.segment.bytes"})
+_OF_KERBEROS: Final[dict[str, tuple[str, str]]] = {
+    "sasl.kerberos.kinit.cmd": ("/usr/bin/kinit", "text"),
+    "sasl.kerberos.min.time.before.relogin": ("60000", "long"),
+    "sasl.kerberos.ticket.renew.jitter": ("0.05", "double"),
+    "sasl.kerberos.ticket.renew.window.factor": ("0.8", "double"),
+}
+"""Settings of the broker that clients can change and that count for nothing where no listener has GSSAPI, here as on a
+broker (`DynamicListenerConfig`, `BrokerSecurityConfigs`): default and type."""
 _MOST_KEPT: Final = 10_000
 _TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "list": 7}  # ConfigResponse.ConfigType
 _STRING: Final = 2
@@ -68,6 +76,9 @@ class TopicConfigs:
 
         Those that this program does not know count for nothing. Raises SettingError.
         """
+        for name, (_, kind) in _OF_KERBEROS.items():
+            if name in dynamic:
+                _check_number(name, dynamic[name], kind)
         known = {key.name for each in SETTINGS for key in each.keys}
         settings = Settings(
             release=LATEST, assigned=self._at_start | {key: value for key, value in dynamic.items() if key in known}
@@ -80,7 +91,7 @@ class TopicConfigs:
 
     def is_of_broker(self, name: str) -> bool:
         """Return whether the broker has a setting of a name that clients can change."""
-        return name in {key.name for each in SETTINGS for key in each.keys if each.of_topics}
+        return name in _OF_KERBEROS or name in {key.name for each in SETTINGS for key in each.keys if each.of_topics}
 
     def broker(self, name: str) -> Setting:
         """Return a setting of the broker in effect."""
@@ -153,6 +164,10 @@ class TopicConfigs:
                     each.keys[0].name, setting.text, is_default, _TYPES.get(each.kind, _STRING), setting.text
                 )
 
+        for name, (default, kind) in _OF_KERBEROS.items():
+            value = self.dynamic.get(name, default)
+            yield ConfigEntry(name, value, name not in self.dynamic, _TYPES[kind], default)
+
     @staticmethod
     def _default_of(definition: Definition) -> str:
         return Setting(definition.name, definition.default(LATEST), "").text
@@ -164,6 +179,17 @@ class TopicConfigs:
 
 def _is_range(allowed: tuple[str, ...] | tuple[int, int]) -> bool:
     return bool(allowed) and isinstance(allowed[0], int)
+
+
+def _check_number(name: str, value: str, kind: str) -> None:
+    """Raise SettingError for a text that is not a number of a kind; any text is one of the kind `text`."""
+    try:
+        if kind == "long":
+            int(value)
+        elif kind == "double":
+            float(value)
+    except ValueError:
+        raise SettingError(f"{name}: {value!r} is not a number") from None
 
 
 def _check_other(name: str, value: str) -> None:

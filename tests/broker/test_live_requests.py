@@ -283,6 +283,23 @@ def test_settings_of_a_topic_are_found_once(live: Live) -> None:
     assert live.disks.settings_of("t").segment_bytes == 2_000_000
 
 
+def test_settings_of_kerberos_are_kept_as_on_a_broker_without_it(live: Live) -> None:
+    name = "sasl.kerberos.min.time.before.relogin"
+
+    def change(value: str) -> int:
+        config = {"name": name, "config_operation": 0, "value": value}
+        resource = {"resource_type": 4, "resource_name": str(live.disks.node_id), "configs": [config]}
+        answer = live.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        return int(answer["responses"][0]["error_code"])
+
+    assert change("often") == ErrorCode.INVALID_CONFIG
+    assert change("58000") == ErrorCode.NONE
+    resource = {"resource_type": 4, "resource_name": str(live.disks.node_id), "configuration_keys": [name]}
+    answer = live.ask("DescribeConfigs", 1, resources=[resource], include_synonyms=False)
+    (config,) = answer["results"][0]["configs"]
+    assert (config["value"], config["config_source"], config["read_only"]) == ("58000", 2, False)
+
+
 # --- batches ----------------------------------------------------------------------------------------------------------
 def test_idempotent_producers_get_the_old_offset_for_what_they_send_again(live: Live) -> None:
     live.create("t")
