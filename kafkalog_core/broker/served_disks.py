@@ -320,8 +320,8 @@ def _rank(partition: ServedPartition) -> tuple[int, int, int]:
     """Return the sort key of a copy, the best one last: by leader epoch, then by length, then by its older records.
 
     An unclean election prefers the latest leader epoch and then the longest log (KIP-966): a log that is longer in an
-    earlier epoch was truncated when its broker followed the later leader (KIP-101). `kafkalog replicas` has the
-    same rule, and reads the copies to their ends besides: only then damage within them is known.
+    earlier epoch was truncated when its broker followed the later leader (KIP-101). `kafkalog replicas` uses the
+    same rule, and reads the copies to their ends: only then is damage within them known.
     """
     return partition.leader_epoch, partition.latest(is_committed=False).offset, -partition.log_start_offset
 
