@@ -207,11 +207,13 @@ class Signals:
     """A context in which SIGINT, SIGTERM and SIGHUP only ask for the end, as often as they come.
 
     A broker that is closing writes what the next start needs, so nothing may end the process there. Before the first
-    `wait`, while a directory is recovered, a second signal raises KeyboardInterrupt: a recovery can be repeated. A
-    SIGHUP that the process ignores (nohup) is still ignored.
+    `wait` a signal raises KeyboardInterrupt; while a directory is recovered, the second one does, as a recovery can be
+    repeated. A SIGHUP that the process ignores (nohup) is still ignored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, recovers: bool) -> None:
+        """Begin. recovers: whether the start writes to a directory."""
+        self._recovers = recovers
         self._asked = threading.Event()
         self._is_starting = True
 
@@ -233,6 +235,6 @@ class Signals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self._is_starting and self._asked.is_set():
+        if self._is_starting and (self._asked.is_set() or not self._recovers):
             raise KeyboardInterrupt
         self._asked.set()

@@ -196,6 +196,20 @@ def test_signals_during_the_start(tmp_path: Path, count: int) -> None:
     assert (tmp_path / MARK).exists() == (count == 1)
 
 
+def test_a_signal_during_the_start_over_a_dead_disk() -> None:
+    program = (
+        "import os, signal\n"
+        "from kafkalog_core.broker.served_disks import ServedDisks\n"
+        "from kafkalog_cli.main import cli\n"
+        "ServedDisks.__init__ = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "cli(prog_name='kafkalog')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "serve", "fixtures/demo"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (1, "kafkalog: interrupted\n")
+
+
 def test_a_dead_disk_ends_as_soon_as_its_clients_have_their_answers() -> None:
     """A client that does not read has the time of grace, no more; no thread is left over."""
     before = threading.active_count()
