@@ -689,7 +689,7 @@ def test_acls_survive_a_restart(tmp_path: Path) -> None:
         assert not live.broker.notes
     with living(tmp_path) as live:
         (note,) = live.broker.notes
-        assert note.startswith("warning: ACLs in the metadata log are not enforced (2): add --set authorizer.class.name=")
+        assert note.startswith("warning: ACLs in the metadata log are not enforced (2): add --set authorizer.class")
         answer = Client(live).ask("DescribeAcls", 3, **ANY_ACL)
         assert answer["error_code"] == ErrorCode.SECURITY_DISABLED
 
