@@ -180,10 +180,9 @@ class ServeWatch:
         self._skips_damage = skips_damage
 
     def __call__(self) -> ServeFigures:
-        """Return the figures of now; lags of the groups that are shown alone, those with members first."""
+        """Return the figures of now; members and lags of the groups that are shown alone."""
         threads, counts, status = self._broker.counters(), self._traffic.counts(), self._broker.status
-        groups = status.groups()
-        shown = sorted(groups, key=lambda each: (not each.members, each.name))[:_SHOWN_GROUPS]
+        shown, group_count = status.first_groups(_SHOWN_GROUPS)
         lags = status.lags((each.name for each in shown), _MOST_LAGS)
         return ServeFigures(
             time_s=time.monotonic(),
@@ -194,7 +193,7 @@ class ServeWatch:
             topics=counts.topics,
             groups=shown,
             lags={name: _sum_of([each.lag for each in rows]) for name, rows in lags.items()},
-            group_count=len(groups),
+            group_count=group_count,
             holes=sum(counts.holes.values()) if self._skips_damage else None,
         )
 
@@ -208,11 +207,13 @@ class Signals:
     """A context in which SIGINT, SIGTERM and SIGHUP only ask for the end, as often as they come.
 
     A broker that is closing writes what the next start needs, so nothing may end the process there. Before the first
-    `wait`, while a directory is recovered, a second signal raises KeyboardInterrupt: a recovery can be repeated. A
-    SIGHUP that the process ignores (nohup) is still ignored.
+    `wait` a signal raises KeyboardInterrupt; while a directory is recovered, the second one does, as a recovery can be
+    repeated. A SIGHUP that the process ignores (nohup) is still ignored.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, recovers: bool) -> None:
+        """Begin. recovers: whether the start writes to a directory."""
+        self._recovers = recovers
         self._asked = threading.Event()
         self._is_starting = True
 
@@ -234,6 +235,6 @@ class Signals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self._is_starting and self._asked.is_set():
+        if self._is_starting and (self._asked.is_set() or not self._recovers):
             raise KeyboardInterrupt
         self._asked.set()

@@ -25,10 +25,12 @@ WRITERS: Final = {
     "kafkalog_core/spark/session/session.py": "Spark's temporary directory, and its log",
     "kafkalog_core/spark/session/parquet.py": "the Parquet file of a job, which it removes if the job fails",
     "kafkalog_core/spark/catalog/volumes.py": "the Parquet files of a catalog",
+    "kafkalog_cli/line_writer.py": "lines on stderr",
     "kafkalog_core/broker/network.py": "sendfile, from a file to a socket",
     "kafkalog_core/broker/processors.py": "a byte to the pipe that wakes a thread",
     "kafkalog_cli/output_file.py": "the file that a user asked for, never among those of a broker",
     "kafkalog_cli/commands/bench.py": "a log of its own in a temporary directory",
+    "kafkalog_cli/render/serve_table.py": "the terminal that stderr is",
     "kafkalog_cli/__main__.py": "the terminal, when a run is interrupted",
     "kafkalog_cli/main.py": "/dev/null, in place of a standard output that is closed",
 }

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -186,7 +186,7 @@ def serve_command(paths: tuple[str, ...], selection: Selection, listening: Liste
     slow = interpreted_warning()
     if slow is not None:
         log.note(slow)
-    run = _Run(given, listening, log, Metrics(log), table)
+    run = _Run(given, listening, log, Metrics(log), table, Signals(recovers=given["read_write"]))
     try:
         with run.signals:
             return _serve_live(paths, selection, run) if given["read_write"] else _serve_disks(paths, selection, run)
@@ -208,7 +208,7 @@ class _Run:
     log: ServeLog
     metrics: Metrics
     table: LiveTable
-    signals: Signals = field(default_factory=Signals)
+    signals: Signals
 
     def new_member_id(self, client_id: str) -> str:
         """Return an id that is used once."""

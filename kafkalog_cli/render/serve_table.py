@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveTable", "ServeFigures", "frame"]
 
 _REFRESH_S: Final = 1.0
+_PAUSED_S: Final = 3.0
 _RATE_S: Final = 5.0
 _END_S: Final = 2.0
 _MOST_ROWS: Final = 8
@@ -48,6 +49,8 @@ _TOPICS: Final = (
     size_column("In total", "total_in", rank=2),
     size_column("Out total", "total_out", rank=2),
 )
+_READ_TOPICS: Final = (_TOPICS[0], _TOPICS[2], _TOPICS[5])
+"""Those of a broker that nobody writes to."""
 _GROUPS: Final = (
     word_column("Group", "name", flexible=True),
     word_column("State", "state"),
@@ -99,7 +102,8 @@ def frame(
     room -= len(shown_lines) + bool(shown_lines)
     topics, groups = _topic_rows(first, now, seconds), _group_rows(now)
     most = _shares(len(topics), len(groups), room)
-    lines += _table(_TOPICS, topics, most[0], len(now.topics), "topic", width)
+    columns = _TOPICS if now.holes is None else _READ_TOPICS
+    lines += _table(columns, topics, most[0], len(now.topics), "topic", width)
     lines += _table(_GROUPS, groups, most[1], now.group_count, "group", width)
     if shown_lines:
         lines += [Text(), *(Text(fitted(each, width)[0], "dim") for each in shown_lines)]
@@ -247,8 +251,11 @@ class LiveTable:
         try:
             while True:
                 self._draw(started_s)
+                drawn_s = time.monotonic()
                 if self._ended.wait(_REFRESH_S):
                     break
+                if time.monotonic() - drawn_s > _PAUSED_S:
+                    self._drawn = []  # the process was stopped (Ctrl-Z), and the shell has written below the table
         except OSError:  # the terminal is gone
             self._recent.clear()
         else:

@@ -39,7 +39,6 @@ __all__ = [
     "append_produced",
     "checked_batch",
     "codec_of",
-    "duplicate_of",
 ]
 
 _CODECS: Final = {"uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -248,7 +247,7 @@ def append_produced(log: LiveLog, batch: ProducedBatch) -> Appended:
     with log.lock:
         if batch.producer_id >= 0 and not log.is_next(batch.producer_id, batch.producer_epoch, batch.base_sequence):
             known = log.known_producer(batch.producer_id)
-            duplicate = None if known is None else duplicate_of(known, batch)
+            duplicate = None if known is None else _duplicate_of(known, batch)
             if duplicate is not None:
                 return duplicate
             if known is not None:
@@ -258,7 +257,7 @@ def append_produced(log: LiveLog, batch: ProducedBatch) -> Appended:
         return log.append(batch.data, batch.rows)
 
 
-def duplicate_of(known: Known, batch: ProducedBatch) -> Appended | None:
+def _duplicate_of(known: Known, batch: ProducedBatch) -> Appended | None:
     """Return the offsets of a batch that is one of the last five (`ProducerStateEntry.findDuplicateBatch`)."""
     if known.epoch != batch.producer_epoch:
         return None

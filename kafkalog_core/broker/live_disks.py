@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.cluster_log import ClusterLog, KnownTopic
@@ -17,8 +17,9 @@ from kafkalog_core.broker.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.long_reads import cost_of_opening, count_read
 from kafkalog_core.broker.segment_cache import SegmentCache
 from kafkalog_core.broker.served_disks import PartitionCopy, ServedTopic
+from kafkalog_core.broker.start_notes import finding_notes
 from kafkalog_core.broker.topic_configs import TopicConfigs
-from kafkalog_core.errors import NotFoundError, SettingError, StorageError
+from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_meta_properties, encode_partition_metadata
@@ -36,7 +37,7 @@ from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.changing.lock import LogDirLocks
-from kafkalog_core.storage.changing.writer import Attributes, Disk
+from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, Disk
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name
 
@@ -73,12 +74,25 @@ _KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 Key = tuple[str, int]
 
 
+class _BrokerDisk(Disk):
+    """The steps of a broker: a new file gets the group of its directory where this user may set it.
+
+    A repair refuses to change the group of a file; a broker creates its files with the group of its process.
+    """
+
+    def _set_attributes(self, descriptor: int, path: str, attributes: Attributes) -> None:
+        if os.geteuid() != SUPERUSER and attributes.gid not in {os.getegid(), *os.getgroups()}:
+            attributes = replace(attributes, gid=os.fstat(descriptor).st_gid)
+        super()._set_attributes(descriptor, path, attributes)
+
+
 class LiveDisks:
     """One log directory that this process alone writes. Thread-safe; `close` it at the end.
 
     Attributes:
         topics: by name; replaced, never changed, when topics come and go.
         notes: what the user should know before clients connect, one sentence each.
+        disk: performs the steps that change the directory.
     """
 
     def __init__(
@@ -106,7 +120,7 @@ class LiveDisks:
         self.configs = TopicConfigs(settings.log)
         self.notes: list[str] = []
         self.log_dirs = [self.path]
-        self._disk = disk or Disk()
+        self.disk = self._disk = disk or _BrokerDisk()
         self._clock_ms = clock_ms
         self._new_id = new_id
         self._cache = SegmentCache()
@@ -114,6 +128,7 @@ class LiveDisks:
         self._opened: dict[Key, LiveLog] = {}
         self._offsets: dict[FileKind, dict[Key, int]] = {}
         self._policies: dict[str, AppendPolicy] = {}
+        self._checkpoints: dict[FileKind, bytes] = {}  # as they were last written
         self._is_closed = False
         self._at_end = ExitStack()
         with ExitStack() as undo:
@@ -128,6 +143,12 @@ class LiveDisks:
         """Make an empty directory that of a new broker."""
         if not os.path.isdir(self.path):
             raise NotFoundError("no such directory; make it first, with the owner that the broker has", path=self.path)
+        if partition_name(self.path).is_partition:
+            raise RefusedError(
+                "it is the directory of one partition, not a log directory, and a broker would write its checkpoints "
+                f"into it; name the log directory: kafkalog serve --read-write {os.path.dirname(self.path)}",
+                path=self.path,
+            )
         names = set(os.listdir(self.path)) - {"lost+found", fixed_file_name(FileKind.LOCK)}
         if not names:
             properties = [
@@ -168,6 +189,7 @@ class LiveDisks:
         """Read what there is, and begin."""
         log_dir = read_log_dir(self.path)
         broker_dir = read_broker_dir(log_dir)
+        self.notes += finding_notes(broker_dir)
         node_id, directory_id = broker_dir.node_id, parse_uuid(broker_dir.directory_id or "")
         self.cluster_id = broker_dir.cluster_id or "unknown-cluster"
         self.node_id = int(node_id) if node_id is not None and node_id.isdecimal() else 0
@@ -506,8 +528,11 @@ class LiveDisks:
                     self._offsets[FileKind.LOG_START_OFFSET].pop(key, None)
         for kind in _CHECKPOINTS:
             rows = ((topic, number, offset) for (topic, number), offset in sorted(self._offsets[kind].items()))
-            path = f"{self.path}/{fixed_file_name(kind)}"
-            self._disk.replace_file(path, encode_offset_checkpoint(rows), self.path)
+            content = encode_offset_checkpoint(rows)
+            if content != self._checkpoints.get(kind):
+                self._checkpoints.pop(kind, None)
+                self._disk.replace_file(f"{self.path}/{fixed_file_name(kind)}", content, self.path)
+                self._checkpoints[kind] = content
 
     def close(self) -> None:
         """Stop as a broker does: every log on the disk, then the checkpoints, then the clean shutdown file."""

@@ -171,8 +171,10 @@ class LiveLog(LiveLogReader):
         live.max_timestamp_ms = live.batches.max_timestamp_ms
         if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut
             raise StorageError(
-                f"{last.size_bytes - segment.size_bytes} bytes after its last batch are none; "
-                "cut them first: kafkalog truncate --as-broker --apply",
+                f"bytes {segment.size_bytes} to {last.size_bytes - 1} do not form a batch, although the last shutdown "
+                "was clean: a broker could not append after them. See what they are (kafkalog verify), restore the "
+                "file from a replica or a backup, or truncate the log there: kafkalog truncate --as-broker "
+                f"{os.path.dirname(path)} --apply",
                 path=path,
             )
         live.file = SharedFile(self._disk.open_log(path))
@@ -310,10 +312,9 @@ class LiveLog(LiveLogReader):
 
     # --- files --------------------------------------------------------------------------------------------------------
     def begin_segment(self, segment: OpenSegment) -> None:
-        """Begin a segment."""
+        """Begin a segment. Like `LogSegment.open` it fsyncs nothing: requests do not wait for the disk."""
         path = f"{self.path}/{segment_file_name(segment.base_offset, FileKind.LOG)}"
-        self._disk.write_file(path, (), Attributes.of_new_file(self.path), None)
-        file = SharedFile(self._disk.open_log(path))
+        file = SharedFile(self._disk.new_log(path, Attributes.of_new_file(self.path)))
         base = segment.base_offset
         self._segments = (*self._segments, LiveSegment(base, path, file, end_offset=base, batches=BatchMap(base)))
 

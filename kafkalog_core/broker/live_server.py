@@ -107,11 +107,28 @@ class LiveBroker:
         settings = disks.settings
         longest = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
         self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, longest)
+        throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved)
+        parts = self._guarded(self._parts(clock, waiters, group_log, traffic))
+        observer = shares.watching(observer)
+        self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded, throttles)
+        self.addresses: Sequence[Address] = self._network.addresses
+        self._ports = {each.listener: each.port for each in reversed(self.addresses)}
+        check_ms = settings.number("offsets.retention.check.interval.ms")
+        more = {"the expiry of offsets": (check_ms, self.expire_offsets), **shares.tasks()}
+        self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=more)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
+
+    # --- handlers -----------------------------------------------------------------------------------------------------
+    def _parts(
+        self, clock: Callable[[], float], waiters: AppendWaiters, group_log: CoordinatorLog, traffic: Traffic | None
+    ) -> Sequence[Handlers]:
+        """Return the handlers of all APIs."""
+        disks, settings, clock_ms = self._disks, self._disks.settings, self._clock_ms
         partitions = settings.number("num.partitions")
         changes = TopicChanges(disks, default_partitions=partitions, deleted=self._forget_topic)
         in_transactions = self._transactions, group_log.partition_of
-        throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved)
-        parts = (
+        return (
             TopicRequests(disks, self._address, changes.auto_create if settings.creates_topics else _never),
             FetchRequests(disks, clock, waiters, traffic),
             ProduceRequests(disks, self._transactions, clock_ms, waiters.notify, traffic),
@@ -121,21 +138,12 @@ class LiveBroker:
             TransactionRequests(self._transactions, disks, group_log.partition_of),
             TransactionDescriptions(disks, self._transactions.transactions, clock_ms),
             changes,
-            ConfigRequests(disks, shares.configs),
+            ConfigRequests(disks, self._shares.configs),
             AclRequests(disks, is_enforced=settings.authorizer is not None),
             ScramRequests(disks),
             QuotaRequests(disks, resolved),
-            *shares.handlers(self._groups),
+            *self._shares.handlers(self._groups),
         )
-        observer = shares.watching(observer)
-        self.dispatcher, self._network = network_of(self._guarded(parts), options, clock, observer, decoded, throttles)
-        self.addresses: Sequence[Address] = self._network.addresses
-        self._ports = {each.listener: each.port for each in reversed(self.addresses)}
-        check_ms = settings.number("offsets.retention.check.interval.ms")
-        more = {"the expiry of offsets": (check_ms, self.expire_offsets), **shares.tasks()}
-        self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=more)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
 
     def _guarded(self, parts: Sequence[Handlers]) -> Sequence[Handlers]:
         """Return the handlers, authorized if there is an authorizer."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from contextlib import suppress
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.traffic import TopicTraffic, Traffic, TrafficCounts
@@ -31,19 +33,16 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class _Durations:
-    """Durations of requests of one API: how many took at most each limit, and their sum."""
+    """Durations of requests of one API: how many are between two limits, and their sum."""
 
     def __init__(self) -> None:
-        self.counts = [0] * len(_BUCKETS_S)
-        self.count = 0
+        self.counts = [0] * (len(_BUCKETS_S) + 1)
         self.total_s = 0.0
 
     def add(self, duration_s: float) -> None:
         """Count a request."""
-        self.count += 1
+        self.counts[bisect_left(_BUCKETS_S, duration_s)] += 1
         self.total_s += duration_s
-        for number, limit in enumerate(_BUCKETS_S):
-            self.counts[number] += duration_s <= limit
 
 
 class Metrics:
@@ -243,6 +242,17 @@ def _group_lines(status: BrokerStatus, groups: list[GroupStatus]) -> Generator[s
         "Offsets from the committed one to the high watermark.",
         ((labels, each.lag) for labels, each in found if each.lag is not None),
     )
+    sums: Counter[tuple[str, str]] = Counter()
+    for group, rows in lags.items():
+        for each in rows:
+            if each.lag is not None:
+                sums[group, each.topic] += each.lag
+    yield from _metric(
+        "kafka_consumergroup_lag_sum",
+        "gauge",
+        "Lag of the group, by topic.",
+        ((_labels(consumergroup=group, topic=topic), lag) for (group, topic), lag in sums.items()),
+    )
     return max(len(groups) - len(lags), len(groups) - _MAX_SERIES)
 
 
@@ -281,10 +291,10 @@ def _histograms(durations: Mapping[str, _Durations]) -> Iterator[str]:
     yield f"# UNIT {name} seconds"
     yield f"# HELP {name} From the last byte of a request to the last byte of its response, waits included."
     for api, found in durations.items():
-        for limit, count in zip(_BUCKETS_S, found.counts, strict=True):
+        limits = [*map(str, _BUCKETS_S), "+Inf"]
+        for limit, count in zip(limits, accumulate(found.counts), strict=True):
             yield f'{name}_bucket{{api="{api}",le="{limit}"}} {count}'
-        yield f'{name}_bucket{{api="{api}",le="+Inf"}} {found.count}'
-        yield f'{name}_count{{api="{api}"}} {found.count}'
+        yield f'{name}_count{{api="{api}"}} {sum(found.counts)}'
         yield f'{name}_sum{{api="{api}"}} {found.total_s:.6f}'
 
 

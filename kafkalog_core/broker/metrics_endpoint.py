@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog_core.broker.network import family_of
+from kafkalog_core.broker.network import family_of, listen_problem
 from kafkalog_core.errors import AccessError
 
 if TYPE_CHECKING:
@@ -80,9 +80,7 @@ class MetricsEndpoint:
         try:
             self._server = _Server(host, port, _handler(text))
         except OSError as error:
-            raise AccessError(
-                f"cannot listen on {host}:{port} for metrics ({error}); choose another address: --metrics HOST:PORT"
-            ) from error
+            raise AccessError(listen_problem(error, host, port, "--metrics")) from error
         self.port: int = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="kafkalog-metrics", daemon=True)
 

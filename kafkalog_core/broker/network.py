@@ -41,6 +41,7 @@ __all__ = [
     "Socket",
     "TransportOf",
     "family_of",
+    "listen_problem",
     "resolved",
 ]
 
@@ -318,6 +319,22 @@ def resolved(host: str) -> str | None:
         return None
 
 
+def listen_problem(error: OSError | UnicodeError, host: str, port: int, option: str) -> str:
+    """Return why an address cannot be listened on, and what to do. option: the one that names another address."""
+    where = f"cannot listen on {f'[{host}]' if ':' in host else host or '*'}:{port}"
+    code = error.errno if isinstance(error, OSError) else None
+    if code == errno.EADDRINUSE:
+        return (
+            f"{where}: another process listens there, and clients would reach that one; stop it (ss -ltnp shows which "
+            f"it is), or choose another port: {option} HOST:PORT"
+        )
+    if code in {errno.EACCES, errno.EPERM}:
+        return f"{where}: this user may not, ports below 1024 are for root; choose a higher port: {option} HOST:PORT"
+    if code == errno.EADDRNOTAVAIL:
+        return f"{where}: this machine does not have the address; choose one that it has: {option} HOST:PORT"
+    return f"{where}: {getattr(error, 'strerror', None) or error}; choose another address: {option} HOST:PORT"
+
+
 def _host(address: str) -> str:
     """Return a peer's address without a scope, and an IPv4 address that is mapped into IPv6 as IPv4."""
     host = address.partition("%")[0]
@@ -344,6 +361,5 @@ def _listen(listener: Listener) -> list[socket.socket]:
     except (OSError, UnicodeError) as error:
         for each in listening:
             each.close()
-        where = f"{listener.host or '*'}:{listener.port}"
-        raise ListenError(f"cannot listen on {where} ({error}); choose another address or port") from error
+        raise ListenError(listen_problem(error, listener.host, listener.port, "--listen")) from error
     return listening

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.broker.answers import Close, NoResponse
-from kafkalog_core.broker.appends import InvalidBatchError, append_produced, checked_batch, duplicate_of
+from kafkalog_core.broker.appends import InvalidBatchError, append_produced, checked_batch
 from kafkalog_core.broker.partition_access import PartitionError, error_of
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -188,11 +188,13 @@ class ProduceRequests:
 
 
 def _is_open(log: LiveLog, batch: ProducedBatch) -> bool:
-    """Return whether the producer has a transaction open in a partition, or sends a batch again that it has already.
+    """Return whether the producer has a transaction open in a partition; else the coordinator is asked.
 
-    `UnifiedLog.maybeStartTransactionVerification` asks the coordinator only where neither is so.
+    `UnifiedLog.maybeStartTransactionVerification`. Raises PartitionError for an epoch that was fenced there.
     """
     known = log.known_producer(batch.producer_id)
-    if known is None or known.epoch != batch.producer_epoch:
+    if known is None:
         return False
-    return known.txn_first_offset is not None or duplicate_of(known, batch) is not None
+    if batch.producer_epoch < known.epoch:
+        raise PartitionError(ErrorCode.INVALID_PRODUCER_EPOCH)
+    return known.epoch == batch.producer_epoch and known.txn_first_offset is not None

@@ -62,7 +62,7 @@ class QuotaRequests:
     # --- DescribeClientQuotas -----------------------------------------------------------------------------------------
     def describe(self, context: RequestContext) -> Answer:
         """Answer DescribeClientQuotas: the quotas of the entities that fit a filter."""
-        answer: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "error_message": None, "entries": None}
+        answer: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "error_message": "", "entries": None}
         try:
             exact, present = _filter_of(context.body["components"])
         except RefusedChange as refusal:

@@ -144,13 +144,12 @@ class RequestDispatcher:
             return self._unsupported(decoded.api, decoded.correlation_id, connection, detail)
         if self._decoded is not None:
             self._decoded(decoded.api.name, decoded.version, connection)
-        context = RequestContext(decoded, connection)
+        throttle = None
         if self._throttles is not None and decoded.api.key not in _UNMEASURED:
             throttle = self._throttles.begin(connection, decoded.client_id, len(request))
-            if throttle is not None:
-                answer = self._answer(RequestContext(decoded, connection, None, throttle), handler)
-                throttle.end_handler()
-                return answer
+        context = RequestContext(decoded, connection, throttle=throttle)
+        if throttle is not None:
+            return self._answer(context, lambda given: throttle.measure(lambda: handler(given)))
         return self._answer(context, handler)
 
     def _answer(self, context: RequestContext, handler: Handler) -> Answer:

@@ -44,7 +44,7 @@ class ScramRequests:
         asked = [each["name"] for each in context.body["users"] or ()]
         results = []
         for user, times in (Counter(asked) or Counter(known.keys())).items():
-            result: Body = {"user": user, "error_code": ErrorCode.NONE, "error_message": None, "credential_infos": []}
+            result: Body = {"user": user, "error_code": ErrorCode.NONE, "error_message": "", "credential_infos": []}
             if times > 1:
                 message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
                 result |= {"error_code": ErrorCode.DUPLICATE_RESOURCE, "error_message": message}
@@ -55,7 +55,7 @@ class ScramRequests:
                 infos = [{"mechanism": _NUMBERS[name], "iterations": each} for name, each in known[user].items()]
                 result["credential_infos"] = infos
             results.append(result)
-        answer: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "error_message": None}
+        answer: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "error_message": ""}
         return context.reply(answer | {"results": results})
 
     def alter(self, context: RequestContext) -> Answer:

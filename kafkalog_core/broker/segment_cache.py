@@ -57,7 +57,9 @@ class SegmentCache:
             return found
 
     def mapped(self, path: str, size_bytes: int, make: Callable[[], BatchMap]) -> BatchMap:
-        """Return the map of a log; it is made once, whoever asks meanwhile. Raises LongReadError, and what `make` does.
+        """Return the map of a log; it is made once, however many threads ask.
+
+        Raises LongReadError, and what `make` does.
 
         size_bytes: of the log.
         """

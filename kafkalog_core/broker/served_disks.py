@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.broker.long_reads import cost_of_opening, count_read
 from kafkalog_core.broker.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.broker.segment_cache import SegmentCache
+from kafkalog_core.broker.start_notes import finding_notes, holder_notes, unreadable_notes
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
@@ -115,7 +116,12 @@ class ServedDisks:
                 f"as of {moment(self.until_ms)}: each log ends at its first batch with a later timestamp; where "
                 "producers set timestamps to other times than that of sending, it was longer or shorter then"
             )
-        copies, self.log_dirs = _copies_of(targets)
+        copies, brokers = _copies_of(targets)
+        self.log_dirs = list(brokers)
+        self.notes += holder_notes(self.log_dirs)
+        for each in brokers.values():
+            self.notes += finding_notes(each)
+        self.notes += unreadable_notes(each.place.path for each in copies)
         self.cluster_id, self.node_id = self._identity()
         self._note_old_logs(copies)
         self.topics = self._grouped(copies)
@@ -280,7 +286,7 @@ class ServedDisks:
         return current
 
 
-def _copies_of(targets: Sequence[Target]) -> tuple[list[PartitionCopy], list[str]]:
+def _copies_of(targets: Sequence[Target]) -> tuple[list[PartitionCopy], dict[str, BrokerDir]]:
     """Return the partition directories that targets name, and the brokers' log directories that they are in."""
     copies: list[PartitionCopy] = []
     brokers: dict[str, BrokerDir] = {}
@@ -297,7 +303,7 @@ def _copies_of(targets: Sequence[Target]) -> tuple[list[PartitionCopy], list[str
             if place.name.topic != METADATA_TOPIC and place.name.state not in _UNSERVED:
                 context = brokers[log_dir].context(place.name) if log_dir is not None else PartitionContext()
                 copies.append(PartitionCopy(place, log_dir or path, context))
-    return copies, list(brokers)
+    return copies, brokers
 
 
 def _is_v07(path: str) -> bool:
@@ -310,9 +316,14 @@ def _is_v07(path: str) -> bool:
     return FileKind.LOG_V07 in kinds and FileKind.LOG not in kinds
 
 
-def _rank(partition: ServedPartition) -> tuple[int, int]:
-    """Return the sort key of a copy, the best one last: as an election prefers it, by leader epoch, then by length."""
-    return partition.leader_epoch, partition.latest(is_committed=False).offset
+def _rank(partition: ServedPartition) -> tuple[int, int, int]:
+    """Return the sort key of a copy, the best one last: by leader epoch, then by length, then by its older records.
+
+    An unclean election prefers the latest leader epoch and then the longest log (KIP-966): a log that is longer in an
+    earlier epoch was truncated when its broker followed the later leader (KIP-101). `kafkalog replicas` uses the
+    same rule, and reads the copies to their ends: only then is damage within them known.
+    """
+    return partition.leader_epoch, partition.latest(is_committed=False).offset, -partition.log_start_offset
 
 
 def _made_up_id(cluster_id: str, topic: str) -> bytes:

@@ -7,7 +7,7 @@ written. Offsets from `start` on that no run holds were never acquired. The rule
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -211,7 +211,9 @@ class SharePartition:
     def _pieces(self, first: int, last: int) -> Iterator[InFlightRecords]:
         """Yield the parts of runs between two offsets, and what is between them as available and never delivered."""
         at = first
-        for run in self.runs[max(bisect_right(self.runs, first, key=lambda each: each.first) - 1, 0) :]:
+        start = max(bisect_right(self.runs, first, key=lambda each: each.first) - 1, 0)
+        for number in range(start, len(self.runs)):  # a slice would copy all that follows
+            run = self.runs[number]
             if run.last < at:
                 continue
             if run.first > last:
@@ -229,7 +231,7 @@ class SharePartition:
     def acknowledge(
         self,
         member: str,
-        acknowledgements: Iterable[Acknowledgement],
+        acknowledgements: Sequence[Acknowledgement],
         *,
         max_deliveries: int,
         renewed_until_ms: int | None,
@@ -239,19 +241,20 @@ class SharePartition:
         renewed_until_ms: when locks that it renews end; None: locks cannot be renewed. Raises
         InvalidAcknowledgementError. Offsets below the start offset are ignored: they are done with.
         """
-        after, changed = self, list[InFlightRecords]()
+        changed: list[InFlightRecords] = []
         for each in acknowledgements:
-            if after.runs and each.last >= after.end:
+            if self.runs and each.last >= self.end:
                 message = "Batch record not found. The last offset in request is past acquired records."
                 raise InvalidAcknowledgementError(message, ErrorCode.INVALID_REQUEST)
-            for first, last, kind in _spans(each, after.start):
-                new = [
+            if changed and each.first <= changed[-1].last:
+                raise InvalidAcknowledgementError("The record state is invalid: it was acknowledged before.")
+            for first, last, kind in _spans(each, self.start):
+                changed += [
                     _acknowledged(piece, member, kind, max_deliveries, renewed_until_ms)
-                    for piece in after._pieces(first, last)
+                    for piece in self._pieces(first, last)
                 ]
-                after = after._with(new)
-                changed += [run for run in new if run.state is not DeliveryState.ACQUIRED]
-        return after.moved(), _to_write(changed)
+        written = [run for run in changed if run.state is not DeliveryState.ACQUIRED]
+        return self._with(changed).moved(), _to_write(written)
 
     def release(self, member: str, *, max_deliveries: int) -> tuple[SharePartition, list[StateBatch]]:
         """Release what a member has, as its session has ended (`SharePartition.releaseAcquiredRecords`)."""
@@ -293,13 +296,16 @@ class SharePartition:
         """Return it with some offsets in another state; `changed` is in order."""
         if not changed:
             return self
+        # only what changes and its neighbours are gone through: there may be thousands of others
+        low = max(bisect_left(self.runs, changed[0].first, key=lambda each: each.last) - 1, 0)
+        high = bisect_right(self.runs, changed[-1].last, key=lambda each: each.first) + 1
         found: list[InFlightRecords] = []
-        for run in _laid_over(self.runs, changed):
+        for run in _laid_over(self.runs[low:high], changed):
             if found and found[-1].last + 1 == run.first and found[-1][2:] == run[2:]:
                 found[-1] = found[-1]._replace(last=run.last)
             else:
                 found.append(run)
-        return replace(self, runs=tuple(found))
+        return replace(self, runs=(*self.runs[:low], *found, *self.runs[high:]))
 
     def moved(self) -> SharePartition:
         """Return it with the start offset after what is done with (`maybeUpdateCachedStateAndOffsets`)."""
@@ -426,4 +432,12 @@ def _available(run: InFlightRecords, max_deliveries: int) -> InFlightRecords:
 
 
 def _to_write(runs: Iterable[InFlightRecords]) -> list[StateBatch]:
-    return [StateBatch(run.first, run.last, run.state, run.deliveries) for run in runs]
+    """Return what the log gets: neighbours of one state are one batch."""
+    found: list[StateBatch] = []
+    for run in runs:
+        batch = StateBatch(run.first, run.last, run.state, run.deliveries)
+        if found and found[-1].last + 1 == batch.first and found[-1][2:] == batch[2:]:
+            found[-1] = found[-1]._replace(last=batch.last)
+        else:
+            found.append(batch)
+    return found

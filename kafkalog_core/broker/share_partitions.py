@@ -18,6 +18,7 @@ from kafkalog_core.broker.answers import FileRange, release_ranges
 from kafkalog_core.broker.group_configs import milliseconds_of
 from kafkalog_core.broker.partition_access import PartitionError
 from kafkalog_core.broker.share_partition import Acquired, AcquireRequest, SharePartition
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_INT64, TRANSACTIONAL_BIT
 from kafkalog_core.storage.framing import LogFraming
@@ -37,7 +38,7 @@ __all__ = ["Delivery", "DeliveryRequest", "SharePartitions"]
 
 _READ_BYTES: Final = 1024 * 1024
 _MOST_READS: Final = 64
-_SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0
+_MOST_BATCHES: Final = 1024  # of one read; what comes after them is read next time
 _UNDEFINED: Final = -1
 
 
@@ -255,26 +256,44 @@ class SharePartitions:
     def release_member(self, group: str, member: str) -> None:
         """Release what a member has in every partition, as its session has ended. Raises KafkalogError and OSError."""
         with self._lock:
-            keys = [
+            held = [
                 key
-                for key, loaded in self._loaded.items()
+                for key, loaded in self._in_use()
                 if key.group == group and any(run.member == member for run in loaded.value.runs)
             ]
-        for key in keys:
-            self.release(key, member)
+        self._change_all(held, lambda key: self.release(key, member))
 
     def expire(self) -> None:
         """Release records whose locks have ended. A timer calls this. Raises KafkalogError and OSError."""
         now_ms = int(self._clock() * 1000)
         with self._lock:
-            due = []
-            for key, loaded in list(self._loaded.items()):
-                if self._states.incarnation(key) != loaded.incarnation:
-                    del self._loaded[key]
-                elif (first_ms := loaded.value.first_expiry_ms()) is not None and first_ms <= now_ms:
-                    due.append(key)
-        for key in due:
-            self._change(key, partial(SharePartition.expire, now_ms=now_ms, max_deliveries=self._limit(key.group)))
+            ends = {key: loaded.value.first_expiry_ms() for key, loaded in self._in_use()}
+        due = [key for key, end_ms in ends.items() if end_ms is not None and end_ms <= now_ms]
+        self._change_all(
+            due,
+            lambda key: self._change(
+                key, partial(SharePartition.expire, now_ms=now_ms, max_deliveries=self._limit(key.group))
+            ),
+        )
+
+    def _in_use(self) -> list[tuple[ShareKey, _Loaded]]:
+        """Return the partitions in use, and forget those whose state was begun again or deleted."""
+        for key, loaded in list(self._loaded.items()):
+            if self._states.incarnation(key) != loaded.incarnation:
+                del self._loaded[key]
+        return list(self._loaded.items())
+
+    @staticmethod
+    def _change_all(keys: Iterable[ShareKey], change: Callable[[ShareKey], None]) -> None:
+        """Change partitions; raise the first error at the end, so that it does not hinder the others."""
+        failed: KafkalogError | OSError | None = None
+        for key in keys:
+            try:
+                change(key)
+            except (KafkalogError, OSError) as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _change(
         self, key: ShareKey, change: Callable[[SharePartition], tuple[SharePartition, list[StateBatch]]]
@@ -293,9 +312,9 @@ class SharePartitions:
 
 
 def _rows_of(piece: FileRange) -> BatchColumns:
-    """Return the headers of the batches in a range."""
+    """Return the headers of the batches in a range, up to `_MOST_BATCHES`."""
     memory = memoryview(os.pread(piece.file.descriptor, piece.size_bytes, piece.position))
-    rows = BatchColumns(len(memory) // _SMALLEST_BATCH + 1)
+    rows = BatchColumns(_MOST_BATCHES)
     LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=rows)
     return rows
 

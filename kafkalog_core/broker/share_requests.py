@@ -7,6 +7,7 @@ Kafka 4.3 (KIP-932, KIP-1206, KIP-1222).
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -300,7 +301,8 @@ class ShareRequests:
     # --- the end of sessions ------------------------------------------------------------------------------------------
     def _end(self, key: SessionKey) -> None:
         self._sessions.close(key)
-        self._partitions.release_member(*key)
+        with suppress(KafkalogError, OSError):  # what cannot be written now is released when its lock ends
+            self._partitions.release_member(*key)
 
     def expire(self) -> None:
         """Release what members have whose connections were closed, and what was locked for too long.

@@ -7,8 +7,10 @@ a lag needs the log end offset.
 
 from __future__ import annotations
 
+from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from kafkalog_core.broker.group_members import GroupState
 from kafkalog_core.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -127,6 +129,12 @@ class BrokerStatus:
     def groups(self) -> list[GroupStatus]:
         """Return all groups by name."""
         return [self._status_of(name, group) for name, group in sorted(self._groups.listed().items())]
+
+    def first_groups(self, most: int) -> tuple[list[GroupStatus], int]:
+        """Return some groups by name, those that are not empty first, and the number of all groups."""
+        listed = self._groups.listed()
+        first = nsmallest(most, listed.items(), key=lambda item: (str(item[1].state) == GroupState.EMPTY, item[0]))
+        return [self._status_of(name, group) for name, group in first], len(listed)
 
     def _status_of(self, name: str, group: KnownGroup) -> GroupStatus:
         described, modern = self._groups.classic.describe(name), self._groups.consumers.group(name)

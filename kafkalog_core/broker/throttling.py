@@ -21,7 +21,7 @@ from kafkalog_core.broker.quota_windows import SAMPLES, WINDOW_MS, RateWindow, T
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.broker.answers import ConnectionFacts
+    from kafkalog_core.broker.answers import Answer, ConnectionFacts
     from kafkalog_core.broker.client_quotas import ClientQuotas
 
 __all__ = ["ClientThrottles", "RequestThrottle"]
@@ -60,6 +60,7 @@ class ClientThrottles:
         self._rates: OrderedDict[_Key, tuple[RateWindow, int]] = OrderedDict()
         self._buckets: OrderedDict[_Key, tuple[TokenBucket, int]] = OrderedDict()
         self._hosts: dict[str | None, float] = {}
+        self._addresses: dict[str, str] = {}
         self._hosts_of = -1
         self._lock = threading.Lock()
 
@@ -121,40 +122,54 @@ class ClientThrottles:
         if self._hosts_of != self._quotas.generation:  # the acceptor alone calls this
             self._hosts_of = self._quotas.generation
             named = self._quotas.of_hosts()
-            self._hosts = {None if name is None else self._resolve(name) or name: rate for name, rate in named}
+            self._hosts = {None if name is None else self._address_of(name): rate for name, rate in named}
         rate = self._hosts.get(host, self._hosts.get(None))
         if rate is None:
             return 0.0
         return min(_BOUND_MS, self._record((CONNECTION_RATE, host, ""), rate, 1, keeps=False)) / 1000
 
+    def _address_of(self, host: str) -> str:
+        """Return the address of a host, which is looked up once, as brokers do it."""
+        found = self._addresses.get(host)
+        if found is None:
+            found = self._addresses[host] = self._resolve(host) or host
+        return found
+
 
 class RequestThrottle:
     """The use of quotas by one request."""
 
-    __slots__ = ("_all", "_client_id", "_clock", "_mutation_ms", "_processed_ms", "_request_bytes", "_spent_s", "_user")
+    __slots__ = (
+        "_all", "_client_id", "_clock", "_mutation_ms", "_processed_ms", "_request_bytes", "_since_s", "_spent_s",
+        "_user",
+    )  # fmt: skip
 
     def __init__(
         self, throttles: ClientThrottles, user: str, client_id: str, request_bytes: int, clock: Callable[[], float]
     ) -> None:
-        """Begin to measure the time."""
         self._all = throttles
         self._user = user
         self._client_id = client_id
         self._request_bytes = request_bytes
         self._clock = clock
-        self._spent_s = -clock()  # below 0: the handler runs since then
+        self._spent_s = 0.0
+        self._since_s: float | None = None
         self._mutation_ms = 0
         self._processed_ms: int | None = None
 
-    def end_handler(self) -> None:
-        """Note that the handler has returned: the wait of a pending answer is not the client's use."""
-        if self._spent_s < 0:
-            self._spent_s += self._clock()
+    def measure(self, handle: Callable[[], Answer]) -> Answer:
+        """Return the answer of a handler, and count its time; the wait of a pending answer is not the client's use."""
+        self._since_s = self._clock()
+        try:
+            return handle()
+        finally:
+            self._spent_s += self._clock() - self._since_s
+            self._since_s = None
 
     def response_ms(self) -> int:
         """Return for how long the request throttles its client in any case, for its time and for its changes."""
         if self._processed_ms is None:
-            spent_s = self._spent_s if self._spent_s >= 0 else self._spent_s + self._clock()
+            spent_s = self._spent_s + (0.0 if self._since_s is None else self._clock() - self._since_s)
             # ClientRequestQuotaManager.nanosToPercentage: 100 is one thread for all of a second
             throttle_ms = self._all.record(REQUEST_PERCENTAGE, self._user, self._client_id, 100 * spent_s)
             self._processed_ms = min(_BOUND_MS, throttle_ms)

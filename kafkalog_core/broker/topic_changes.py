@@ -41,9 +41,9 @@ _TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 
 
 class RefusedChange(Exception):  # noqa: N818 - the answer of one topic
-    """Why a change of one topic is refused."""
+    """Why a change is refused; without a message clients show their own one for the error."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message)
         self.code = code
 
@@ -208,15 +208,18 @@ class TopicChanges:
         topic: ServedTopic | None = self._disks.topics.get(found or "")
         answer: Body = {"name": found, "topic_id": topic_id if topic is None else topic.topic_id}
         if topic is None or found is None:
-            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return answer | {"error_code": code}
+            if name is None:
+                message = "This server does not host this topic ID."
+                return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "error_message": message}
+            message = "This server does not host this topic-partition."
+            return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "error_message": message}
         if is_large:
             return answer | {"error_code": ErrorCode.POLICY_VIOLATION, "error_message": _TOO_LARGE}
         try:
             _count_changes(context, topic.partition_count, is_strict=context.version >= _STRICT_DELETION)
             self._disks.delete_topic(found)
         except RefusedChange as refusal:
-            return answer | {"error_code": refusal.code, "error_message": str(refusal)}
+            return answer | {"error_code": refusal.code, "error_message": str(refusal) or None}
         except (KafkalogError, OSError) as error:
             return answer | {"error_code": error_of(error), "error_message": str(error)}
         if self._deleted is not None:
@@ -344,7 +347,7 @@ class TopicChanges:
 def _count_changes(context: RequestContext, partitions: int, *, is_strict: bool) -> None:
     """Count partitions that are created or deleted. Raises RefusedChange where the client's quota forbids them."""
     if context.throttle is not None and not context.throttle.allows_changes(partitions, is_strict=is_strict):
-        raise RefusedChange(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        raise RefusedChange(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
 
 
 def answered(act: Callable[[], Body]) -> Body:
@@ -352,7 +355,7 @@ def answered(act: Callable[[], Body]) -> Body:
     try:
         return {"error_code": ErrorCode.NONE, "error_message": None} | act()
     except RefusedChange as refusal:
-        return {"error_code": refusal.code, "error_message": str(refusal)}
+        return {"error_code": refusal.code, "error_message": str(refusal) or None}
     except SettingError as error:
         return {"error_code": ErrorCode.INVALID_CONFIG, "error_message": str(error)}
     except (KafkalogError, OSError) as error:

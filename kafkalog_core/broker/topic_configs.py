@@ -36,6 +36,15 @@ _OTHERS: Final[dict[str, tuple[str, tuple[str, ...] | tuple[int, int]]]] = {
 }
 """Settings of topics that do not matter for the files on the disk: default, and the values or the range allowed."""
 _INTERNAL: Final = frozenset({"internal.segment.bytes"})
+_OF_KERBEROS: Final[dict[str, tuple[str, str]]] = {
+    "sasl.kerberos.kinit.cmd": ("/usr/bin/kinit", "text"),
+    "sasl.kerberos.min.time.before.relogin": ("60000", "long"),
+    "sasl.kerberos.ticket.renew.jitter": ("0.05", "double"),
+    "sasl.kerberos.ticket.renew.window.factor": ("0.8", "double"),
+}
+"""Settings of the broker that clients can change and that count for nothing where no listener has GSSAPI, here as on a
+broker (`DynamicListenerConfig`, `BrokerSecurityConfigs`): default and type."""
+_MOST_KEPT: Final = 10_000
 _TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "list": 7}  # ConfigResponse.ConfigType
 _STRING: Final = 2
 
@@ -60,12 +69,16 @@ class TopicConfigs:
         self._at_start = dict(broker or {})
         self.dynamic: Mapping[str, str] = {}
         self.settings = Settings(release=LATEST, assigned=self._at_start)
+        self._of_topics: dict[tuple[str, frozenset[tuple[str, str]]], TopicSettings] = {}
 
     def set_dynamic(self, dynamic: Mapping[str, str]) -> None:
         """Let other settings of the broker count, those that clients have changed (DynamicBrokerConfig).
 
         Those that this program does not know count for nothing. Raises SettingError.
         """
+        for name, (_, kind) in _OF_KERBEROS.items():
+            if name in dynamic:
+                _check_number(name, dynamic[name], kind)
         known = {key.name for each in SETTINGS for key in each.keys}
         settings = Settings(
             release=LATEST, assigned=self._at_start | {key: value for key, value in dynamic.items() if key in known}
@@ -74,10 +87,11 @@ class TopicConfigs:
             if each.keys:
                 settings.broker(each.name)
         self.dynamic, self.settings = dict(dynamic), settings
+        self._of_topics = {}  # last: what another thread finds out from the old settings is put into the old dictionary
 
     def is_of_broker(self, name: str) -> bool:
         """Return whether the broker has a setting of a name that clients can change."""
-        return name in {key.name for each in SETTINGS for key in each.keys if each.of_topics}
+        return name in _OF_KERBEROS or name in {key.name for each in SETTINGS for key in each.keys if each.of_topics}
 
     def broker(self, name: str) -> Setting:
         """Return a setting of the broker in effect."""
@@ -96,9 +110,19 @@ class TopicConfigs:
         check_settings(self.of_topic(topic, configs), LATEST)
 
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
-        """Return the settings that matter for the log. Raises SettingError."""
-        cluster = ClusterConfigs(topics={topic: dict(configs)}, listed=frozenset({topic}))
-        return replace(self.settings, cluster=cluster).for_topic(topic)
+        """Return the settings that matter for the log. Raises SettingError.
+
+        They are kept: upkeep asks for those of every partition once a second.
+        """
+        kept, key = self._of_topics, (topic, frozenset(configs.items()))
+        found = kept.get(key)
+        if found is None:
+            cluster = ClusterConfigs(topics={topic: dict(configs)}, listed=frozenset({topic}))
+            found = replace(self.settings, cluster=cluster).for_topic(topic)
+            if len(kept) >= _MOST_KEPT:
+                kept.clear()
+            kept[key] = found
+        return found
 
     def policy_of(self, topic: str, configs: Mapping[str, str]) -> AppendPolicy:
         """Return what counts for appends."""
@@ -140,6 +164,10 @@ class TopicConfigs:
                     each.keys[0].name, setting.text, is_default, _TYPES.get(each.kind, _STRING), setting.text
                 )
 
+        for name, (default, kind) in _OF_KERBEROS.items():
+            value = self.dynamic.get(name, default)
+            yield ConfigEntry(name, value, name not in self.dynamic, _TYPES[kind], default)
+
     @staticmethod
     def _default_of(definition: Definition) -> str:
         return Setting(definition.name, definition.default(LATEST), "").text
@@ -151,6 +179,17 @@ class TopicConfigs:
 
 def _is_range(allowed: tuple[str, ...] | tuple[int, int]) -> bool:
     return bool(allowed) and isinstance(allowed[0], int)
+
+
+def _check_number(name: str, value: str, kind: str) -> None:
+    """Raise SettingError for a text that is not a number of a kind; any text is one of the kind `text`."""
+    try:
+        if kind == "long":
+            int(value)
+        elif kind == "double":
+            float(value)
+    except ValueError:
+        raise SettingError(f"{name}: {value!r} is not a number") from None
 
 
 def _check_other(name: str, value: str) -> None:

@@ -64,7 +64,7 @@ class Upkeep:
         self._disks = disks
         self._clock_ms = clock_ms
         self._failed = failed
-        self._disk = disk or Disk()
+        self._disk = disk or disks.disk
         broker = disks.configs.broker
         self._tasks: dict[str, tuple[int, Callable[[], None]]] = {
             "flush": (1_000, self.flush),

@@ -6,6 +6,7 @@ A snapshot holds the whole state of a partition, an update what has changed sinc
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -14,7 +15,7 @@ from kafkalog_core.topics.group_records import Record, encoded
 from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = [
     "SHARE_STATE_TOPIC",
@@ -174,20 +175,45 @@ def combined(before: Sequence[StateBatch], after: Iterable[StateBatch], start: i
     Where several hold an offset, the one counts that was delivered most often, then the one with the larger state:
     deliveries and states only grow (`PersisterStateBatchCombiner`).
     """
-    given = [*before, *after]
+    new = sorted(after)
+    kept = before[bisect_right(before, start, key=lambda each: each.last + 1) :] if before else ()
+    if not new:
+        return _joined((), tuple(kept), start)
+    # only what the new batches touch is gone through: there may be thousands of others
+    low = bisect_right(kept, new[0].first, key=lambda each: each.last + 1)
+    high = bisect_right(kept, max(each.last for each in new), key=lambda each: each.first)
+    middle = tuple(_swept([*kept[low:high], *new], start))
+    return _joined(_joined(tuple(kept[:low]), middle, start), tuple(kept[high:]), start)
+
+
+def _joined(first: tuple[StateBatch, ...], second: tuple[StateBatch, ...], start: int) -> tuple[StateBatch, ...]:
+    """Return batches that follow each other, from an offset on; the two where they meet may become one."""
+    if first and first[0].first < start:
+        first = (first[0]._replace(first=start), *first[1:])
+    if not first and second and second[0].first < start:
+        second = (second[0]._replace(first=start), *second[1:])
+    if first and second and first[-1].last + 1 == second[0].first and first[-1][2:] == second[0][2:]:
+        return (*first[:-1], first[-1]._replace(last=second[0].last), *second[1:])
+    return first + second
+
+
+def _swept(given: list[StateBatch], start: int) -> Iterator[StateBatch]:
+    """Yield the batch that counts for each offset, from an offset on."""
     edges = sorted({each.first for each in given} | {each.last + 1 for each in given} | {start})
-    opened, found = sorted(given, reverse=True), list[StateBatch]()
-    active: list[StateBatch] = []
+    opened, open_now = sorted(given, reverse=True), list[StateBatch]()
+    pending: StateBatch | None = None
     for at, end in pairwise(edges):
         while opened and opened[-1].first <= at:
-            active.append(opened.pop())
-        active = [each for each in active if each.last >= at]
-        if at < start or not active:
+            open_now.append(opened.pop())
+        open_now = [each for each in open_now if each.last >= at]
+        if at < start or not open_now:
             continue
-        best = max(active, key=lambda each: (each.deliveries, each.state))
-        last = found[-1] if found else None
-        if last is not None and last.last + 1 == at and last[2:] == best[2:]:
-            found[-1] = last._replace(last=end - 1)
-        else:
-            found.append(StateBatch(at, end - 1, best.state, best.deliveries))
-    return tuple(found)
+        best = max(open_now, key=lambda each: (each.deliveries, each.state))
+        if pending is not None and pending.last + 1 == at and pending[2:] == best[2:]:
+            pending = pending._replace(last=end - 1)
+            continue
+        if pending is not None:
+            yield pending
+        pending = StateBatch(at, end - 1, best.state, best.deliveries)
+    if pending is not None:
+        yield pending

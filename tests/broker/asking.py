@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, Self
 
 from kafkalog_core.broker.answers import ConnectionFacts, Reply
 from kafkalog_core.wire.codec import codec
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 FROM = ConnectionFacts(1, "127.0.0.1", 50000, "PLAINTEXT", 0)
 _CORRELATION = 7
 _API_VERSIONS = 18
+_SECONDS = 60
 
 
 def send(
@@ -46,3 +49,27 @@ def response(name: str, version: int, reply: Reply) -> dict[str, Any]:
     body, end = codec(f"{name}Response", version).decode(data, position)
     assert end == len(data)
     return body
+
+
+class SocketClient:
+    """A client with one connection, which sends a request and waits for its response."""
+
+    def __init__(self, address: str, client_id: str = "test") -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), _SECONDS)
+        self._file = self._socket.makefile("rb")
+        self._client_id = client_id
+
+    def ask(self, name: str, version: int, **body: Any) -> dict[str, Any]:
+        """The body of the response."""
+        pieces = encode_request(name, version, body, correlation_id=_CORRELATION, client_id=self._client_id)
+        self._socket.sendall(b"".join(bytes(piece) for piece in pieces))  # type: ignore[call-overload]
+        (size,) = struct.unpack(">i", self._file.read(4))
+        return response(name, version, Reply([self._file.read(size)]))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._socket.close()

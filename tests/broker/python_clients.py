@@ -227,6 +227,13 @@ class Librdkafka(PythonClient):
         return True
 
 
+class LibrdkafkaOfKip848(Librdkafka):
+    """The same with groups of the new protocol."""
+
+    def _consumer(self, group: str, **options: Any) -> Any:
+        return super()._consumer(group, group_protocol="consumer", **options)
+
+
 class KafkaPython(PythonClient):
     """kafka-python."""
 
@@ -468,6 +475,7 @@ class AioKafka(PythonClient):
 
 CLIENTS: dict[str, type[PythonClient]] = {
     "librdkafka": Librdkafka,
+    "librdkafka-848": LibrdkafkaOfKip848,
     "kafka-python": KafkaPython,
     "aiokafka": AioKafka,
 }

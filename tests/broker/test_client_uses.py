@@ -113,7 +113,7 @@ def use_dead(client: PythonClient, group: str) -> None:
     assert time.monotonic() - start_s < REFUSED_SECONDS
 
 
-@pytest.mark.parametrize("name", CLIENTS)
+@pytest.mark.parametrize("name", [name for name in CLIENTS if name != "librdkafka-848"])
 def test_a_client_reads_from_a_broker_that_knows_old_versions_alone(name: str) -> None:
     with serving_the_floor(DEMO) as broker, client_of(name, address(broker)) as client:
         assert client.topics() >= {"customers", "orders", "payments"}

@@ -237,6 +237,69 @@ def test_settings_are_changed_and_count_at_once(live: Live) -> None:
     assert live.disks.topic_configs("t") == {"retention.ms": "5"}
 
 
+class Counting(Disk):
+    """A disk that counts its steps by the kind of step and the name of the file."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[tuple[str, str]] = []
+
+    def step(self, what: str, path: str) -> None:
+        self.steps.append((what, path.rpartition("/")[2]))
+
+
+def test_requests_do_not_wait_for_the_disk_more_than_they_must(tmp_path: Path) -> None:
+    """A new segment is fsynced with its records (`LogSegment.open`), and a checkpoint is written if it changed."""
+    disk = Counting()
+    disks = LiveDisks(str(tmp_path), LiveSettings(), clock_ms=Clock(), new_id=lambda: b"i" * 16, disk=disk)
+    try:
+        disks.create_topic("t", 1, {})
+        disk.steps.clear()
+        assert disks.partition("t", 0) is not None
+        assert [what for what, _ in disk.steps if what == "fsync"] == []
+        disks.checkpoint()
+        disk.steps.clear()
+        disks.checkpoint()
+        assert disk.steps == []
+        disks.delete_topic("t")
+        renamed = {name for what, name in disk.steps if what == "rename"}
+        assert "recovery-point-offset-checkpoint" in renamed
+        assert "cleaner-offset-checkpoint" not in renamed
+    finally:
+        disks.close()
+
+
+def test_settings_of_a_topic_are_found_once(live: Live) -> None:
+    live.create("t", retention_ms="5")
+    before = live.disks.settings_of("t")
+    assert before is live.disks.settings_of("t")
+    config = {"name": "retention.ms", "config_operation": 0, "value": "6"}
+    resource = {"resource_type": 2, "resource_name": "t", "configs": [config]}
+    live.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+    assert live.disks.settings_of("t").retention_ms == 6
+    resource |= {"resource_type": 4, "resource_name": ""}
+    resource["configs"] = [config | {"name": "log.segment.bytes", "value": "2000000"}]
+    live.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+    assert live.disks.settings_of("t").segment_bytes == 2_000_000
+
+
+def test_settings_of_kerberos_are_kept_as_on_a_broker_without_it(live: Live) -> None:
+    name = "sasl.kerberos.min.time.before.relogin"
+
+    def change(value: str) -> int:
+        config = {"name": name, "config_operation": 0, "value": value}
+        resource = {"resource_type": 4, "resource_name": str(live.disks.node_id), "configs": [config]}
+        answer = live.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        return int(answer["responses"][0]["error_code"])
+
+    assert change("often") == ErrorCode.INVALID_CONFIG
+    assert change("58000") == ErrorCode.NONE
+    resource = {"resource_type": 4, "resource_name": str(live.disks.node_id), "configuration_keys": [name]}
+    answer = live.ask("DescribeConfigs", 1, resources=[resource], include_synonyms=False)
+    (config,) = answer["results"][0]["configs"]
+    assert (config["value"], config["config_source"], config["read_only"]) == ("58000", 2, False)
+
+
 # --- batches ----------------------------------------------------------------------------------------------------------
 def test_idempotent_producers_get_the_old_offset_for_what_they_send_again(live: Live) -> None:
     live.create("t")

@@ -151,7 +151,37 @@ def test_what_clients_do_is_counted_by_topic(tmp_path: Path) -> None:
     assert found[f"kafkalog_partition_last_stable_offset_lag{{{of_first}}}"] == 0
     assert found[f'kafka_consumergroup_current_offset{{consumergroup="g",{of_first}}}'] == 1
     assert found[f'kafka_consumergroup_lag{{consumergroup="g",{of_first}}}'] == 3
+    assert found['kafka_consumergroup_lag_sum{consumergroup="g",topic="t"}'] == 3
     assert found['kafka_consumergroup_members{consumergroup="g"}'] == 0
+
+
+def test_groups_that_are_not_empty_come_first(tmp_path: Path) -> None:
+    with living(tmp_path) as live:
+        live.create("t")
+        rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
+        for name in ("a", "b"):
+            topics = [{"name": "t", "partitions": rows}]
+            live.ask("OffsetCommit", 7, group_id=name, generation_id_or_member_epoch=-1, member_id="", topics=topics)
+        live.send(
+            "JoinGroup",
+            2,
+            group_id="z",
+            session_timeout_ms=6000,
+            rebalance_timeout_ms=6000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[{"name": "range", "metadata": b""}],
+        )
+        status = live.broker.status
+        assert status.first_groups(2) == (
+            [
+                GroupStatus("z", "CompletingRebalance", "classic", 1),
+                GroupStatus("a", "Empty", "classic", 0),
+            ],
+            3,
+        )
+        assert [each.name for each in status.groups()] == ["a", "b", "z"]
+        assert status.rebalances == 1
 
 
 def test_partitions_are_opened_for_a_lag_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -198,12 +228,14 @@ def test_they_are_served_at_an_address_of_their_own(tmp_path: Path, capfd: pytes
 
 def test_a_client_that_trickles_or_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT_S", 0.5)
-    with MetricsEndpoint("127.0.0.1", 0, lambda: "# EOF\n") as endpoint:
-        with socket.create_connection(("127.0.0.1", endpoint.port)) as slow:
-            slow.sendall(b"GET /me")
-            address = f"http://127.0.0.1:{endpoint.port}/metrics"
-            with urllib.request.urlopen(address, timeout=20) as answer:  # noqa: S310 - loopback
-                assert answer.read() == b"# EOF\n"
+    with (
+        MetricsEndpoint("127.0.0.1", 0, lambda: "# EOF\n") as endpoint,
+        socket.create_connection(("127.0.0.1", endpoint.port)) as trickling,
+    ):
+        trickling.sendall(b"GET /me")
+        address = f"http://127.0.0.1:{endpoint.port}/metrics"
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            assert answer.read() == b"# EOF\n"
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT_S", 60)
     with MetricsEndpoint("127.0.0.1", 0, lambda: "x" * 50_000_000) as endpoint:
         slow = socket.create_connection(("127.0.0.1", endpoint.port))

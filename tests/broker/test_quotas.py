@@ -6,8 +6,7 @@ ControllerMutationQuotaManagerTest.
 
 from __future__ import annotations
 
-import socket
-import struct
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from kafkalog_core.broker.quota_windows import RateWindow, TokenBucket
 from kafkalog_core.broker.throttling import ClientThrottles
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import encode_request
-from tests.broker.asking import FROM, response
+from tests.broker.asking import FROM, SocketClient, response
 from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
 from tests.broker.live_state import Live, batch_of, living, sent_bytes
 
@@ -395,9 +394,14 @@ def test_the_time_of_handlers_is_a_share_of_one_thread_and_throttles_for_a_secon
     def used(seconds: float) -> int:
         request = throttles.begin(FROM, "c", 100)
         assert request is not None
-        clock.now_s += seconds
-        request.end_handler()
-        clock.now_s += 0.5  # the wait of a pending answer
+
+        def handle() -> NoResponse:
+            clock.now_s += seconds / 2
+            return NoResponse()
+
+        for _ in range(2):  # a long read is begun twice
+            request.measure(handle)
+            clock.now_s += 0.5  # the wait of a pending answer
         return request.response_ms()
 
     assert used(0.9) == 0  # 90 of the 100 that ten seconds have
@@ -491,6 +495,23 @@ class Greedy:
         self.acknowledged += len(VALUE)
 
 
+def test_the_quota_of_a_user_counts_for_who_has_logged_in(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text("anna:secret\n")
+    options = ("--users", str(tmp_path / "users"), "--sasl-listen", "127.0.0.1:0")
+    with LiveServer(tmp_path / "d", options=options) as server:
+        asked = [entry({"user": "anna"}, consumer_byte_rate=1, request_percentage=0.000001)]
+        assert _asked(server.address, "AlterClientQuotas", entries=asked, validate_only=False)["entries"]
+        found = re.search(r"authenticate at (\S+)", (tmp_path / "d.log").read_text())
+        assert found is not None
+        with SocketClient(found[1]) as anna, SocketClient(server.address) as other:
+            assert anna.ask("SaslHandshake", 1, mechanism="PLAIN")["error_code"] == ErrorCode.NONE
+            assert anna.ask("SaslAuthenticate", 1, auth_bytes=b"\0anna\0secret")["error_code"] == ErrorCode.NONE
+            assert 0 < anna.ask("ListGroups", 1)["throttle_time_ms"] <= 1000
+            assert other.ask("ListGroups", 1)["throttle_time_ms"] == 0
+            refused = other.ask("SaslHandshake", 1, mechanism="PLAIN")
+            assert refused["error_code"] == ErrorCode.ILLEGAL_SASL_STATE, "nobody logs in at the plain address"
+
+
 @pytest.mark.slow
 def test_a_real_producer_gets_the_rate_of_its_quota_and_another_one_is_not_held_up(tmp_path: Path) -> None:
     with LiveServer(tmp_path / "d") as server:
@@ -514,25 +535,19 @@ def test_a_real_producer_gets_the_rate_of_its_quota_and_another_one_is_not_held_
         assert _quota_of(server.address, "slow") == RATE
 
 
-def _ask(address: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The body of a response over a socket."""
-    host, _, port = address.rpartition(":")
-    pieces = encode_request(name, 1, body, correlation_id=7, client_id="admin")
-    with socket.create_connection((host, int(port)), SECONDS) as connection:
-        connection.sendall(b"".join(bytes(piece) for piece in pieces))  # type: ignore[call-overload]
-        file = connection.makefile("rb")
-        size = struct.unpack(">i", file.read(4))[0]
-        return response(name, 1, Reply([file.read(size)]))
+def _asked(address: str, name: str, **body: Any) -> dict[str, Any]:
+    with SocketClient(address) as client:
+        return client.ask(name, 1, **body)
 
 
 def _set_quota(address: str, client_id: str, rate: float) -> None:
     asked = [entry({"client-id": client_id}, producer_byte_rate=rate)]
-    answer = _ask(address, "AlterClientQuotas", {"entries": asked, "validate_only": False})
+    answer = _asked(address, "AlterClientQuotas", entries=asked, validate_only=False)
     assert answer["entries"][0]["error_code"] == ErrorCode.NONE
 
 
 def _quota_of(address: str, client_id: str) -> float:
     asked = [{"entity_type": "client-id", "match_type": 0, "match": client_id}]
-    answer = _ask(address, "DescribeClientQuotas", {"components": asked, "strict": True})
+    answer = _asked(address, "DescribeClientQuotas", components=asked, strict=True)
     value: float = answer["entries"][0]["values"][0]["value"]
     return value

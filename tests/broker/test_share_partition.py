@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -128,8 +129,7 @@ def test_each_record_has_a_type_of_its_own() -> None:
     assert [(each.first, each.last, each.state) for each in changed] == [
         (0, 1, 2),
         (2, 2, 0),
-        (3, 3, 4),
-        (4, 4, 4),
+        (3, 4, 4),
         (6, 9, 2),
     ]
     assert after.next_fetch_offset == 2
@@ -337,3 +337,30 @@ def test_states_are_combined_by_deliveries() -> None:
         StateBatch(13, 19, 2, 1),
         StateBatch(30, 31, 4, 1),
     )
+
+
+BATCH: Final = st.builds(
+    lambda first, size, state, deliveries: StateBatch(first, first + size, state, deliveries),
+    st.integers(0, 40),
+    st.integers(0, 8),
+    st.sampled_from([0, 2, 4]),
+    st.integers(0, 3),
+)
+
+
+@given(st.lists(st.lists(BATCH, max_size=4), max_size=4), st.integers(0, 20))
+def test_combined_states_are_those_of_each_offset(updates: list[list[StateBatch]], start: int) -> None:
+    found: tuple[StateBatch, ...] = ()
+    best: dict[int, tuple[int, int]] = {}
+    for number, batches in enumerate(updates):
+        first = start if number else 0
+        found = combined(found, batches, first)
+        for each in batches:
+            for offset in range(each.first, each.last + 1):
+                best[offset] = max(best.get(offset, (-1, -1)), (each.deliveries, each.state))
+        best = {offset: value for offset, value in best.items() if offset >= first}
+        assert best == {
+            offset: (each.deliveries, each.state) for each in found for offset in range(each.first, each.last + 1)
+        }
+        assert list(found) == sorted(found)
+        assert all(each.last + 1 < later.first or each[2:] != later[2:] for each, later in pairwise(found))

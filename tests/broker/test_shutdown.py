@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -21,7 +21,6 @@ from kafkalog_core.wire.frames import encode_request
 from tests.broker.live import QUIET, LiveServer, create_topics, read_all
 from tests.broker.live_state import batch_of, living
 from tests.broker.serving import serving
-
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +77,7 @@ def fetch(connection: socket.socket, topic: str, offset: int, *, max_wait_ms: in
 
 
 class Working:
-    """Threads that produce and consume until they are stopped; what they meet when the broker ends is of no interest."""
+    """Threads that produce and consume until they are stopped; their errors at its end do not matter."""
 
     def __init__(self, address: str) -> None:
         self.acknowledged = 0
@@ -86,7 +85,7 @@ class Working:
         self._stopped = threading.Event()
         self._threads = [threading.Thread(target=each) for each in (self._produce, self._consume)]
 
-    def __enter__(self) -> Working:
+    def __enter__(self) -> Self:
         for each in self._threads:
             each.start()
         return self
@@ -195,6 +194,20 @@ def test_signals_during_the_start(tmp_path: Path, count: int) -> None:
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
     assert (ran.returncode, "Traceback" in ran.stderr) == (count - 1, False), ran.stderr
     assert (tmp_path / MARK).exists() == (count == 1)
+
+
+def test_a_signal_during_the_start_over_a_dead_disk() -> None:
+    program = (
+        "import os, signal\n"
+        "from kafkalog_core.broker.served_disks import ServedDisks\n"
+        "from kafkalog_cli.main import cli\n"
+        "ServedDisks.__init__ = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "cli(prog_name='kafkalog')\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "serve", "fixtures/demo"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (1, "kafkalog: interrupted\n")
 
 
 def test_a_dead_disk_ends_as_soon_as_its_clients_have_their_answers() -> None:

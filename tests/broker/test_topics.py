@@ -96,6 +96,18 @@ def test_of_two_copies_the_later_epoch_is_served_then_the_longer_log(tmp_path: P
         disks.close()
 
 
+def test_of_copies_that_end_alike_the_one_with_older_records_is_served(tmp_path: Path) -> None:
+    log_of(tmp_path / "a", "orders-0", 9, epoch=1)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "a" / "log-start-offset-checkpoint").write_text("0\n1\norders 0 4\n")
+    for paths in (("a", "b"), ("b", "a")):
+        disks = disks_of(*(tmp_path / each for each in paths))
+        found = disks.partition("orders", 0)
+        assert found is not None
+        assert (found.path, found.log_start_offset) == (str(tmp_path / "b" / "orders-0"), 0)
+        disks.close()
+
+
 def test_disks_of_two_clusters_are_not_mixed(tmp_path: Path) -> None:
     for name in ("a", "b"):
         log_of(tmp_path / name, "orders-0", 1)

@@ -50,7 +50,9 @@ def report_all(log: ServeLog) -> None:
     log.connection_closed(CLIENT, CloseReason.FRAME, "length 5", None)
     log.network_error("compaction", OSError("no space"))
     log.event("serve.refused", "the directory is locked")
+    log.event("serve.dropped", "5 lines left out", lines=5)
     log.stopped(3, 2048)
+    log.close()
 
 
 def test_every_event_is_one_line_of_json() -> None:
@@ -84,7 +86,9 @@ def test_as_text_each_is_one_safe_line() -> None:
 
 
 def test_every_event_is_documented() -> None:
-    rows = re.findall(r"^\| `([a-z.]+)` \| (\w+) \| (.+?) \| (.*?) ?\|$", (ROOT / "docs/serve.md").read_text(), re.M)
+    rows = re.findall(
+        r"^\| `([a-z.]+)` \| (\w+) \| (.+?) \| (.*?) ?\|$", (ROOT / "docs/serve.md").read_text(), re.MULTILINE
+    )
     found = {code: (level, meaning, tuple(re.findall("`(.+?)`", facts))) for code, level, meaning, facts in rows}
     assert found == {code: tuple(declared) for code, declared in EVENTS.items()}
 

@@ -44,12 +44,15 @@ def figures(time_s: float, factor: int, *, topics: int = 12, groups: int = 8, ho
 def test_rates_are_those_of_the_last_seconds() -> None:
     lines = [each.plain for each in frame("title", [figures(10, 1), figures(15, 2)], ["log line"], 100, 40)]
     assert lines[:3] == ["title", "connections 3   requests 100/s   in 0 B/s   out 0 B/s   holes 2", ""]
-    assert re.match(r"orders-11 +2\.2 KiB/s +4\.4 KiB/s +10/s +22\.0 KiB +44\.0 KiB$", lines[4])
+    assert lines[3].split() == ["Topic", "Out", "Out", "total"]
+    assert re.match(r"orders-11 +4\.4 KiB/s +44\.0 KiB$", lines[4])
     assert "and 4 more topics" in lines
     assert any(re.match(r"billing-0 +Stable +2 +-$", line) for line in lines), lines
     assert any(re.match(r"billing-1 +Stable +2 +1,000$", line) for line in lines), lines
     assert lines[-3:] == ["and 4 more groups", "", "log line"]
-    assert "holes" not in frame("title", [figures(1, 1, holes=None)], [], 100, 40)[1].plain
+    lines = [each.plain for each in frame("title", [figures(9, 1, holes=None), figures(14, 2, holes=None)], [], 99, 40)]
+    assert "holes" not in lines[1]
+    assert re.match(r"orders-11 +2\.2 KiB/s +4\.4 KiB/s +10/s +22\.0 KiB +44\.0 KiB$", lines[4])
 
 
 @pytest.mark.parametrize("topics", [0, 1, 3, 12])
@@ -116,15 +119,15 @@ class Screen:
 class Terminal:
     """`kafkalog serve` with a terminal as its stderr."""
 
-    def __init__(self, *arguments: str, width: int = 100, shell: str = "") -> None:
+    def __init__(self, *arguments: str, width: int = 100, job: str = "") -> None:
         self.screen = Screen(width)
         self._lock = threading.Lock()
         self._master, slave = pty.openpty()
         self._set_size(width)
         environment = {**os.environ, "TERM": "xterm"}
         command = [sys.executable, "-m", "kafkalog_cli", "serve", "--listen", "127.0.0.1:0", *arguments]
-        if shell:
-            command = ["setsid", "-c", "sh", "-c", shell, *command]
+        if job:
+            command = ["setsid", "-c", "sh", "-c", job, *command]
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, cwd=ROOT, env=environment, text=True,
             start_new_session=True,
@@ -210,9 +213,30 @@ def test_no_table_is_wanted() -> None:
     assert terminal.end(signal.SIGTERM).splitlines()[-1].startswith("kafkalog: stopped after ")
 
 
+def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """As after Ctrl-S: nobody reads the other end."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    command = [sys.executable, "-m", "kafkalog_cli", "serve", "--listen", "127.0.0.1:0", "--read-write", str(tmp_path)]
+    with subprocess.Popen(
+        command, stdin=slave, stdout=subprocess.PIPE, stderr=slave, cwd=ROOT, env={**os.environ, "TERM": "xterm"}
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"serving ")
+        termios.tcflow(slave, termios.TCOOFF)
+        time.sleep(2.5)
+        begun_s = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+        assert time.monotonic() - begun_s < 15
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    os.close(slave)
+    os.close(master)
+
+
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="no setsid")
 def test_a_background_job_does_not_draw() -> None:
-    terminal = Terminal("--for", "4", str(DAMAGED), shell='set -m; "$0" "$@" & wait')
+    terminal = Terminal("--for", "4", str(DAMAGED), job='set -m; "$0" "$@" & wait')
     terminal.read_all("orders", 0)
     terminal.wait_for(lambda text: "stopped after" in text)
     assert "connections" not in terminal.text()

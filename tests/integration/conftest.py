@@ -11,6 +11,7 @@ from tests.integration import jars
 from tests.integration.broker import Broker
 from tests.integration.repairing import make_patient
 from tests.integration.tool_runner import ToolRunner
+from tests.integration.tool_uses import RELEASES
 from tests.integration.zookeeper_broker import ZooKeeperBroker
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ def broker(libs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bro
 def tools() -> Iterator[ToolRunner]:
     """One Java process for the command-line tools of all releases."""
     try:
+        for version in RELEASES:
+            jars.fetch(version)
         runner = ToolRunner()
     except jars.MissingError as missing:
         pytest.skip(str(missing))

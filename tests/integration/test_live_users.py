@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-TOOL: Final = "org.apache.kafka.tools.ConfigCommand"
-LOGIN: Final = "SCRAM-SHA-256=[iterations=4096,password=secret],SCRAM-SHA-512=[iterations=8192,password=secret]"
+TOOL: Final = "kafka.admin.ConfigCommand"
+LOGIN: Final = "SCRAM-SHA-{}=[iterations=8192,password=secret]"
 ENTITIES: Final = (
     ("--entity-type", "users", "--entity-name", "anna"),
     ("--entity-type", "users", "--entity-default"),
@@ -65,12 +65,14 @@ def alter(address: str, entity: tuple[str, ...], change: str) -> None:
 
 def test_a_real_broker_describes_the_same_users_and_quotas(successor: Successor) -> None:
     with LiveServer(successor.log_dir) as server:
-        alter(server.address, ENTITIES[0], LOGIN)
+        for size in (256, 512):  # a controller refuses both in one request
+            alter(server.address, ENTITIES[0], LOGIN.format(size))
         for number, entity in enumerate(ENTITIES, 1):
             is_ip = "ips" in entity
             rate = f"connection_creation_rate={number}00"
             alter(server.address, entity, rate if is_ip else f"producer_byte_rate={number}000,request_percentage=12.5")
-        configs(server.address, "--alter", *ENTITIES[0], "--delete-config", "SCRAM-SHA-256,request_percentage")
+        for key in ("SCRAM-SHA-256", "request_percentage"):
+            configs(server.address, "--alter", *ENTITIES[0], "--delete-config", key)
         before = described(server.address)
         text = "\n".join(before)
         assert "SCRAM-SHA-512=iterations=8192" in text
@@ -81,7 +83,7 @@ def test_a_real_broker_describes_the_same_users_and_quotas(successor: Successor)
     successor.start()
     try:
         assert described(successor.bootstrap) == before
-        alter(successor.bootstrap, ENTITIES[0], LOGIN)
+        alter(successor.bootstrap, ENTITIES[0], LOGIN.format(256))
         alter(successor.bootstrap, ENTITIES[2], "consumer_byte_rate=77")
         after = described(successor.bootstrap)
         assert after != before

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.integration.tool_uses import DEAD, Use
+from tests.broker import serving
+from tests.broker.serving import serving_the_floor
+from tests.broker.test_clients import tree_hash
+from tests.integration.tool_uses import DEAD, FLOOR, Use
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +29,8 @@ REFUSED_SECONDS: Final = 5
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Where a served demo is found."""
+    """Where a served demo is found; nothing on its disk has changed when all tools are done."""
+    before = tree_hash(DEMO)
     command = [sys.executable, "-m", "kafkalog_cli", "serve", "--listen", "127.0.0.1:0", str(DEMO)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -36,6 +40,14 @@ def address() -> Iterator[str]:
         finally:
             server.terminate()
             assert server.wait(20) == 0
+    assert tree_hash(DEMO) == before
+
+
+@pytest.fixture(scope="module")
+def floor() -> Iterator[str]:
+    """The same, by a broker that knows old versions alone."""
+    with serving_the_floor(DEMO) as broker:
+        yield serving.address(broker)
 
 
 def name_of(use: Use) -> str:
@@ -44,8 +56,7 @@ def name_of(use: Use) -> str:
     return "-".join([use.version, use.program.rpartition(".")[2], *words])
 
 
-@pytest.mark.parametrize("use", DEAD, ids=name_of)
-def test_a_tool_reads_a_dead_disk(use: Use, tools: ToolRunner, address: str) -> None:
+def run(use: Use, tools: ToolRunner, address: str) -> None:
     start_s = time.monotonic()
     done = tools.run(use.version, use.program, use.arguments.format(address), use.stdin)
     lasted_s = time.monotonic() - start_s
@@ -54,3 +65,15 @@ def test_a_tool_reads_a_dead_disk(use: Use, tools: ToolRunner, address: str) -> 
     assert done.status == use.status, done
     if "ConsoleProducer" in use.program:
         assert lasted_s < REFUSED_SECONDS, "a producer is refused at once"
+
+
+@pytest.mark.parametrize("use", DEAD, ids=name_of)
+def test_a_tool_reads_a_dead_disk(use: Use, tools: ToolRunner, address: str) -> None:
+    run(use, tools, address)
+
+
+@pytest.mark.parametrize("use", FLOOR, ids=name_of)
+def test_the_newest_tools_read_from_a_broker_that_knows_old_versions_alone(
+    use: Use, tools: ToolRunner, floor: str
+) -> None:
+    run(use, tools, floor)

@@ -16,15 +16,17 @@ from kafkalog_core.broker.answers import Reply
 from kafkalog_core.wire.frames import encode_request
 from tests.broker.asking import response
 from tests.integration.test_live_broker import Successor
-from tests.integration.test_serve import NEWEST, run_tool
+from tests.integration.tool_uses import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.integration.tool_runner import ToolRunner
+
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
-TOOL: Final = "org.apache.kafka.tools.TransactionsCommand --bootstrap-server {}"
+TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
 EXPIRATION_MS: Final = 2**31 - 1
 LOADS_ALONE: Final = {  # nothing is aborted or forgotten meanwhile, whatever the time is
     "producer.id.expiration.ms": str(EXPIRATION_MS),
@@ -55,11 +57,11 @@ def served(*paths: Path, options: tuple[str, ...] = ()) -> Iterator[str]:
             assert server.wait(20) == 0
 
 
-def rows_of(address: str, arguments: str) -> list[Row]:
+def rows_of(tools: ToolRunner, address: str, arguments: str) -> list[Row]:
     """The rows that the tool prints, without the head."""
-    out, err = run_tool(NEWEST, f"{TOOL} {arguments}", address)
-    lines = [line.rstrip("\t ").split("\t") for line in out.splitlines()]
-    assert lines, err
+    done = tools.run(NEWEST, TOOL, f"--bootstrap-server {address} {arguments}")
+    lines = [line.rstrip("\t ").split("\t") for line in done.out.splitlines()]
+    assert lines, done
     return sorted(tuple(cell.strip() for cell in line) for line in lines[1:])
 
 
@@ -161,31 +163,33 @@ def test_the_same_producers_are_described(disk: Path, dead: str, alive: str) -> 
     assert found
 
 
-def test_kafkas_tool_shows_the_same(dead: str, alive: str) -> None:
-    listed = rows_of(dead, "list")
+def test_kafkas_tool_shows_the_same(tools: ToolRunner, dead: str, alive: str) -> None:
+    listed = rows_of(tools, dead, "list")
     assert listed
-    assert listed == rows_of(alive, "list")
+    assert listed == rows_of(tools, alive, "list")
     name = next(row[0] for row in listed if row[3] == "Ongoing")
-    ours, theirs = (rows_of(each, f"describe --transactional-id {name}")[0] for each in (dead, alive))
+    ours, theirs = (rows_of(tools, each, f"describe --transactional-id {name}")[0] for each in (dead, alive))
     assert [cell for number, cell in enumerate(ours) if number != DURATION] == [
         cell for number, cell in enumerate(theirs) if number != DURATION
     ]
     place, _, number = ours[-1].rpartition("-")
     arguments = f"describe-producers --topic {place} --partition {number}"
-    open_ones, others = ([row for row in rows_of(each, arguments) if row[-1] != "None"] for each in (dead, alive))
+    open_ones, others = (
+        [row for row in rows_of(tools, each, arguments) if row[-1] != "None"] for each in (dead, alive)
+    )
     assert open_ones == others
     assert open_ones
 
 
-def test_kafkas_tool_finds_the_same_hanging_transactions(dead: str, alive: str) -> None:
+def test_kafkas_tool_finds_the_same_hanging_transactions(tools: ToolRunner, dead: str, alive: str) -> None:
     arguments = "find-hanging --broker-id 1 --max-transaction-timeout 0"
-    ours, theirs = rows_of(dead, arguments), rows_of(alive, arguments)
+    ours, theirs = rows_of(tools, dead, arguments), rows_of(tools, alive, arguments)
     assert [row[:-1] for row in ours] == [row[:-1] for row in theirs], "the last cell is a duration"
 
 
-def test_an_open_transaction_of_no_known_id_is_found(disk: Path) -> None:
+def test_an_open_transaction_of_no_known_id_is_found(tools: ToolRunner, disk: Path) -> None:
     with served(disk, options=("--exclude", "__transaction_state")) as address:
-        found = rows_of(address, "find-hanging --broker-id 1 --max-transaction-timeout 0")
+        found = rows_of(tools, address, "find-hanging --broker-id 1 --max-transaction-timeout 0")
         open_ones = {
             (topic, row["producer_id"], row["current_txn_start_offset"])
             for topic in {place.name.rpartition("-")[0] for place in disk.glob("*-0")} - {"__cluster_metadata"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -125,4 +127,60 @@ def test_a_real_broker_goes_on_with_share_groups(successor: Successor, client: C
     with server:  # and it goes on with what the real broker left
         handled += client.read(server.address, "A", 1000)
         assert done_with(handled) == dict.fromkeys(places | more, 1)
+        server.stop()
+
+
+# --- Kafka's own programs ---------------------------------------------------------------------------------------------
+class Tools:
+    """Kafka's command-line tools, against one broker."""
+
+    def __init__(self, command: Sequence[str], address: str) -> None:
+        self._command = command
+        self._address = address
+
+    def run(self, tool: str, *options: str) -> str:
+        """What a tool prints."""
+        command = [*self._command, f"org.apache.kafka.tools.{tool}", "--bootstrap-server", self._address, *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=4 * SECONDS)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def groups(self, *options: str) -> list[list[str]]:
+        """The words of each line that `kafka-share-groups` prints."""
+        lines = self.run("consumer.group.ShareGroupCommand", *options).splitlines()
+        return [line.split() for line in lines if line.strip()]
+
+
+def test_kafkas_own_programs_work_with_share_groups(client: Client, libs: Path, tmp_path: Path) -> None:
+    with LiveServer(tmp_path / "data", "share.coordinator.state.topic.num.partitions=3") as server:
+        tools = Tools(["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"], server.address)
+        create_topics(server.address, ["work"], 1)
+        places = send(server.address, 0, 500)
+        options = ("--topic", "work", "--group-id", "checked", "--max-messages", "500")
+        printed = tools.run("VerifiableShareConsumer", *options, "--offset-reset-strategy", "earliest")
+        events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+        consumed = Counter(
+            (each["partition"], offset)
+            for event in events
+            if event["name"] == "records_consumed"
+            for each in event["partitions"]
+            for offset in each["offsets"]
+        )
+        assert consumed == dict.fromkeys(places, 1)
+        assert sum(each["count"] for each in events if each["name"] == "offsets_acknowledged") == 500
+        assert tools.groups("--list") == [["checked"]]
+        assert tools.groups("--describe", "--group", "checked")[-1] == ["checked", "work", "0", "500", "0"]
+        assert tools.groups("--describe", "--group", "checked", "--state")[-1][-2:] == ["Empty", "0"]
+        tools.groups("--reset-offsets", "--group", "checked", "--topic", "work", "--to-earliest", "--execute")
+        assert tools.groups("--describe", "--group", "checked")[-1] == ["checked", "work", "0", "0", "500"]
+        options = ("--topic", "work", "--group", "checked", "--max-messages", "500")
+        printed = tools.run("consumer.ConsoleShareConsumer", *options)
+        assert sorted(map(int, printed.split())) == list(range(500))
+        assert tools.groups("--delete-offsets", "--group", "checked", "--topic", "work")[-1] == ["work", "Successful"]
+        tools.groups("--delete", "--group", "checked")
+        assert tools.groups("--list") == []
+        held = client.read(server.address, "H", 1, "group.share.auto.offset.reset=earliest")
+        started = time.monotonic()
+        assert client.read(server.address, "A", 1)[0] == held[0]._replace(count=2, letter="A")
+        assert time.monotonic() - started < 25  # its lock would have ended after 30 s: it ended with the connection
         server.stop()

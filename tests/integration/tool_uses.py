@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 from tests.integration import jars
 
 NEWEST: Final = jars.KAFKA_VERSION
+RELEASES: Final = (NEWEST, "2.8.2", "1.1.1", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")
+"""The releases whose tools are run."""
 _NEW, _KAFKA = "org.apache.kafka.tools.", "kafka.tools."
 _GROUPS: Final = {NEWEST: f"{_NEW}consumer.group.ConsumerGroupCommand"}
 _CONSUMERS: Final = {NEWEST: f"{_NEW}consumer.ConsoleConsumer"}
@@ -60,7 +62,7 @@ def _console(version: str) -> str:
 
 
 def _reading(version: str, wanted: str, arguments: str) -> Use:
-    new = "--new-consumer " if version.startswith("0.9") else ""
+    new = "--new-consumer " if version in {"0.9.0.1", "0.10.0.1"} else ""
     return Use(version, _console(version), f"{new}{_READ} {arguments}", (wanted,))
 
 
@@ -76,7 +78,7 @@ def _describing(version: str) -> list[Use]:
 def _sharing(version: str, *assignors: str) -> list[Use]:
     """Two members share a topic, one closes."""
     wanted = (*_SHARED, r"read 200\n", r"committed 92 108\n")
-    return [Use(version, "ClientUses.java", f"{{}} orders group={each}", wanted) for each in assignors]
+    return [Use(version, "ClientUses.java", f"{{}} orders group={each} 200", wanted) for each in assignors]
 
 
 def _ends_of_logs(version: str, server: str = _OLD_SERVER) -> Use:
@@ -188,6 +190,10 @@ DEAD: Final = (
     _simple("0.10.2.2"),
     Use("0.10.2.2", "kafka.admin.BrokerApiVersionsCommand", _SERVER, (r"Fetch\(1\): 0 to 18 \[usable: 3\]",)),
     _refused("0.10.2.2", _OLD_SERVER, _REFUSED),
+    # --- 0.10.0.1
+    _reading("0.10.0.1", "a total of 230 messages", "--whitelist orders|customers --max-messages 230"),
+    *_sharing("0.10.0.1", ""),
+    _refused("0.10.0.1", f"{_OLD_SERVER} --request-required-acks 1", _REFUSED),
     # --- 0.9.0.1
     _reading("0.9.0.1", _ORDERS, "--topic orders --max-messages 200"),
     Use("0.9.0.1", _groups("0.9.0.1"), f"--new-consumer {_SERVER} --list", (r"(?m)^billing$",)),
@@ -214,6 +220,17 @@ DEAD: Final = (
     _refused("0.8.2.2", f"{_OLD_SERVER} --request-required-acks 1", _REFUSED_OF_0_8),
     _refused("0.8.2.2", f"{_OLD_SERVER} --new-producer --request-required-acks 1", _REFUSED_OF_0_8),
 )
+
+FLOOR: Final = (
+    Use(NEWEST, f"{_NEW}TopicCommand", f"{_SERVER} --list", (r"(?s)customers\norders\npayments\n",)),
+    Use(
+        NEWEST, _console(NEWEST), f"{_SERVER} --topic orders --partition 0 --offset 60 --max-messages 32", ("of 32 m",)
+    ),
+    _reading(NEWEST, _ORDERS, "--topic orders --max-messages 200 --group floor"),
+    *_sharing(NEWEST, ""),
+    _refused(NEWEST, f"{_SERVER} --command-property enable.idempotence=false", _REFUSED),
+)
+"""What the newest release does on a broker that knows old versions alone."""
 
 
 def _sending(version: str, acks: str, arguments: str = "", value: str = "") -> Use:
@@ -251,7 +268,7 @@ def _producing(version: str, topic: str) -> list[Use]:
     return [
         Use(version, "ClientUses.java", f"{{}} {topic} idempotent", ("done\n",)),
         Use(version, "ClientUses.java", f"{{}} {topic} transactions", (r"committed 3\n", "done\n")),
-        Use(version, "ClientUses.java", f"{{}} {topic} group=", (*_SHARED, r"read 30\n", r"committed 17 17\n")),
+        Use(version, "ClientUses.java", f"{{}} {topic} group= 30", (*_SHARED, r"read 30\n", r"committed 17 17\n")),
         Use(version, _console(version), read, (r"(?s)\A(?!.*aborted).*committed-9\n", "total of 20 messages")),
     ]
 
@@ -287,6 +304,7 @@ _SENDING: Final = (
     *(_sending("1.1.1", acks) for acks in ("-1", "1", "0")),
     *(_sending("0.10.2.2", acks) for acks in ("-1", "1", "0")),
     _sending("0.10.2.2", "-1", "--compression-codec lz4"),
+    *(_sending("0.10.0.1", acks) for acks in ("-1", "1", "0")),
     *(_sending("0.9.0.1", acks, "--compression-codec gzip") for acks in ("-1", "1", "0")),
     *(_sending("0.9.0.1", acks, "--old-producer") for acks in ("-1", "1", "0")),
     *(_sending("0.8.2.2", acks) for acks in ("-1", "1", "0")),
@@ -349,8 +367,8 @@ LIVE: Final = {
 _COUNT: Final = len(SENT)
 CONSUMERS: Final = (
     *(
-        Use(version, "ClientUses.java", "{} sent group=", (*_SHARED, rf"read {_COUNT}\n"))
-        for version in (NEWEST, "2.8.2", "0.10.2.2", "0.9.0.1")
+        Use(version, "ClientUses.java", f"{{}} sent group= {_COUNT}", (*_SHARED, rf"read {_COUNT}\n"))
+        for version in (NEWEST, "2.8.2", "0.10.2.2", "0.10.0.1", "0.9.0.1")
     ),
     Use("0.8.2.2", "SimpleConsumerUses.java", "{} sent 1960000000010", (r"committed with 0: .*\[5,note,0\]", "done\n")),
     Use("0.8.2.2", f"{_KAFKA}GetOffsetShell", f"{_OLD_SERVER} --topic sent --time -1", (r"sent:0:\d+", r"sent:1:\d+")),

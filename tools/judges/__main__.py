@@ -110,7 +110,7 @@ def _broker(suite: Suite, cache: Cache, options: argparse.Namespace) -> Iterator
         yield options.broker, options.sasl
         return
     log = cache.log(f"{suite.name}/broker.log")
-    with serving(suite.settings, log, has_sasl=suite.has_sasl) as addresses:
+    with serving(suite.settings, log) as addresses:
         yield addresses
 
 

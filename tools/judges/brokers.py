@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
@@ -26,37 +27,43 @@ SCRAM_USER: Final = "adminscram256:admin-secret-256"
 _EVERY_SUITE: Final = (
     "offsets.topic.num.partitions=8",
     "transaction.state.log.num.partitions=8",
+    "share.coordinator.state.topic.num.partitions=8",
     "log.retention.ms=-1",  # some tests write records with old timestamps and expect to read them back
+    # The ACL tests: no super user, so that a denial of User:* holds for the anonymous user of the plain listener.
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found=true",
 )
 _STOP_SECONDS: Final = 30
 
 
 @contextmanager
-def serving(settings: Sequence[str], log: Path, *, has_sasl: bool) -> Iterator[tuple[str, str | None]]:
-    """Yield the addresses of a fresh broker, and of one with users that authenticate by SASL, or None.
+def serving(settings: Sequence[str], log: Path) -> Iterator[tuple[str, str]]:
+    """Yield the address of a fresh broker, and that of its listener where clients authenticate by SASL.
 
-    Raises UnavailableError if a broker does not start, or ends other than by SIGTERM with status 0.
+    Raises UnavailableError if the broker does not start, or ends other than by SIGTERM with status 0.
     """
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="judges")))
-        address = stack.enter_context(_broker(scratch / "data", settings, log, ()))
-        sasl_address = None
-        if has_sasl:
-            users = scratch / "users.txt"
-            users.write_text("".join(f"{name}:{password}\n" for name, password in USERS.items()))
-            sasl_log = log.with_name(f"{log.stem}-sasl.log")
-            options = ("--users", str(users))
-            sasl_address = stack.enter_context(_broker(scratch / "sasl", settings, sasl_log, options))
-        yield address, sasl_address
+    with tempfile.TemporaryDirectory(prefix="judges") as name:
+        scratch = Path(name)
+        (scratch / "data").mkdir()
+        users = scratch / "users.txt"
+        users.write_text("".join(f"{user}:{password}\n" for user, password in USERS.items()), encoding="utf-8")
+        sasl_address = f"127.0.0.1:{_free_port()}"
+        command = [sys.executable, "-m", "kafkalog_cli", "serve", "--read-write", str(scratch / "data")]
+        command += ["--listen", "127.0.0.1:0", "--sasl-listen", sasl_address, "--users", str(users), "--cluster-users"]
+        for each in (*_EVERY_SUITE, *settings):
+            command += ["--set", each]
+        with _started(command, log) as address:
+            yield address, sasl_address
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
 
 
 @contextmanager
-def _broker(directory: Path, settings: Sequence[str], log: Path, options: Sequence[str]) -> Iterator[str]:
-    directory.mkdir()
-    command = [sys.executable, "-m", "kafkalog_cli", "serve", "--read-write", str(directory)]
-    command += ["--listen", "127.0.0.1:0", *options]
-    for each in (*_EVERY_SUITE, *settings):
-        command += ["--set", each]
+def _started(command: Sequence[str], log: Path) -> Iterator[str]:
     with log.open("w") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     output = cast("IO[str]", process.stdout)

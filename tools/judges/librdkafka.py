@@ -48,12 +48,17 @@ _IDLE_SECONDS: Final = 0.05
 
 
 class Variant(NamedTuple):
-    """How the suite runs. protocol: classic or consumer. is_quick: the runner's quick mode, in which tests do less."""
+    """How the suite runs.
+
+    protocol: classic or consumer. is_quick: the runner's quick mode, in which tests do less. scenario: only tests made
+    for it are run; they expect other settings of the broker than those of the scenario default.
+    """
 
     suite: str
     version: str
     protocol: str = "classic"
     is_quick: bool = False
+    scenario: str = "default"
 
 
 class _Member(NamedTuple):
@@ -63,14 +68,13 @@ class _Member(NamedTuple):
     flags: str
     scenarios: str
 
-    @property
-    def unfit(self) -> str:
-        """Why the test is not run; empty: it is."""
+    def unfit(self, scenario: str) -> str:
+        """Why the test is not run in a scenario; empty: it is."""
         if "MANUAL" in self.flags:
             return "manual"
         if "LOCAL" in self.flags:
             return "local only (no broker)"
-        return "" if "default" in self.scenarios else f"made for scenario {self.scenarios}"
+        return "" if scenario in self.scenarios else f"made for scenario {self.scenarios}"
 
 
 def tests_of(variant: Variant, judged: Judged) -> list[Job]:
@@ -81,9 +85,11 @@ def tests_of(variant: Variant, judged: Judged) -> list[Job]:
         leftover.unlink()
     found = []
     for number, members in _table(tests / "test.c").items():
-        wanted = [each for each in members if not each.unfit]
+        wanted = [each for each in members if not each.unfit(variant.scenario)]
         unfit = [
-            Result(variant.suite, each.name, Status.NOT_APPLICABLE, 0.0, each.unfit) for each in members if each.unfit
+            Result(variant.suite, each.name, Status.NOT_APPLICABLE, 0.0, reason)
+            for each in members
+            if (reason := each.unfit(variant.scenario)) and variant.scenario == "default"
         ]
         if unfit:
             found.append(Job(tuple(each.test for each in unfit), partial(list, unfit)))
@@ -158,7 +164,7 @@ def _environment(variant: Variant, judged: Judged, home: Path, number: str, conf
         "TESTS": number,
         "RDKAFKA_TEST_CONF": str(conf),
         "TEST_KAFKA_VERSION": judged.kafka_version,
-        "TEST_SCENARIO": "default",
+        "TEST_SCENARIO": variant.scenario,
         "TEST_RF": "1",
         "TEST_CONSUMER_GROUP_PROTOCOL": variant.protocol,
         "LD_LIBRARY_PATH": os.pathsep.join(("../src", "../src-cpp")),

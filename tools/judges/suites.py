@@ -25,8 +25,7 @@ class Suite:
     """A suite of tests.
 
     title: for people. tests: builds the suite and returns its tests; it raises UnavailableError. settings: of the
-    broker. has_sasl: whether it also asks for a listener with users. jobs: how many tests run at a time.
-    limit_seconds: how long one may take.
+    broker. jobs: how many tests run at a time. limit_seconds: how long one may take.
     """
 
     name: str
@@ -34,12 +33,12 @@ class Suite:
     version: Callable[[], str] | str
     tests: Callable[[Judged], list[Job]]
     settings: tuple[str, ...] = _USUAL
-    has_sasl: bool = False
     jobs: int = 1
     limit_seconds: float = 120
 
 
 _RDK: Final = Variant("librdkafka", "2.12.1")
+_RDK_NO_AUTO: Final = Variant("librdkafka-noautocreate", "2.12.1", scenario="noautocreate")
 _RDK_848: Final = Variant("librdkafka-848", "2.12.1", protocol="consumer")
 _RDK_NEWER: Final = Variant("librdkafka-2.15.1", "2.15.1", is_quick=True)
 _ALL: Final = (
@@ -54,7 +53,6 @@ _ALL: Final = (
         title="franz-go, package kgo",
         version=go.FRANZ_GO,
         tests=go.franz_go,
-        has_sasl=True,
         jobs=3,
         limit_seconds=400,
     ),
@@ -87,13 +85,21 @@ _ALL: Final = (
         version=go.KAFKA_GO,
         tests=go.kafka_go,
         settings=("num.partitions=1", "group.initial.rebalance.delay.ms=3000"),
-        has_sasl=True,
     ),
     Suite(
         name="librdkafka",
         title="librdkafka, classic protocol",
         version=_RDK.version,
         tests=partial(librdkafka.tests_of, _RDK),
+        jobs=2,
+        limit_seconds=300,
+    ),
+    Suite(
+        name="librdkafka-noautocreate",
+        title="librdkafka, scenario noautocreate",
+        version=_RDK_NO_AUTO.version,
+        tests=partial(librdkafka.tests_of, _RDK_NO_AUTO),
+        settings=(*_USUAL, "auto.create.topics.enable=false"),
         jobs=2,
         limit_seconds=300,
     ),

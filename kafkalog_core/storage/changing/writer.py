@@ -157,6 +157,19 @@ class Disk:
         """Open a file for appends, create it if it is missing, and return its descriptor, which reads it too."""
         return self._do("open", path, lambda: self._open(path, _APPENDED))
 
+    def new_log(self, path: str, attributes: Attributes) -> int:
+        """Create a file for appends, and return its descriptor, which reads it too. A file of that name is an error.
+
+        Nothing is fsynced: that comes with the first `sync` of what is appended.
+        """
+        descriptor = self._do("create", path, lambda: self._open(path, _APPENDED | os.O_EXCL))
+        try:
+            self._set_attributes(descriptor, path, attributes)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
     def append(self, descriptor: int, path: str, data: bytes | memoryview, size_bytes: int) -> None:
         """Append to a file of `size_bytes`; where the system refuses a part, the file is as it was before."""
         try:

@@ -5,6 +5,7 @@ import java.util.Collections;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BooleanSupplier;
 
@@ -20,7 +21,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * What programs do with the clients of Kafka 0.9 and later: `ClientUses BOOTSTRAP TOPIC STEP`; the topic has two partitions.
  *
- * Steps: `group=ASSIGNOR` (two members share the topic, one closes, the other one commits; empty: the client's default);
+ * Steps: `group=ASSIGNOR COUNT` (two members share the topic, one closes, the other one reads all its records and
+ * commits; no assignor: the client's default);
  * `transactions` (one committed with offsets of a group, one aborted); `idempotent`. Methods that a release lacks, or
  * that a later one removed, are found by reflection.
  */
@@ -34,7 +36,7 @@ public class ClientUses {
         topic = args[1];
         String[] step = args[2].split("=", 2);
         switch (step[0]) {
-            case "group": group(step[1]); break;
+            case "group": group(step[1], Integer.parseInt(args[3])); break;
             case "transactions": transactions(); break;
             case "idempotent": idempotent(); break;
             default: throw new IllegalArgumentException(args[2]);
@@ -85,7 +87,7 @@ public class ClientUses {
 
     private static class Member extends Thread {
         final KafkaConsumer<byte[], byte[]> consumer;
-        final TreeSet<String> seen = new TreeSet<>();
+        final Set<String> seen = Collections.synchronizedSet(new TreeSet<>());
         volatile TreeSet<Integer> share = new TreeSet<>();
         volatile boolean isOver;
         volatile boolean commits;
@@ -129,7 +131,7 @@ public class ClientUses {
         }
     }
 
-    private static void group(String assignor) throws Exception {
+    private static void group(String assignor, int count) throws Exception {
         String[] words = assignor.isEmpty() ? new String[0] : new String[] {"partition.assignment.strategy", assignor};
         String name = topic + "-" + System.nanoTime();
         List<Member> members = new ArrayList<>();
@@ -143,15 +145,9 @@ public class ClientUses {
         first.end(false);
         await(Collections.singletonList(second), () -> second.share.size() == 2);
         System.out.println("alone " + second.share);
-        TreeSet<String> all = new TreeSet<>(first.seen);
-        long before = -1; // until nothing more comes
-        while (before != second.seen.size()) {
-            before = second.seen.size();
-            Thread.sleep(600);
-        }
+        await(Collections.singletonList(second), () -> second.seen.size() == count); // the first one has committed nothing
         second.end(true);
-        all.addAll(second.seen);
-        System.out.println("read " + all.size());
+        System.out.println("read " + second.seen.size());
         System.out.println("committed " + position(name, 0) + " " + position(name, 1));
     }
 
@@ -173,7 +169,7 @@ public class ClientUses {
                 }
             }
             if (System.currentTimeMillis() > end) {
-                throw new IllegalStateException("no such assignment");
+                throw new IllegalStateException("not all shares or records came");
             }
             Thread.sleep(50);
         }

@@ -172,7 +172,7 @@ public class ToolRunner {
             if (name.endsWith(".java")) {
                 return compiled(libs, name, loader);
             }
-            if (isNew || !name.startsWith("kafka.tools.Console")) { // these count over all their runs
+            if (isNew || !name.equals("kafka.tools.ConsoleConsumer")) { // it counts over all its runs
                 return loader.loadClass(name);
             }
         }
