@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_right
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -141,6 +142,17 @@ class SharePartitions:
             found = self._loaded[key] = _Loaded(incarnation, SharePartition.of(start, state.batches))
         found.value = found.value.advance(log.log_start_offset)
         return found
+
+    def is_loaded(self, key: ShareKey) -> bool:
+        """Return whether a partition is in use."""
+        with self._lock:
+            found = self._loaded.get(key)
+            return found is not None and found.incarnation == self._states.incarnation(key)
+
+    def load(self, key: ShareKey) -> None:
+        """Use a partition from now on; one that cannot be read is reported by the fetch that needs it."""
+        with suppress(KafkalogError, OSError), self._lock:
+            self._load(key, self._log(key))
 
     def _first_start(self, group: str, log: LiveLog) -> int:
         """Return where a group begins (`startOffsetDuringInitialization`)."""

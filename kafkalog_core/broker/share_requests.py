@@ -163,6 +163,12 @@ class ShareRequests:
         for place in fetch.partitions:
             if left <= 0 or left_bytes <= 0:
                 break
+            share_key = ShareKey(fetch.key.group, *place)
+            # SharePartition.maybeInitialize does not wait: a partition that is used for the first time is read for the
+            # next fetch, if there are records of another one. librdkafka's tests count on it.
+            if found.deliveries and not self._partitions.is_loaded(share_key):
+                self._partitions.load(share_key)
+                continue
             request = DeliveryRequest(
                 member=fetch.key.member,
                 max_records=left,
@@ -170,7 +176,7 @@ class ShareRequests:
                 max_bytes=fetch.max_bytes,
                 is_strict=body.get("share_acquire_mode", 0) == _STRICT,
             )
-            delivery = self._deliver(fetch.context, ShareKey(fetch.key.group, *place), request, found)
+            delivery = self._deliver(fetch.context, share_key, request, found)
             if delivery is not None:
                 found.deliveries[place] = delivery
                 left -= delivery.count

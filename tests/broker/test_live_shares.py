@@ -331,6 +331,21 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(live: Live) -> None:
     assert acquired(decoded(waiting)) == [(0, 1, 1)]
 
 
+def test_the_first_fetch_sends_what_is_there_first(live: Live) -> None:
+    topics = [{"name": "t", "count": 2, "assignments": None}]
+    live.ask("CreatePartitions", 3, topics=topics, timeout_ms=1000, validate_only=False)
+    member = Member(live)
+    for number in range(2):
+        live.produce("t", batch_of(b"x"), number)
+    wanted = [{"partition_index": number, "acknowledgement_batches": []} for number in range(2)]
+    first = rows(member.fetch(topics=[{"topic_id": member.topic_id, "partitions": wanted}]))
+    second = rows(member.fetch())
+    assert [[row["partition_index"] for row in answer] for answer in (first, second)] == [[0], [1]]
+    for number in range(2):
+        live.produce("t", batch_of(b"x"), number)
+    assert [row["partition_index"] for row in rows(member.fetch())] == [0, 1]
+
+
 def test_a_strict_member_gets_part_of_a_batch(live: Live) -> None:
     first, second = Member(live, "a"), Member(live, "b")
     produce(live, 10)
