@@ -9,7 +9,6 @@ fetch goes on while segments are rolled and deleted.
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -26,7 +25,7 @@ from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES, MAX_INT32, MAX_INT64, V2_LEADER_EPOCH
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
-from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot
+from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.logdir.segment_views import last_time
@@ -34,6 +33,7 @@ from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import append_rules, recovery_rules
+from kafkalog_core.ops.reading.producer_states import read_producer_states
 from kafkalog_core.storage.changing.writer import Attributes
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.partition import read_partition
@@ -136,9 +136,11 @@ class LiveLog(LiveLogReader):
         self.log_start_offset = max(first, facts.log_start_offset or 0)
         self._appender = self._continued(found[-1], facts.limits) if found else self._new(first, facts.limits)
         self.log_start_offset = min(self.log_start_offset, self._appender.end_offset)
-        snapshots = {each.name.base_offset or 0: each.path for each in partition.snapshots if each.name.canonical}
-        self._restore_producers(snapshots)
-        self._snapshots |= snapshots.keys()
+        snapshots = {each.name.base_offset or 0 for each in partition.snapshots if each.name.canonical}
+        self._states = read_producer_states(
+            partition, _SCAN, log_start_offset=self.log_start_offset, end_offset=self.log_end_offset
+        )
+        self._snapshots |= snapshots
         self._synced = self.log_end_offset  # what was there was recovered
         for segment in found:
             self._read_aborted(segment)
@@ -180,27 +182,6 @@ class LiveLog(LiveLogReader):
         live.file = SharedFile(self._disk.open_log(path))
         self._segments = (*self._segments, live)
         return self._new(base, limits, segment)
-
-    def _restore_producers(self, snapshots: dict[int, str]) -> None:
-        """Replay the producers from the newest snapshot on (`UnifiedLog.rebuildProducerState`)."""
-        end, start = self.log_end_offset, self.log_start_offset
-        for offset in sorted((each for each in snapshots if each <= end), reverse=True):
-            with Source.open(snapshots[offset]) as source:
-                content = bytes(source.window(0, source.size_bytes))
-            self._states = ProducerStates.from_snapshot(decode_snapshot(content), sequences="unchecked")
-            start = offset
-            break
-        for segment in self._segments if start < end else ():
-            if segment.end_offset > start:
-                self._replay_file(segment, start)
-
-    def _replay_file(self, segment: LiveSegment, start: int) -> None:
-        with Source.open(segment.path) as source:
-            for item in scan(source, base_offset=None, options=_SCAN):
-                if isinstance(item, Run):
-                    first = bisect_left(item.batches.column("last_offset"), start)
-                    markers = markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES)
-                    self._states.replay(item.batches, markers, first=first)
 
     def _read_aborted(self, segment: Segment) -> None:
         if segment.txnindex is None:

@@ -206,6 +206,11 @@ def test_the_newest_snapshot_that_can_be_read_is_where_the_replay_begins(tmp_pat
     assert ServedPartition.open(str(place)).active_producers() == found, "one is damaged, one is of a longer log"
 
 
+def test_an_empty_partition_directory_has_no_producers(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    assert not ServedPartition.open(str(tmp_path / "t-0")).active_producers()
+
+
 def test_damaged_batches_of_transactions_are_named(disk: Path) -> None:
     log = disk / "__transaction_state-0" / f"{0:020}.log"
     content = bytearray(log.read_bytes())
@@ -221,3 +226,14 @@ def test_partitions_of_transactions_that_no_disk_has_are_named(disk: Path) -> No
     shutil.copytree(disk / "__transaction_state-0", disk / "__transaction_state-3")
     with serving(disk) as broker:
         assert any("__transaction_state-1, __transaction_state-2" in each for each in broker.notes)
+
+
+def test_transactions_of_several_disks_come_from_the_best_copy_of_each_partition(disk: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    partition(other, "__transaction_state-1", state_batch(0, "elsewhere", VALUE, 2000))
+    partition(other, "__transaction_state-0", state_batch(0, "done", DONE, 1500))
+    for paths in ((disk, other), (other, disk)):
+        with serving(*paths) as broker:
+            assert listed(broker).keys() == {"done", "open", "elsewhere"}, "the other copy is shorter"
+            assert not [each for each in broker.notes if "transaction" in each]

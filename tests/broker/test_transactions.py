@@ -221,3 +221,18 @@ def test_a_coordinator_that_cannot_write_is_not_the_coordinator(live: Live, monk
         assert Payer(live).answer["error_code"] == ErrorCode.NOT_COORDINATOR
         assert Payer(live, "new").answer["error_code"] == ErrorCode.NOT_COORDINATOR
     assert payer.add("t") == 0
+
+
+def test_a_damaged_snapshot_is_not_read_and_the_one_before_is(tmp_path: Path) -> None:
+    """`ProducerStateManager.loadFromSnapshot`: else the partition could not be opened after a clean stop."""
+    with living(tmp_path) as live:
+        live.create("t")
+        payer = Payer(live)
+        payer.add("t")
+        payer.send("t", b"a")
+        known = live.log("t").active_producers()
+    (snapshot,) = (tmp_path / "t-0").glob("*.snapshot")
+    snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"x")
+    with living(tmp_path) as live:
+        assert live.log("t").active_producers() == known
+        assert live.log("t").last_stable_offset() == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -39,8 +38,8 @@ def read_producer_states(
     """
     states, start = _newest_snapshot(partition, log_start_offset, end_offset)
     segments = [each for each in partition.segments if each.log is not None]
-    ends = [*(after.base_offset for _, after in pairwise(segments)), end_offset]
-    for segment, end in zip(segments, ends, strict=True):
+    ends = [*(each.base_offset for each in segments[1:]), end_offset]
+    for segment, end in zip(segments, ends, strict=False):  # an empty directory has an end alone
         if end > start and segment.base_offset < end_offset:
             _replay(states, segment, options, start, end_offset)
     return states
