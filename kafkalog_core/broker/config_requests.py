@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.topic_changes import RefusedChange, answered
+from kafkalog_core.broker.topic_configs import DEFAULT_CONFIG, TOPIC_CONFIG
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.group_configs import GroupConfigs
     from kafkalog_core.broker.live_disks import LiveDisks
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
-    from kafkalog_core.broker.topic_configs import ConfigEntry
 
 __all__ = ["ConfigRequests"]
 
@@ -27,11 +27,7 @@ _TOPIC: Final = 2  # ConfigResource.Type
 _BROKER: Final = 4
 _GROUP: Final = 32
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # AlterConfigOp.OpType
-_OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource
-_OF_BROKER: Final = 2
-_OF_START: Final = 4
-_DEFAULT: Final = 5
-_OF_GROUP: Final = 8
+_OF_GROUP: Final = 8  # DescribeConfigsResponse.ConfigSource
 _LISTS: Final = frozenset(
     {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 )
@@ -54,10 +50,11 @@ class ConfigRequests:
 
     def describe_configs(self, context: RequestContext) -> Answer:
         """Answer DescribeConfigs: all settings of topics in effect, and those that replace the broker's defaults."""
-        results = [self._described(each) for each in context.body["resources"]]
+        has_synonyms = bool(context.body.get("include_synonyms", False))
+        results = [self._described(each, has_synonyms=has_synonyms) for each in context.body["resources"]]
         return context.reply({"throttle_time_ms": 0, "results": results})
 
-    def _described(self, asked: Body) -> Body:
+    def _described(self, asked: Body, *, has_synonyms: bool) -> Body:
         kind, name, keys = asked["resource_type"], asked["resource_name"], asked["configuration_keys"]
         answer: Body = {"resource_type": kind, "resource_name": name, "error_message": None, "configs": []}
         if kind == _TOPIC:
@@ -73,15 +70,16 @@ class ConfigRequests:
         else:
             message = f"there is no resource {name!r} of type {kind} here"
             return answer | {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
+        own = _OF_GROUP if kind == _GROUP else TOPIC_CONFIG
         configs = [
             {
                 "name": each.name,
                 "value": each.value,
                 "read_only": kind == _BROKER and not self._disks.configs.is_of_broker(each.name),
-                "is_default": each.is_default,
-                "config_source": (source := self._source_of(kind, each)),
+                "is_default": (source := each.source(own)) == DEFAULT_CONFIG,
+                "config_source": source,
                 "is_sensitive": False,
-                "synonyms": _synonyms(each, source),
+                "synonyms": [synonym._asdict() for synonym in each.synonyms(own)] if has_synonyms else [],
                 "config_type": each.type_id,
                 "documentation": None,
             }
@@ -89,13 +87,6 @@ class ConfigRequests:
             if keys is None or each.name in keys
         ]
         return answer | {"error_code": ErrorCode.NONE, "configs": configs}
-
-    def _source_of(self, kind: int, entry: ConfigEntry) -> int:
-        if kind == _BROKER and entry.name in self._disks.configs.dynamic:
-            return _OF_BROKER
-        if entry.is_default:
-            return _DEFAULT
-        return {_TOPIC: _OF_TOPIC, _GROUP: _OF_GROUP}.get(kind, _OF_START)
 
     def alter_configs(self, context: RequestContext) -> Answer:
         """Answer AlterConfigs, which states all settings of a topic: those that it leaves out go back to defaults."""
@@ -185,9 +176,3 @@ class ConfigRequests:
         else:
             self._disks.set_configs(name, changes)
         return {}
-
-
-def _synonyms(entry: ConfigEntry, source: int) -> list[Body]:
-    """Return the values of a setting, the one in effect first."""
-    rows = [(entry.value, source)] if source != _DEFAULT else []
-    return [{"name": entry.name, "value": value, "source": each} for value, each in (*rows, (entry.default, _DEFAULT))]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.partition_access import PartitionError, error_of
 from kafkalog_core.broker.partition_view import OffsetOutOfRangeError
+from kafkalog_core.broker.topic_configs import TOPIC_CONFIG
 from kafkalog_core.errors import KafkalogError, SettingError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -27,8 +28,6 @@ __all__ = ["MAX_CHANGES", "RefusedChange", "TopicChanges", "answered"]
 
 _NO_ID: Final = bytes(16)
 _BY_BROKER: Final = -1
-_OF_TOPIC: Final = 1  # DescribeConfigsResponse.ConfigSource
-_DEFAULT: Final = 5
 _FIRST_WITH_IDS: Final = 6
 _STRICT_CREATION: Final = 6  # versions from which a quota refuses changes (KIP-599), as in ControllerApis
 _STRICT_DELETION: Final = 5
@@ -139,7 +138,7 @@ class TopicChanges:
                     "name": each.name,
                     "value": each.value,
                     "read_only": False,
-                    "config_source": _DEFAULT if each.is_default else _OF_TOPIC,
+                    "config_source": each.source(TOPIC_CONFIG),
                     "is_sensitive": False,
                 }
                 for each in configs

@@ -18,7 +18,20 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.setting_table import TopicSettings
 
-__all__ = ["ConfigEntry", "TopicConfigs"]
+__all__ = [
+    "BROKER_CONFIG",
+    "DEFAULT_CONFIG",
+    "STATIC_CONFIG",
+    "TOPIC_CONFIG",
+    "ConfigEntry",
+    "ConfigSynonym",
+    "TopicConfigs",
+]
+
+TOPIC_CONFIG: Final = 1  # DescribeConfigsResponse.ConfigSource
+BROKER_CONFIG: Final = 2
+STATIC_CONFIG: Final = 4
+DEFAULT_CONFIG: Final = 5
 
 _CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _TIMES: Final = ("CreateTime", "LogAppendTime")
@@ -49,14 +62,46 @@ _TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "lis
 _STRING: Final = 2
 
 
+class ConfigSynonym(NamedTuple):
+    """A value that counts where a topic has none of its own, by the broker's name of it; `source`: a ConfigSource."""
+
+    name: str
+    value: str
+    source: int
+
+
 class ConfigEntry(NamedTuple):
-    """A setting in effect; `type_id` is that of DescribeConfigs."""
+    """A setting in effect.
+
+    Args:
+        name: its name.
+        value: the value in effect.
+        is_default: whether the resource has no value of its own.
+        type_id: that of DescribeConfigs.
+        default: the value if the resource has none, as of a group.
+        inherited: values of the broker, the one that counts first; the last one is the default. None: there are none,
+            `default` alone counts.
+    """
 
     name: str
     value: str
     is_default: bool
     type_id: int
     default: str
+    inherited: tuple[ConfigSynonym, ...] | None = None
+
+    def source(self, own: int) -> int:
+        """Return the ConfigSource of the value; `own`: that of a value of the resource itself."""
+        if not self.is_default:
+            return own
+        return self.inherited[0].source if self.inherited else DEFAULT_CONFIG
+
+    def synonyms(self, own: int) -> list[ConfigSynonym]:
+        """Return the values that there are, the one in effect first (`ConfigHelper.createTopicConfigEntry`)."""
+        given = [] if self.is_default else [ConfigSynonym(self.name, self.value, own)]
+        if self.inherited is None:
+            return [*given, ConfigSynonym(self.name, self.default, DEFAULT_CONFIG)]
+        return [*given, *self.inherited]
 
 
 class TopicConfigs:
@@ -144,10 +189,17 @@ class TopicConfigs:
     def entries(self, topic: str, configs: Mapping[str, str]) -> Iterator[ConfigEntry]:
         """Yield every setting of a topic with its value in effect, by name."""
         found: dict[str, ConfigEntry] = {}
-        defaults = {each.name: each.text for each in self.of_topic("", {}).settings}
-        kinds = {each.name: each.kind for each in SETTINGS}
+        definitions = {each.name: each for each in SETTINGS}
         for each in self.of_topic(topic, configs).settings:
-            found[each.name] = self._entry(each, configs, defaults[each.name], _TYPES.get(kinds[each.name], _STRING))
+            definition = definitions[each.name]
+            found[each.name] = ConfigEntry(
+                each.name,
+                each.text,
+                each.name not in configs,
+                _TYPES.get(definition.kind, _STRING),
+                "",
+                self._inherited(definition),
+            )
         for name, (default, allowed) in _OTHERS.items():
             kind = _TYPES["boolean"] if allowed == _BOOLEANS else _TYPES["int"] if _is_range(allowed) else _STRING
             found[name] = ConfigEntry(name, configs.get(name, default), name not in configs, kind, default)
@@ -157,24 +209,31 @@ class TopicConfigs:
         """Yield the settings of the broker that this program knows, by name."""
         for each in SETTINGS:
             if each.keys:
-                setting = self.settings.broker(each.name)
-                given = self.settings.assigned
-                is_default = not any(key.name in given for key in each.keys)
-                yield ConfigEntry(
-                    each.keys[0].name, setting.text, is_default, _TYPES.get(each.kind, _STRING), setting.text
-                )
-
+                setting, type_id = self.settings.broker(each.name), _TYPES.get(each.kind, _STRING)
+                yield ConfigEntry(each.keys[0].name, setting.text, True, type_id, "", self._inherited(each))
         for name, (default, kind) in _OF_KERBEROS.items():
-            value = self.dynamic.get(name, default)
-            yield ConfigEntry(name, value, name not in self.dynamic, _TYPES[kind], default)
+            inherited: tuple[ConfigSynonym, ...] = (ConfigSynonym(name, default, DEFAULT_CONFIG),)
+            if name in self.dynamic:
+                inherited = (ConfigSynonym(name, self.dynamic[name], BROKER_CONFIG), *inherited)
+            yield ConfigEntry(name, inherited[0].value, True, _TYPES[kind], default, inherited)
 
-    @staticmethod
-    def _default_of(definition: Definition) -> str:
-        return Setting(definition.name, definition.default(LATEST), "").text
+    def _inherited(self, definition: Definition) -> tuple[ConfigSynonym, ...]:
+        """Return the broker's values of a setting, those of clients first (`ConfigHelper.configSynonyms`).
 
-    @staticmethod
-    def _entry(setting: Setting, configs: Mapping[str, str], default: str, type_id: int) -> ConfigEntry:
-        return ConfigEntry(setting.name, setting.text, setting.name not in configs, type_id, default)
+        A default is named as the last of the broker's names, in its unit: log.retention.hours.
+        """
+        found = [
+            ConfigSynonym(key.name, values[key.name], source)
+            for values, source in ((self.dynamic, BROKER_CONFIG), (self._at_start, STATIC_CONFIG))
+            for key in definition.keys
+            if key.name in values
+        ]
+        if definition.keys:
+            last, value = definition.keys[-1], definition.default(LATEST)
+            if isinstance(value, int) and last.factor > 1:
+                value //= last.factor
+            found.append(ConfigSynonym(last.name, Setting(definition.name, value, "").text, DEFAULT_CONFIG))
+        return tuple(found)
 
 
 def _is_range(allowed: tuple[str, ...] | tuple[int, int]) -> bool:

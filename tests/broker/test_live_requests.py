@@ -237,6 +237,27 @@ def test_settings_are_changed_and_count_at_once(live: Live) -> None:
     assert live.disks.topic_configs("t") == {"retention.ms": "5"}
 
 
+def test_settings_say_where_their_values_come_from(live: Live) -> None:
+    """The broker has log.retention.ms=-1 from its start (`live_state.SETTINGS`)."""
+    live.create("t")
+    resource = {"resource_type": 2, "resource_name": "t", "configuration_keys": ["retention.ms", "segment.bytes"]}
+
+    def synonyms(key: str, *, wanted: bool = True) -> list[tuple[str, str, int]]:
+        (result,) = live.ask("DescribeConfigs", 4, resources=[resource], include_synonyms=wanted)["results"]
+        (found,) = (each for each in result["configs"] if each["name"] == key)
+        assert not wanted or found["config_source"] == found["synonyms"][0]["source"]
+        return [(each["name"], each["value"], each["source"]) for each in found["synonyms"]]
+
+    default = ("log.retention.hours", "168", 5)
+    assert synonyms("segment.bytes") == [("log.segment.bytes", str(1 << 30), 5)]
+    assert synonyms("segment.bytes", wanted=False) == []
+    assert synonyms("retention.ms") == [("log.retention.ms", "-1", 4), default]
+    live.disks.set_broker_configs({"log.retention.ms": "7"})
+    assert synonyms("retention.ms") == [("log.retention.ms", "7", 2), ("log.retention.ms", "-1", 4), default]
+    live.disks.set_configs("t", {"retention.ms": "8"})
+    assert synonyms("retention.ms")[:2] == [("retention.ms", "8", 1), ("log.retention.ms", "7", 2)]
+
+
 class Counting(Disk):
     """A disk that counts its steps by the kind of step and the name of the file."""
 
