@@ -21,6 +21,7 @@ from kafkalog_core.broker.group_registry import GroupRegistry
 from kafkalog_core.broker.group_requests import GroupRequests
 from kafkalog_core.broker.group_store import LoggedGroups, load_groups
 from kafkalog_core.broker.live_settings import STANDARD_AUTHORIZER_SETTING
+from kafkalog_core.broker.long_reads import leave_network
 from kafkalog_core.broker.network import resolved
 from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.produce_requests import ProduceRequests
@@ -173,7 +174,10 @@ class LiveBroker:
         return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
 
     def _create_topic(self, coordinator: int) -> None:
-        self._disks.internal_topic((OFFSETS_TOPIC, TRANSACTIONS_TOPIC)[coordinator])
+        name = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)[coordinator]
+        if name not in self._disks.topics:
+            leave_network()
+            self._disks.internal_topic(name)
 
     # --- time ---------------------------------------------------------------------------------------------------------
     def sweep(self) -> None:

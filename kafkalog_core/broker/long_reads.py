@@ -1,9 +1,11 @@
-"""Requests that read a disk at length leave the network's threads, whose other connections would wait meanwhile.
+"""Requests that keep a disk busy leave the network's threads, whose other connections would wait meanwhile.
 
 A request is first handled on the thread of its connection. Where that would read much of a disk (segments are mapped,
 partitions opened, logs replayed), `count_read` raises instead, and the whole request is handled again on one of a few
 threads that may wait. Kafka does so with every request (`KafkaRequestHandlerPool`); here most are answered
-from memory in less time than it takes to wake another thread. A request that changes something is never handled twice.
+from memory in less time than it takes to wake another thread. A request that changes something is never handled twice:
+those that fsync (topics, settings, ACLs) are handled on these threads from the start, and one that may create a topic
+calls `leave_network` before it changes anything.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.answers import Answer
 
-__all__ = ["LongReadError", "LongReads", "cost_of_opening", "count_read"]
+__all__ = ["LongReadError", "LongReads", "cost_of_opening", "count_read", "leave_network"]
 
 _SHORT_BYTES: Final = 1 << 20  # what a request reads on a network thread: about a millisecond from the page cache
 _FILE_BYTES: Final = 16 * 1024  # what opening a file costs, in bytes that are read in the same time
@@ -67,6 +69,12 @@ def cost_of_opening(path: str) -> int:
     return size_bytes + count * _FILE_BYTES
 
 
+def leave_network() -> None:
+    """Raise LongReadError on the thread of a network, for a request that is about to fsync."""
+    if _THREAD.left_bytes is not None:
+        raise LongReadError
+
+
 class LongReads:
     """A few threads that handle the requests which read at length. Thread-safe."""
 
@@ -85,14 +93,18 @@ class LongReads:
             pass
         finally:
             _THREAD.left_bytes = None
-        return self._later(handle)
+        return self._later(handle, is_change=False)
 
-    def _later(self, handle: Callable[[], Answer]) -> Answer:
+    def change(self, handle: Callable[[], Answer]) -> Answer:
+        """Return the answer, which comes later, of a handler that changes something, even if the client has left."""
+        return self._later(handle, is_change=True)
+
+    def _later(self, handle: Callable[[], Answer], *, is_change: bool) -> Answer:
         # No deadline: the client's own timeout closes the connection.
         pending = PendingAnswer(math.inf, lambda: Close("its read was given up"))
 
         def run() -> None:
-            if not pending.is_open:
+            if not (is_change or pending.is_open):
                 return  # the client left
             try:
                 answer = handle()

@@ -35,10 +35,17 @@ _LAST_API_VERSIONS: Final = 4  # in version 5 a client names the node that it ex
 _READS: Final = frozenset(
     {
         *("Fetch", "ListOffsets", "OffsetForLeaderEpoch", "Metadata", "DescribeTopicPartitions", "DescribeLogDirs"),
-        *("DescribeProducers", "DescribeConfigs"),
+        *("DescribeProducers", "DescribeConfigs", "FindCoordinator"),
     }
 )
-"""APIs that read logs and change nothing, so that a request may be handled twice."""
+"""APIs that read logs, so that a request may be handled twice: before a change it has left the network's thread."""
+_CHANGES: Final = frozenset(
+    {
+        *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
+        *("CreateAcls", "DeleteAcls", "AlterUserScramCredentials", "AlterClientQuotas"),
+    }
+)
+"""APIs that write the metadata log, which is fsynced, or make and delete directories."""
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
 _UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the user is not known yet
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -155,6 +162,8 @@ class RequestDispatcher:
     def _answer(self, context: RequestContext, handler: Handler) -> Answer:
         if context.request.api.name in _READS:
             return self._reads.answer(lambda: handler(context))
+        if context.request.api.name in _CHANGES:
+            return self._reads.change(lambda: handler(context))
         return handler(context)
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog_core.broker.answers import Close
+from kafkalog_core.broker.long_reads import leave_network
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.storage.partition import read_partition
@@ -143,6 +144,7 @@ class TopicRequests:
             name for name in names if name and name not in self._disks.topics and topic_name_problem(name) is None
         ]
         if missing:
+            leave_network()
             self._create(context, missing)
 
     def _all_topics(self) -> Iterator[tuple[ErrorCode, ServedTopic]]:

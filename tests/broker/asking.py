@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
+import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog_core.broker.answers import ConnectionFacts, Reply
+from kafkalog_core.broker.answers import ConnectionFacts, PendingAnswer, Reply
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis
@@ -24,10 +26,10 @@ _SECONDS = 60
 def send(
     dispatcher: RequestDispatcher, name: str, version: int, body: dict[str, Any], sender: ConnectionFacts = FROM
 ) -> Answer:
-    """The answer to a request."""
+    """The answer to a request; another thread handles changes and long reads, and their answer is waited for."""
     pieces = encode_request(name, version, body, correlation_id=_CORRELATION, client_id="test")
     frame = b"".join(bytes(piece) for piece in pieces)  # type: ignore[call-overload]  # no file range in a request
-    return dispatcher.handle(memoryview(frame)[4:], sender)
+    return settled(dispatcher.handle(memoryview(frame)[4:], sender))
 
 
 def ask(
@@ -37,6 +39,20 @@ def ask(
     answer = send(dispatcher, name, version, body, sender)
     assert isinstance(answer, Reply), answer
     return response(name, version, answer)
+
+
+def settled(answer: Answer) -> Answer:
+    """The answer itself, or the one that a thread of `LongReads` gives soon."""
+    if isinstance(answer, PendingAnswer) and answer.deadline_s == math.inf:
+        done = threading.Event()
+        answer.attach(done.set)
+        found = answer.take(0.0)
+        if found is None:
+            assert done.wait(_SECONDS)
+            found = answer.take(0.0)
+        assert found is not None
+        return settled(found)
+    return answer
 
 
 def response(name: str, version: int, reply: Reply) -> dict[str, Any]:

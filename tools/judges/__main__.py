@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Final
 from tools.judges import table
 from tools.judges.brokers import serving
 from tools.judges.packages import Cache, UnavailableError
-from tools.judges.results import HERE, Kept, Result, baseline, compare, exceptions
+from tools.judges.results import HERE, Kept, Result, Status, baseline, compare, exceptions
 from tools.judges.running import Judged, run_all
 from tools.judges.suites import SUITES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tools.judges.results import Comparison
+    from tools.judges.running import Job
     from tools.judges.suites import Suite
 
 _OURS: Final = "kafkalog"
@@ -43,9 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     status = 0
     for name in options.suites or SUITES:
+        suite, path = SUITES[name], options.results / f"{name}.tsv"
         try:
-            results = _run(SUITES[name], options)
-        except UnavailableError as error:
+            before = {each.test: each for each in Kept.read(path).results} if options.missed else {}
+            results = [*(before | {each.test: each for each in _run(suite, options, before)}).values()]
+        except (UnavailableError, OSError) as error:
             print(f"{name}: {error}", file=sys.stderr)
             return 2
         is_whole = not options.only
@@ -53,11 +56,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _report(name, comparison)
         status |= bool(comparison.missed)
         if is_whole and not options.brief:
-            version = SUITES[name].version
-            day = dt.datetime.now(tz=dt.UTC).date().isoformat()
-            kept = Kept(name, version() if callable(version) else version, day, results)
-            kept.write(options.results / f"{name}.tsv")
+            version = suite.version() if callable(suite.version) else suite.version
+            Kept(name, version, dt.datetime.now(tz=dt.UTC).date().isoformat(), results).write(path)
     return status
+
+
+def _missed(suite: Suite, results: Iterable[Result]) -> set[str]:
+    """The tests that did not pass, and do on the real broker."""
+    comparison = compare(results, baseline(suite.name), exceptions(suite.name), is_whole=False)
+    return {each.test for each in comparison.missed}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--broker", default=_OURS, metavar="HOST:PORT", help="judge this broker rather than a fresh one of kafkalog")
     add("--sasl", metavar="HOST:PORT", help="its SASL listener, with the users of tools/judges/brokers.py")
     add("--only", metavar="REGEX", help="run the tests that match, and keep no results")
+    add("--missed", action="store_true", help="run again what did not pass in the results that are kept, one by one")
     add("--brief", action="store_true", help="fewer messages where a suite lets one choose; keep no results")
     add("--jobs", type=int, help="tests at a time; default: as many as the suite bears")
     add("--limit", type=float, metavar="SECONDS", help="how long one test may take")
@@ -80,10 +88,15 @@ def _cache() -> Path:
     return Path(os.environ.get("KAFKALOG_JUDGES") or Path.home() / ".cache" / "kafkalog-judges")
 
 
-def _run(suite: Suite, options: argparse.Namespace) -> list[Result]:
+def _run(suite: Suite, options: argparse.Namespace, before: Mapping[str, Result]) -> list[Result]:
+    """Run the tests of a suite, or those of them that did not pass before.
+
+    What does not pass, and does on the real broker, is run once more alone: tests with limits of time fail when the
+    machine has too much to do. A test that then passes has the first failure as its reason.
+    """
     started = time.monotonic()
     cache = Cache(options.cache)
-    results = []
+    results: dict[str, Result] = {}
     with _broker(suite, cache, options) as (address, sasl_address):
         judged = Judged(
             address=address,
@@ -93,15 +106,29 @@ def _run(suite: Suite, options: argparse.Namespace) -> list[Result]:
             is_brief=options.brief,
         )
         tests = suite.tests(judged)
+        if before and not suite.is_ordered:
+            missed = _missed(suite, before.values())
+            tests = [each for each in tests if missed & {*each.names}]
         if options.only:
             tests = [each for each in tests if any(re.search(options.only, name) for name in each.names)]
         print(f"# {suite.name}: ready after {time.monotonic() - started:.0f} s", flush=True)
-        for each in run_all(tests, options.jobs or suite.jobs):
-            result = each._replace(reason=_MACHINE.sub("", each.reason))
-            results.append(result)
-            print(result.line, flush=True)
+        for result in _results(tests, 1 if before else options.jobs or suite.jobs):
+            results[result.test] = result
+        missed = set() if suite.is_ordered else _missed(suite, results.values())
+        for result in _results([each for each in tests if missed & {*each.names}], 1):
+            first = results[result.test]
+            reason = f"alone; at first: {first.reason}" if result.status is Status.PASSED else result.reason
+            if first.status is not Status.PASSED:
+                results[result.test] = result._replace(reason=reason)
     print(f"# {suite.name}: done after {time.monotonic() - started:.0f} s", flush=True)
-    return results
+    return [*results.values()]
+
+
+def _results(tests: Sequence[Job], jobs: int) -> Iterator[Result]:
+    for each in run_all(tests, jobs):
+        result = each._replace(reason=_MACHINE.sub("", each.reason))
+        print(result.line, flush=True)
+        yield result
 
 
 @contextmanager

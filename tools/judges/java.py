@@ -69,7 +69,7 @@ def _at(address: str) -> tuple[str, str]:
 
 
 def _tool(
-    name: str, wanted: str | Callable[[str], bool], tool: str, address: str, *arguments: str, limit_seconds: float = 30
+    name: str, wanted: str | Callable[[str], bool], tool: str, address: str, *arguments: str, limit_seconds: float = 60
 ) -> _Program:
     main = tool if tool.startswith("kafka.") else f"{_TOOLS}.{tool}"
     return _Program(name, limit_seconds, wanted, (main, *_at(address), *arguments))
@@ -111,7 +111,7 @@ def _clients(address: str, ident: str, messages: int) -> Iterator[_Program]:
         "--topic",
         f"{ident}-a",
         *features,
-        limit_seconds=60,
+        limit_seconds=120,
     )
     count = ("--max-messages", str(messages))
     topic = ("--topic", f"{ident}-b")
@@ -132,7 +132,7 @@ def _clients(address: str, ident: str, messages: int) -> Iterator[_Program]:
         ),
     ):
         wanted = partial(_has_consumed, messages)
-        yield _tool(f"verifiable-{name}", wanted, tool, address, *topic, *more, *count, limit_seconds=60)
+        yield _tool(f"verifiable-{name}", wanted, tool, address, *topic, *more, *count, limit_seconds=120)
     group = ("--group", f"{ident}-g1")
     lags = rf"{ident}-b +0 +[0-9]+ +[0-9]+ +0 "
     yield _tool("groups-describe", lags, "consumer.group.ConsumerGroupCommand", address, "--describe", *group)
@@ -151,7 +151,7 @@ def _transactions(address: str, ident: str, messages: int) -> Iterator[_Program]
     for name in ("in", "out", "out2"):
         yield _created(address, f"topics-create-{name}", f"{ident}-{name}", 1)
     source = ("--topic", f"{ident}-in", "--max-messages", str(messages))
-    yield _tool("producer-to-copy", f'"acked":{messages}', "VerifiableProducer", address, *source, limit_seconds=60)
+    yield _tool("producer-to-copy", f'"acked":{messages}', "VerifiableProducer", address, *source, limit_seconds=120)
     for name, number, *more in (
         ("transactional-copier", ""),
         ("transactional-copier-aborts", "2", "--enable-random-aborts", "--group-mode", "--use-group-metadata"),
@@ -159,7 +159,7 @@ def _transactions(address: str, ident: str, messages: int) -> Iterator[_Program]
         copier = (f"{_TOOLS}.TransactionalMessageCopier", "--broker-list", address, "--transaction-size", "500")
         places = ("--input-topic", f"{ident}-in", "--input-partition", "0", "--output-topic", f"{ident}-out{number}")
         idents = ("--consumer-group", f"{ident}-tg{number}", "--transactional-id", f"{ident}-t{number}")
-        yield _Program(name, 90, _DONE, (*copier, *places, *idents, *more))
+        yield _Program(name, 180, _DONE, (*copier, *places, *idents, *more))
     # Aborted copies are in the log too: a committed reader sees each message once.
     reader = ("--topic", f"{ident}-out2", "--from-beginning", "--isolation-level", "read_committed")
     read = f"Processed a total of {messages} messages"
@@ -171,12 +171,12 @@ def _transactions(address: str, ident: str, messages: int) -> Iterator[_Program]
 
 def _performance(address: str, ident: str) -> Iterator[_Program]:
     latency = ("--topic", f"{ident}-a", "--num-records", "1000", "--producer-acks", "all", "--record-size", "100")
-    yield _tool("end-to-end-latency", "Percentiles", "EndToEndLatency", address, *latency, limit_seconds=60)
+    yield _tool("end-to-end-latency", "Percentiles", "EndToEndLatency", address, *latency, limit_seconds=120)
     many = ("--topic", f"{ident}-b", "--num-records", "50000")
     sent = "50000 records sent.*99.9th"
     more = ("--record-size", "200", "--throughput", "-1")
-    yield _tool("producer-perf", sent, "ProducerPerformance", address, *many, *more, limit_seconds=60)
-    yield _tool("consumer-perf", r", 5\d{4},", "ConsumerPerformance", address, *many, limit_seconds=60)
+    yield _tool("producer-perf", sent, "ProducerPerformance", address, *many, *more, limit_seconds=120)
+    yield _tool("consumer-perf", r", 5\d{4},", "ConsumerPerformance", address, *many, limit_seconds=120)
 
 
 def _administration(address: str, ident: str) -> Iterator[_Program]:
@@ -189,7 +189,7 @@ def _administration(address: str, ident: str) -> Iterator[_Program]:
     rule = ("--add", "--allow-principal", "User:x", "--operation", "Read", "--topic", f"{ident}-acl")
     yield _tool("acls-add", "Adding ACLs", "AclCommand", address, *rule)
     main = f"{_TOOLS}.ClusterTool"
-    yield _Program("cluster-id", 30, "Cluster ID: .+", (main, "cluster-id", *_at(address)))
+    yield _Program("cluster-id", 60, "Cluster ID: .+", (main, "cluster-id", *_at(address)))
 
 
 def _round_trip(judged: Judged, ident: str, messages: int) -> _Program:

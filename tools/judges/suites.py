@@ -25,7 +25,8 @@ class Suite:
     """A suite of tests.
 
     title: for people. tests: builds the suite and returns its tests; it raises UnavailableError. settings: of the
-    broker. jobs: how many tests run at a time. limit_seconds: how long one may take.
+    broker. jobs: how many tests run at a time. limit_seconds: how long one may take. is_ordered: whether tests need
+    those before them.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Suite:
     settings: tuple[str, ...] = _USUAL
     jobs: int = 1
     limit_seconds: float = 120
+    is_ordered: bool = False
 
 
 _RDK: Final = Variant("librdkafka", "2.12.1")
@@ -47,6 +49,7 @@ _ALL: Final = (
         title="kcat",
         version=kcat.version,
         tests=kcat.tests_of,
+        is_ordered=True,
     ),
     Suite(
         name="franz-go",
@@ -61,6 +64,7 @@ _ALL: Final = (
         title="Kafka's own test programs: kafka-tools and trogdor",
         version=KAFKA_VERSION,
         tests=java.tests_of,
+        is_ordered=True,
         limit_seconds=180,
     ),
     Suite(
