@@ -18,6 +18,7 @@ from kafkalog_core.broker.share_partition import Acknowledgement, AcknowledgeTyp
 from kafkalog_core.broker.share_partitions import DeliveryRequest
 from kafkalog_core.broker.share_sessions import FINAL_EPOCH, SessionKey
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.topics.share_state_records import ShareKey
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -133,10 +134,11 @@ class ShareRequests:
         can_wait = fetch.partitions and body["max_wait_ms"] > 0 and body["max_records"] > 0
         if not found.is_empty or fetch.acknowledged or not can_wait:
             return self.sent(fetch, found)
+        # not for Kafka's own topics: the coordinators append to them with locks that an attempt takes too
         waiters = frozenset(
             (name, number)
             for topic_id, number in fetch.partitions
-            if (name := self._topics.topic_name(topic_id)) is not None
+            if (name := self._topics.topic_name(topic_id)) is not None and name not in INTERNAL_TOPICS
         )
         waiting = _Waiting(self, fetch)
 

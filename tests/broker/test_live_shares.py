@@ -331,6 +331,20 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(live: Live) -> None:
     assert acquired(decoded(waiting)) == [(0, 1, 1)]
 
 
+def test_a_fetch_of_kafkas_own_topic_is_answered_at_its_deadline(live: Live) -> None:
+    other = Member(live)
+    produce(live, 1)
+    assert other.take() == [(0, 0, 1)]
+    member = Member(live, topic="__share_group_state", group="h")
+    waiting = member.send(max_wait_ms=1000)
+    assert isinstance(waiting, PendingAnswer)
+    assert other.say((0, 0, [ACCEPT])) == 0
+    assert waiting.take(live.clock.seconds()) is None
+    answer = waiting.take(live.clock.seconds() + 2)
+    assert isinstance(answer, Reply)
+    assert decoded(answer)["error_code"] == 0
+
+
 def test_the_first_fetch_sends_what_is_there_first(live: Live) -> None:
     topics = [{"name": "t", "count": 2, "assignments": None}]
     live.ask("CreatePartitions", 3, topics=topics, timeout_ms=1000, validate_only=False)
