@@ -27,10 +27,11 @@ MIB = 1 << 20
 
 @pytest.fixture
 def reads() -> Iterator[LongReads]:
+    running = set(threading.enumerate())
     made = LongReads()
     yield made
     made.close()
-    assert not [each for each in threading.enumerate() if each.name.startswith("kafkalog-reads")]
+    assert set(threading.enumerate()) <= running
 
 
 def completed(pending: object) -> Any:
