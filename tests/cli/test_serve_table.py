@@ -168,6 +168,10 @@ class Terminal:
 
     def end(self, number: signal.Signals = signal.SIGINT) -> str:
         self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> str:
+        """Wait for the end, and return all that is on the screen then."""
         assert self.process.wait(SECONDS) == 0, self.text()
         self._thread.join(SECONDS)
         os.close(self._master)
@@ -240,5 +244,4 @@ def test_a_background_job_does_not_draw() -> None:
     terminal.read_all("orders", 0)
     terminal.wait_for(lambda text: "stopped after" in text)
     assert "connections" not in terminal.text()
-    assert "hole: " in terminal.text()
-    terminal.process.wait(SECONDS)
+    assert "hole: " in terminal.ended()
