@@ -67,7 +67,7 @@ class ConsumerGroupRequests:
                 "error_message": answer.message,
                 "member_id": answer.member_id or None,
                 "member_epoch": answer.epoch,
-                "heartbeat_interval_ms": self._groups.limits.heartbeat_ms,
+                "heartbeat_interval_ms": self._groups.limits_of(beat.group_id).heartbeat_ms,
                 "assignment": assignment,
             }
         )

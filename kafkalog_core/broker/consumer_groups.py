@@ -199,7 +199,7 @@ class ConsumerGroups:
         topics: KnownTopics,
         clock: Callable[[], float],
         new_member_id: Callable[[str], str],
-        limits: ConsumerLimits | None = None,
+        limits_of: Callable[[str], ConsumerLimits] | None = None,
         *,
         save: Callable[[ConsumerGroup, ConsumerGroup | None], None] | None = None,
         lock: RLock | None = None,
@@ -210,7 +210,7 @@ class ConsumerGroups:
             topics: what can be assigned.
             clock: monotonic seconds.
             new_member_id: returns an id that is used once, from the client's id.
-            limits: bounds.
+            limits_of: returns the bounds of a group by its name; None: all groups have Kafka's defaults.
             save: writes how a group changes; None as its second argument deletes it. It raises KafkalogError if that
                 fails: the change has not happened then. None: groups are in memory alone.
             lock: of all groups of a broker.
@@ -218,7 +218,7 @@ class ConsumerGroups:
         self._topics = topics
         self._clock = clock
         self._new_member_id = new_member_id
-        self.limits = limits or ConsumerLimits()
+        self.limits_of = limits_of or (lambda _: ConsumerLimits())
         self._save = save
         self._groups: dict[str, ConsumerGroup] = {}
         self._lock = lock or threading.RLock()
@@ -230,7 +230,7 @@ class ConsumerGroups:
         members = {
             name: replace(
                 each,
-                deadline_s=now_s + self.limits.session_s,
+                deadline_s=now_s + self.limits_of(group.group_id).session_s,
                 revoke_until_s=now_s + each.rebalance_s if each.state is MemberState.UNREVOKED else None,
             )
             for name, each in group.members.items()
@@ -282,7 +282,7 @@ class ConsumerGroups:
                 return self._replaced(group, former, beat)
         member = group.members.get(beat.member_id)
         if member is None and beat.epoch == JOINS:
-            if len(group.members) >= self.limits.max_members:
+            if len(group.members) >= self.limits_of(group.group_id).max_members:
                 return HeartbeatAnswer(ErrorCode.GROUP_MAX_SIZE_REACHED)
             member_id = beat.member_id or self._new_member_id(beat.client_id)
             return group, ConsumerMember(member_id, beat.client_id, beat.client_host, beat.instance_id), True
@@ -329,7 +329,8 @@ class ConsumerGroups:
             group = replace(group, seen=counts, epoch=group.epoch + 1)
         if group.target_epoch < group.epoch:
             group = self._aimed(group)
-        moved = replace(self._reconciled(group, noted, beat.owned), deadline_s=self._clock() + self.limits.session_s)
+        deadline_s = self._clock() + self.limits_of(group.group_id).session_s
+        moved = replace(self._reconciled(group, noted, beat.owned), deadline_s=deadline_s)
         return replace(group, members={**group.members, moved.member_id: moved}), moved
 
     # --- targets ------------------------------------------------------------------------------------------------------

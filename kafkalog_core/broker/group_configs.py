@@ -1,6 +1,7 @@
-"""The settings of share groups: which there are, what a client may set them to, and what is in effect (KIP-932).
+"""The settings of groups: which there are, what a client may set them to, and what is in effect (KIP-848, KIP-932).
 
-The rules are those of `GroupConfig` and `ShareGroupConfig` of Kafka 4.3. Settings of other groups are not served.
+The rules are those of `GroupConfig` and `ShareGroupConfig` of Kafka 4.3. Settings of the assignment's interval and of
+streams groups are not served.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from kafkalog_core.broker.consumer_groups import ConsumerLimits
 from kafkalog_core.broker.topic_configs import ConfigEntry
 from kafkalog_core.errors import SettingError
 
@@ -26,6 +28,8 @@ class _Number(NamedTuple):
 
 
 _NUMBERS: Final = {
+    "consumer.session.timeout.ms": _Number("group.consumer.session.timeout.ms", 45_000, 60_000),
+    "consumer.heartbeat.interval.ms": _Number("group.consumer.heartbeat.interval.ms", 5_000, 15_000),
     "share.session.timeout.ms": _Number("group.share.session.timeout.ms", 45_000, 60_000),
     "share.heartbeat.interval.ms": _Number("group.share.heartbeat.interval.ms", 5_000, 15_000),
     "share.record.lock.duration.ms": _Number(
@@ -85,12 +89,19 @@ class GroupConfigs:
         given = self._of_group(group).get(name)
         return self._broker.number(_NUMBERS[name].of_broker) if given is None else int(given)
 
+    def consumer_limits(self, group: str) -> ConsumerLimits:
+        """Return the bounds of a group of KIP-848."""
+        return ConsumerLimits(
+            session_s=self.number(group, "consumer.session.timeout.ms") / 1000,
+            heartbeat_ms=self.number(group, "consumer.heartbeat.interval.ms"),
+        )
+
     def text(self, group: str, name: str) -> str:
         """Return a text in effect."""
         return self._of_group(group).get(name, _TEXTS[name])
 
     def check(self, configs: Mapping[str, str]) -> None:
-        """Raise SettingError for a setting that no share group has, or a value that it cannot have."""
+        """Raise SettingError for a setting that no group has, or a value that it cannot have."""
         for name, value in configs.items():
             if name in _NUMBERS:
                 least, most = self._bound(_NUMBERS[name].least), self._bound(_NUMBERS[name].most)

@@ -100,6 +100,7 @@ class LiveBroker:
         store = LoggedGroups(self._offsets.write, disks)
         shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms)
         self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
+        self._groups.consumers.limits_of = shares.configs.consumer_limits
         self.status = BrokerStatus(disks, self._groups)
         problems += load_groups(self._groups, group_log.records(), disks)
         self.notes += [f"groups or their offsets may be missing: {each}" for each in problems + shares.problems]

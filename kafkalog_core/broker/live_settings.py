@@ -20,6 +20,8 @@ _NUMBERS: Final = {
     "offsets.topic.num.partitions": (50, 1),
     "transaction.state.log.num.partitions": (50, 1),
     "group.initial.rebalance.delay.ms": (3000, 0),
+    "group.consumer.session.timeout.ms": (45_000, 1),
+    "group.consumer.heartbeat.interval.ms": (5_000, 1),
     "transaction.max.timeout.ms": (900_000, 1),
     "offsets.retention.minutes": (10_080, 1),
     "offsets.retention.check.interval.ms": (600_000, 1),

@@ -70,7 +70,9 @@ class Cluster:
     def __post_init__(self) -> None:
         ids = count(1)
         limits = ConsumerLimits(session_s=45, max_members=5)
-        self.groups = ConsumerGroups(self.topics, lambda: self.now_s, lambda client: f"{client}-{next(ids)}", limits)
+        self.groups = ConsumerGroups(
+            self.topics, lambda: self.now_s, lambda client: f"{client}-{next(ids)}", lambda _: limits
+        )
 
     def state(self) -> ConsumerGroupState:
         """The group's state."""

@@ -792,6 +792,34 @@ def test_groups_go_to_the_partition_of_their_names_hash() -> None:
     assert [partition_of_name(name, 50) for name in names] == [42, 43, 45, 46, 0]
 
 
+def test_a_group_has_a_session_timeout_of_its_own(live: Live) -> None:
+    """`GroupConfig`: consumer.session.timeout.ms and consumer.heartbeat.interval.ms are those of one group."""
+
+    def change(name: str, value: str) -> int:
+        config = {"name": name, "config_operation": 0, "value": value}
+        resource = {"resource_type": 32, "resource_name": "g", "configs": [config]}
+        answer = live.ask("IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)
+        return int(answer["responses"][0]["error_code"])
+
+    def join(group: str) -> dict[str, Any]:
+        body = {"group_id": group, "member_id": f"m-{group}", "member_epoch": 0, "instance_id": None, "rack_id": None}
+        body |= {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ["t"], "subscribed_topic_regex": None}
+        return live.ask("ConsumerGroupHeartbeat", 1, **body, server_assignor=None, topic_partitions=[])
+
+    live.create("t")
+    assert change("consumer.session.timeout.ms", "44999") == ErrorCode.INVALID_CONFIG
+    assert change("consumer.session.timeout.ms", "60000") == ErrorCode.NONE
+    assert change("consumer.heartbeat.interval.ms", "6000") == ErrorCode.NONE
+    assert [join(group)["heartbeat_interval_ms"] for group in ("g", "other")] == [6000, 5000]
+    members = []
+    for passed_ms in (44_000, 2_000, 13_000, 2_000):
+        live.clock.now_ms += passed_ms
+        live.broker.sweep()
+        groups = live.ask("ConsumerGroupDescribe", 0, group_ids=["g", "other"], include_authorized_operations=False)
+        members.append([len(each["members"]) for each in groups["groups"]])
+    assert members == [[1, 1], [1, 0], [1, 0], [0, 0]]
+
+
 # --- upkeep -----------------------------------------------------------------------------------------------------------
 def upkeep_of(live: Live) -> Upkeep:
     """The background work, whose failures are errors."""
