@@ -12,7 +12,7 @@ from kafkalog_cli.line_writer import LineWriter
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.serve_table import ServeFigures
 from kafkalog_cli.running import clock_ms
-from kafkalog_core.broker.answers import CloseReason
+from kafkalog_core.broker.network.answers import CloseReason
 from kafkalog_core.rows.events import EVENT, EVENTS
 from kafkalog_core.text import count_of, size
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from kafkalog_cli.options.listening import HostPort
-    from kafkalog_core.broker.answers import ConnectionFacts
     from kafkalog_core.broker.live_server import LiveBroker
-    from kafkalog_core.broker.metrics import Metrics
-    from kafkalog_core.broker.partition_view import ServedHole
+    from kafkalog_core.broker.logs.partition_view import ServedHole
+    from kafkalog_core.broker.metrics.open_metrics import Metrics
+    from kafkalog_core.broker.network.answers import ConnectionFacts
     from kafkalog_core.broker.server import ReadOnlyBroker
     from kafkalog_core.format.names import DirectoryName
 

@@ -25,8 +25,8 @@ from kafkalog_core.text import count_of, duration, size
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog_core.broker.status import GroupStatus
-    from kafkalog_core.broker.traffic import TopicTraffic
+    from kafkalog_core.broker.metrics.status import GroupStatus
+    from kafkalog_core.broker.metrics.traffic import TopicTraffic
 
 __all__ = ["LiveTable", "ServeFigures", "frame"]
 

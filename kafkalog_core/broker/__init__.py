@@ -1,6 +1,9 @@
 """A log directory served to Kafka clients: the disk of a dead broker, or a small live one.
 
-- `network`: the server and the only module with sockets (Kafka's `SocketServer`). `processors` are its threads, and
-  `connections` the half-read request and the answer in flight of one client.
-- `answers`: what a request handler and the network exchange, as values; importing it imports no socket.
+- `server` and `live_server` put a broker together; `requests` finds the handler of a request.
+- `network`: sockets, frames, connections and the threads that serve them (Kafka's `SocketServer`).
+- `disks`, `logs`: log directories and the logs of their partitions, read and written.
+- `topics`, `groups`, `share`, `transactions`: the handlers, and the coordinators behind them.
+- `security`, `quotas`: what a client may do, and how much of it.
+- `metrics`: what is counted meanwhile.
 """

@@ -6,37 +6,37 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog_core.broker.acl_requests import AclRequests
-from kafkalog_core.broker.acls import Authorizer
-from kafkalog_core.broker.answers import NO_OBSERVER
-from kafkalog_core.broker.append_waiters import AppendWaiters
-from kafkalog_core.broker.authorization import TopicLookup
-from kafkalog_core.broker.cluster_rules import AuthorizedHandlers
-from kafkalog_core.broker.committed_offsets import LiveOffsets
-from kafkalog_core.broker.config_requests import ConfigRequests
-from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
-from kafkalog_core.broker.coordinator_logs import CoordinatorLog, Markers
-from kafkalog_core.broker.fetch_requests import FetchRequests
-from kafkalog_core.broker.group_registry import GroupRegistry
-from kafkalog_core.broker.group_requests import GroupRequests
-from kafkalog_core.broker.group_store import LoggedGroups, load_groups
-from kafkalog_core.broker.live_settings import STANDARD_AUTHORIZER_SETTING
-from kafkalog_core.broker.long_reads import leave_network
-from kafkalog_core.broker.network import resolved
-from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
-from kafkalog_core.broker.produce_requests import ProduceRequests
-from kafkalog_core.broker.quota_requests import QuotaRequests
-from kafkalog_core.broker.scram_requests import ScramRequests
+from kafkalog_core.broker.disks.live_settings import STANDARD_AUTHORIZER_SETTING
+from kafkalog_core.broker.disks.upkeep import Upkeep
+from kafkalog_core.broker.groups.committed_offsets import LiveOffsets
+from kafkalog_core.broker.groups.consumer_group_requests import ConsumerGroupRequests
+from kafkalog_core.broker.groups.group_registry import GroupRegistry
+from kafkalog_core.broker.groups.group_requests import GroupRequests
+from kafkalog_core.broker.groups.group_store import LoggedGroups, load_groups
+from kafkalog_core.broker.groups.offset_commit_requests import OffsetCommitRequests
+from kafkalog_core.broker.logs.append_waiters import AppendWaiters
+from kafkalog_core.broker.metrics.status import BrokerStatus
+from kafkalog_core.broker.network.answers import NO_OBSERVER
+from kafkalog_core.broker.network.disk_threads import leave_network
+from kafkalog_core.broker.network.socket_server import resolved
+from kafkalog_core.broker.quotas.quota_requests import QuotaRequests
+from kafkalog_core.broker.quotas.throttling import ClientThrottles
+from kafkalog_core.broker.security.acl_requests import AclRequests
+from kafkalog_core.broker.security.acls import Authorizer
+from kafkalog_core.broker.security.authorization import TopicLookup
+from kafkalog_core.broker.security.cluster_rules import AuthorizedHandlers
+from kafkalog_core.broker.security.scram_requests import ScramRequests
 from kafkalog_core.broker.server import network_of
-from kafkalog_core.broker.shares import Shares
-from kafkalog_core.broker.status import BrokerStatus
-from kafkalog_core.broker.throttling import ClientThrottles
-from kafkalog_core.broker.topic_changes import TopicChanges
-from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
-from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
-from kafkalog_core.broker.transaction_requests import TransactionRequests
-from kafkalog_core.broker.transactions import TransactionCoordinator, TransactionLimits
-from kafkalog_core.broker.upkeep import Upkeep
+from kafkalog_core.broker.share.shares import Shares
+from kafkalog_core.broker.topics.config_requests import ConfigRequests
+from kafkalog_core.broker.topics.fetch_requests import FetchRequests
+from kafkalog_core.broker.topics.produce_requests import ProduceRequests
+from kafkalog_core.broker.topics.topic_changes import TopicChanges
+from kafkalog_core.broker.topics.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.transactions.coordinator import TransactionCoordinator, TransactionLimits
+from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog, Markers
+from kafkalog_core.broker.transactions.transaction_descriptions import TransactionDescriptions
+from kafkalog_core.broker.transactions.transaction_requests import TransactionRequests
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.answers import ConnectionFacts, NetworkCounters, NetworkObserver
-    from kafkalog_core.broker.live_disks import LiveDisks
-    from kafkalog_core.broker.network import Address
+    from kafkalog_core.broker.disks.live_disks import LiveDisks
+    from kafkalog_core.broker.metrics.traffic import Traffic
+    from kafkalog_core.broker.network.answers import ConnectionFacts, NetworkCounters, NetworkObserver
+    from kafkalog_core.broker.network.socket_server import Address
     from kafkalog_core.broker.requests import RequestContext
     from kafkalog_core.broker.server import BrokerOptions, Handlers
-    from kafkalog_core.broker.traffic import Traffic
 
 __all__ = ["LiveBroker"]
 

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
-from kafkalog_core.broker.answers import Close, Reply
-from kafkalog_core.broker.long_reads import LongReads
+from kafkalog_core.broker.network.answers import Close, Reply
+from kafkalog_core.broker.network.disk_threads import DiskThreads
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import UnsupportedVersionError, decode_request, encode_response
@@ -20,8 +20,8 @@ from kafkalog_core.wire.schemas import apis
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog_core.broker.answers import Answer, ConnectionFacts, Piece
-    from kafkalog_core.broker.throttling import ClientThrottles, RequestThrottle
+    from kafkalog_core.broker.network.answers import Answer, ConnectionFacts, Piece
+    from kafkalog_core.broker.quotas.throttling import ClientThrottles, RequestThrottle
     from kafkalog_core.wire.frames import Request
     from kafkalog_core.wire.schemas import Api
 
@@ -132,7 +132,7 @@ class RequestDispatcher:
         ]
         self._observer = observer
         self._decoded = decoded
-        self._reads = LongReads()
+        self._reads = DiskThreads()
         self._throttles = throttles
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:

@@ -8,20 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
-from kafkalog_core.broker.answers import NO_OBSERVER, NetworkLimits
-from kafkalog_core.broker.authentication import ANONYMOUS
-from kafkalog_core.broker.committed_offsets import CommittedOffsets
-from kafkalog_core.broker.consumer_group_requests import ConsumerGroupRequests
-from kafkalog_core.broker.fetch_requests import FetchRequests
-from kafkalog_core.broker.group_members import GroupLimits
-from kafkalog_core.broker.group_registry import GroupRegistry
-from kafkalog_core.broker.group_requests import GroupRequests
-from kafkalog_core.broker.network import NetworkServer
-from kafkalog_core.broker.offset_commit_requests import OffsetCommitRequests
+from kafkalog_core.broker.groups.committed_offsets import CommittedOffsets
+from kafkalog_core.broker.groups.consumer_group_requests import ConsumerGroupRequests
+from kafkalog_core.broker.groups.group_members import GroupLimits
+from kafkalog_core.broker.groups.group_registry import GroupRegistry
+from kafkalog_core.broker.groups.group_requests import GroupRequests
+from kafkalog_core.broker.groups.offset_commit_requests import OffsetCommitRequests
+from kafkalog_core.broker.metrics.status import BrokerStatus
+from kafkalog_core.broker.network.answers import NO_OBSERVER, NetworkLimits
+from kafkalog_core.broker.network.socket_server import NetworkServer
 from kafkalog_core.broker.requests import RequestDispatcher
-from kafkalog_core.broker.status import BrokerStatus
-from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
-from kafkalog_core.broker.transaction_descriptions import TransactionDescriptions
+from kafkalog_core.broker.security.authentication import ANONYMOUS
+from kafkalog_core.broker.topics.fetch_requests import FetchRequests
+from kafkalog_core.broker.topics.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.transactions.transaction_descriptions import TransactionDescriptions
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.answers import ConnectionFacts, NetworkCounters, NetworkObserver
-    from kafkalog_core.broker.authentication import Authentication
-    from kafkalog_core.broker.network import Address, Listener
-    from kafkalog_core.broker.offset_commit_requests import Commits
+    from kafkalog_core.broker.disks.served_disks import ServedDisks
+    from kafkalog_core.broker.groups.offset_commit_requests import Commits
+    from kafkalog_core.broker.metrics.traffic import Traffic
+    from kafkalog_core.broker.network.answers import ConnectionFacts, NetworkCounters, NetworkObserver
+    from kafkalog_core.broker.network.socket_server import Address, Listener
+    from kafkalog_core.broker.quotas.throttling import ClientThrottles
     from kafkalog_core.broker.requests import Handler
-    from kafkalog_core.broker.served_disks import ServedDisks
-    from kafkalog_core.broker.throttling import ClientThrottles
-    from kafkalog_core.broker.traffic import Traffic
+    from kafkalog_core.broker.security.authentication import Authentication
 
 __all__ = ["BrokerOptions", "ReadOnlyBroker", "network_of"]
 

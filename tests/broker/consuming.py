@@ -18,8 +18,8 @@ from kafkalog_core.storage.framing import LogFraming
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.broker.live_log import LiveLog
-    from kafkalog_core.broker.partition_view import FetchedRange, ServedPartition
+    from kafkalog_core.broker.logs.live_log import LiveLog
+    from kafkalog_core.broker.logs.partition_view import FetchedRange, ServedPartition
 
 
 def fetched_bytes(fetched: FetchedRange) -> bytes:

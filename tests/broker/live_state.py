@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_core.broker.answers import FileRange, PendingAnswer, Reply
-from kafkalog_core.broker.live_disks import LiveDisks
+from kafkalog_core.broker.disks.live_disks import LiveDisks
+from kafkalog_core.broker.disks.live_settings import LiveSettings
 from kafkalog_core.broker.live_server import LiveBroker
-from kafkalog_core.broker.live_settings import LiveSettings
-from kafkalog_core.broker.network import Listener
+from kafkalog_core.broker.network.answers import FileRange, PendingAnswer, Reply
+from kafkalog_core.broker.network.socket_server import Listener
 from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
 from tests.broker.asking import ask, send
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.broker.answers import Answer
-    from kafkalog_core.broker.live_log import LiveLog
-    from kafkalog_core.broker.traffic import Traffic
+    from kafkalog_core.broker.logs.live_log import LiveLog
+    from kafkalog_core.broker.metrics.traffic import Traffic
+    from kafkalog_core.broker.network.answers import Answer
 
 SETTINGS: Final = (
     "offsets.topic.num.partitions=2",

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 from kafkalog_core.broker import requests
-from kafkalog_core.broker.network import Listener
+from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.network.socket_server import Listener
 from kafkalog_core.broker.requests import RequestDispatcher
-from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.broker.server import BrokerOptions, ReadOnlyBroker
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.acl_requests import AclRequests
-from kafkalog_core.broker.acls import (
+from kafkalog_core.broker.disks.live_settings import LiveSettings
+from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.security.acl_requests import AclRequests
+from kafkalog_core.broker.security.acls import (
     AclBinding,
     AclFilter,
     AclOperation,
@@ -23,8 +25,6 @@ from kafkalog_core.broker.acls import (
     ResourceType,
     operation_bits,
 )
-from kafkalog_core.broker.live_settings import LiveSettings
-from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import ask

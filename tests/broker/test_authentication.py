@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_core.broker.answers import Close, ConnectionFacts, Reply
-from kafkalog_core.broker.authentication import Authentication, AuthenticationError, PlainExchange, ScramExchange
+from kafkalog_core.broker.network.answers import Close, ConnectionFacts, Reply
+from kafkalog_core.broker.network.tls import server_context
 from kafkalog_core.broker.requests import RequestDispatcher
-from kafkalog_core.broker.tls import server_context
-from kafkalog_core.broker.users import Credential, Users, passwords_of, users_of_cluster
+from kafkalog_core.broker.security.authentication import (
+    Authentication,
+    AuthenticationError,
+    PlainExchange,
+    ScramExchange,
+)
+from kafkalog_core.broker.security.users import Credential, Users, passwords_of, users_of_cluster
 from kafkalog_core.errors import SettingError
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import ask, response, send
@@ -26,7 +31,7 @@ from tests.build import batch_v2, unsigned_varint
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.broker.answers import Answer
+    from kafkalog_core.broker.network.answers import Answer
 
 confluent = pytest.importorskip("confluent_kafka")
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from kafkalog_core.broker.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
-from kafkalog_core.broker.answers import Close, ConnectionFacts, NoResponse, PendingAnswer, Reply
-from kafkalog_core.broker.authorization import host_text
+from kafkalog_core.broker.network.answers import Close, ConnectionFacts, NoResponse, PendingAnswer, Reply
+from kafkalog_core.broker.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from kafkalog_core.broker.security.authorization import host_text
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.schemas import apis
 from tests.broker.asking import response, send

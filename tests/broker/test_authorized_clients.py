@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafkalog_core.broker.tls import subject_of
+from kafkalog_core.broker.network.tls import subject_of
 from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
 
 if TYPE_CHECKING:

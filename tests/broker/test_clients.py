@@ -15,7 +15,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from kafkalog_core.broker.partition_view import ViewOptions
+from kafkalog_core.broker.logs.partition_view import ViewOptions
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from tests.broker.serving import address, serving
 

@@ -8,8 +8,8 @@ from itertools import count
 
 import pytest
 
-from kafkalog_core.broker.assignors import ASSIGNORS, Place, Subscriber
-from kafkalog_core.broker.consumer_groups import ConsumerGroups, ConsumerGroupState, ConsumerLimits, Heartbeat
+from kafkalog_core.broker.groups.assignors import ASSIGNORS, Place, Subscriber
+from kafkalog_core.broker.groups.consumer_groups import ConsumerGroups, ConsumerGroupState, ConsumerLimits, Heartbeat
 from kafkalog_core.wire.error_codes import ErrorCode
 
 T = frozenset({"t"})

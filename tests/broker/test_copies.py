@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.broker.partition_view import ServedPartition
-from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.logs.partition_view import ServedPartition
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve

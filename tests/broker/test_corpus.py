@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.broker.partition_view import ServedHole, ServedPartition, ViewOptions
+from kafkalog_core.broker.logs.partition_view import ServedHole, ServedPartition, ViewOptions
 from kafkalog_core.errors import UnsupportedError
 from tests.broker.consuming import consumed
 from tests.corpus import consumers, expectations, truth

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import confluent_kafka
 import pytest
 
-from kafkalog_core.broker.partition_view import ViewOptions
+from kafkalog_core.broker.logs.partition_view import ViewOptions
 from tests.broker.serving import address, serving
 from tests.corpus import consumers, expectations, truth
 from tests.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafkalog_core.broker import old_clients
-from kafkalog_core.broker.answers import ConnectionFacts, FileRange, PendingAnswer, Reply, SharedFile
-from kafkalog_core.broker.fetch_requests import FetchRequests
+from kafkalog_core.broker.network.answers import ConnectionFacts, FileRange, PendingAnswer, Reply, SharedFile
 from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.topics import old_clients
+from kafkalog_core.broker.topics.fetch_requests import FetchRequests
 from kafkalog_core.errors import ProtocolError, StorageError, UnsupportedError
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -23,7 +23,7 @@ from tests.plain_log import batches_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.broker.answers import Answer
+    from kafkalog_core.broker.network.answers import Answer
 
 FROM = ConnectionFacts(1, "127.0.0.1", 50000, "PLAINTEXT", 0)
 TOPIC_ID = bytes(range(16))
@@ -325,7 +325,7 @@ def test_files_are_released_if_a_response_fails(log: FakePartition, monkeypatch:
         send(dispatcher(log), "Fetch", 12, fetch_body(12))
     assert log.holders == 1
     monkeypatch.setattr(
-        "kafkalog_core.broker.fetch_requests.checked_partition", lambda *_: log if not log.reads else 1 / 0
+        "kafkalog_core.broker.topics.fetch_requests.checked_partition", lambda *_: log if not log.reads else 1 / 0
     )
     with pytest.raises(ZeroDivisionError):
         send(dispatcher(log, log), "Fetch", 12, fetch_body(12, {}, {}))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog_core.broker.answers import PendingAnswer, Reply
-from kafkalog_core.broker.group_members import GroupLimits, GroupState, JoinRequest, MemberIdentity
-from kafkalog_core.broker.groups import GroupCoordinator
+from kafkalog_core.broker.groups.classic_groups import GroupCoordinator
+from kafkalog_core.broker.groups.group_members import GroupLimits, GroupState, JoinRequest, MemberIdentity
+from kafkalog_core.broker.network.answers import PendingAnswer, Reply
 from kafkalog_core.wire.error_codes import ErrorCode
 
 RANGE = (("range", b"r"), ("roundrobin", b"rr"))

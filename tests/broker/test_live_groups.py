@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.answers import PendingAnswer
-from kafkalog_core.broker.assignors import ASSIGNORS, Subscriber
-from kafkalog_core.broker.coordinator_logs import CoordinatorLog
+from kafkalog_core.broker.groups.assignors import ASSIGNORS, Subscriber
+from kafkalog_core.broker.network.answers import PendingAnswer
+from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog
 from kafkalog_core.errors import StorageError
 from kafkalog_core.topics.consumer_group_records import StoredConsumerGroup, replay_consumer_group
 from kafkalog_core.topics.group_records import decode_group

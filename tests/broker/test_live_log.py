@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.live_log import LiveLog, LogFacts
-from kafkalog_core.broker.partition_view import OffsetOutOfRangeError
-from kafkalog_core.broker.segment_cache import SegmentCache
+from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
+from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
+from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.batch_writer import encode_marker
 from kafkalog_core.kafka.append import AppendLimits

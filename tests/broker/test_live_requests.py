@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.answers import Close, NoResponse, PendingAnswer
-from kafkalog_core.broker.coordinator_logs import partition_of_name
-from kafkalog_core.broker.live_disks import LiveDisks
-from kafkalog_core.broker.live_settings import LiveSettings
-from kafkalog_core.broker.upkeep import Upkeep
+from kafkalog_core.broker.disks.live_disks import LiveDisks
+from kafkalog_core.broker.disks.live_settings import LiveSettings
+from kafkalog_core.broker.disks.upkeep import Upkeep
+from kafkalog_core.broker.network.answers import Close, NoResponse, PendingAnswer
+from kafkalog_core.broker.transactions.coordinator_logs import partition_of_name
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.format.compression import compress
 from kafkalog_core.kafka.cluster_metadata import read_cluster_topics

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.broker.answers import NO_OBSERVER, CloseReason, PendingAnswer, Reply
-from kafkalog_core.broker.assignors import Subscriber, share_assignment
-from kafkalog_core.broker.coordinator_logs import CoordinatorLog
-from kafkalog_core.broker.group_configs import milliseconds_of
-from kafkalog_core.broker.live_settings import LiveSettings
-from kafkalog_core.broker.partition_access import PartitionError
-from kafkalog_core.broker.share_sessions import SessionKey, SessionObserver, ShareSessions
+from kafkalog_core.broker.disks.live_settings import LiveSettings
+from kafkalog_core.broker.groups.assignors import Subscriber, share_assignment
+from kafkalog_core.broker.groups.group_configs import milliseconds_of
+from kafkalog_core.broker.logs.partition_access import PartitionError
+from kafkalog_core.broker.network.answers import NO_OBSERVER, CloseReason, PendingAnswer, Reply
+from kafkalog_core.broker.share.share_sessions import SessionKey, SessionObserver, ShareSessions
+from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import MAX_INT64
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.broker.answers import Answer
+    from kafkalog_core.broker.network.answers import Answer
 
 STATE: Final = "share.coordinator.state.topic.num.partitions=2"
 EARLIEST: Final = {"share.auto.offset.reset": "earliest"}

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from kafkalog_core.broker import metrics as metrics_module
-from kafkalog_core.broker import metrics_endpoint, status
-from kafkalog_core.broker.answers import NO_OBSERVER, CloseReason, ConnectionFacts
-from kafkalog_core.broker.metrics import Metrics
-from kafkalog_core.broker.metrics_endpoint import MetricsEndpoint
-from kafkalog_core.broker.status import GroupLag, GroupStatus, PartitionStatus
-from kafkalog_core.broker.traffic import OTHER_TOPICS, Traffic
+from kafkalog_core.broker.metrics import metrics_endpoint, open_metrics, status
+from kafkalog_core.broker.metrics.metrics_endpoint import MetricsEndpoint
+from kafkalog_core.broker.metrics.open_metrics import Metrics
+from kafkalog_core.broker.metrics.status import GroupLag, GroupStatus, PartitionStatus
+from kafkalog_core.broker.metrics.traffic import OTHER_TOPICS, Traffic
+from kafkalog_core.broker.network.answers import NO_OBSERVER, CloseReason, ConnectionFacts
 from kafkalog_core.errors import AccessError
 from tests.broker.live_state import batch_of, living, sent_bytes
 
@@ -97,7 +96,7 @@ def test_events_are_counted() -> None:
 
 
 def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_module, "_MAX_SERIES", 2)
+    monkeypatch.setattr(open_metrics, "_MAX_SERIES", 2)
     groups = [GroupStatus(name, "Empty", "classic", 0) for name in ("a", "far", "z")]
     found = values_of(Metrics(NO_OBSERVER).text(Idle(groups, 5)))  # type: ignore[arg-type]
     assert found['kafkalog_left_out{kind="partition"}'] == 3

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.broker.answers import (
+from kafkalog_core.broker.network.answers import (
     NO_OBSERVER,
     Close,
     CloseReason,
@@ -26,8 +26,8 @@ from kafkalog_core.broker.answers import (
     Reply,
     SharedFile,
 )
-from kafkalog_core.broker.connections import Connection, FrameMemory
-from kafkalog_core.broker.network import Listener, ListenError, NetworkServer, PlainTransport
+from kafkalog_core.broker.network.connections import Connection, FrameMemory
+from kafkalog_core.broker.network.socket_server import Listener, ListenError, NetworkServer, PlainTransport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -739,7 +739,7 @@ def resident_bytes() -> int:
 SHORT_OF_DESCRIPTORS = """
 import resource, socket, sys, threading, time
 from tests.broker.test_network import Events, Handler, answer_of, frame, PATIENCE_S
-from kafkalog_core.broker.network import Listener, NetworkServer
+from kafkalog_core.broker.network.socket_server import Listener, NetworkServer
 
 events = Events()
 server = NetworkServer([Listener("A", "127.0.0.1", 0)], Handler(), time.monotonic, observer=events, processors=1)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.broker import batch_map
-from kafkalog_core.broker.partition_view import OffsetOutOfRangeError, ServedHole, ServedPartition, ViewOptions
-from kafkalog_core.broker.segment_cache import SegmentCache
+from kafkalog_core.broker.logs import batch_map
+from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError, ServedHole, ServedPartition, ViewOptions
+from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.errors import NotFoundError, StorageError, UnsupportedError
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source

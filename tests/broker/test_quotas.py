@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from kafkalog_core.broker.answers import NoResponse, Reply
-from kafkalog_core.broker.client_quotas import CONSUMER_RATE, MUTATION_RATE, PRODUCER_RATE, ClientQuotas
-from kafkalog_core.broker.quota_windows import RateWindow, TokenBucket
-from kafkalog_core.broker.throttling import ClientThrottles
+from kafkalog_core.broker.network.answers import NoResponse, Reply
+from kafkalog_core.broker.quotas.client_quotas import CONSUMER_RATE, MUTATION_RATE, PRODUCER_RATE, ClientQuotas
+from kafkalog_core.broker.quotas.quota_windows import RateWindow, TokenBucket
+from kafkalog_core.broker.quotas.throttling import ClientThrottles
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import encode_request
 from tests.broker.asking import FROM, SocketClient, response

@@ -18,7 +18,7 @@ from confluent_kafka.admin._scram import (
     UserScramCredentialUpsertion,
 )
 
-from kafkalog_core.broker.users import Credential, users_of_cluster
+from kafkalog_core.broker.security.users import Credential, users_of_cluster
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.live import QUIET, SECONDS, LiveServer
 from tests.broker.live_state import Live, living

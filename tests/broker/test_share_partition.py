@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafkalog_core.broker.share_partition import (
+from kafkalog_core.broker.share.share_partition import (
     Acknowledgement,
     AcknowledgeType,
     Acquired,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from kafkalog_core.broker.upkeep import Upkeep
+from kafkalog_core.broker.disks.upkeep import Upkeep
 from kafkalog_core.wire.frames import encode_request
 from tests.broker.live import QUIET, LiveServer, create_topics, read_all
 from tests.broker.live_state import batch_of, living
@@ -156,7 +156,7 @@ def test_a_signal_while_the_disks_are_closed(tmp_path: Path) -> None:
     """Nothing may end the process between the last connection and the clean shutdown file."""
     program = (
         "import os, signal, sys, time\n"
-        "from kafkalog_core.broker.live_disks import LiveDisks\n"
+        "from kafkalog_core.broker.disks.live_disks import LiveDisks\n"
         "from kafkalog_cli.main import cli\n"
         "close = LiveDisks.close\n"
         "def slow(self):\n"
@@ -180,7 +180,7 @@ def test_signals_during_the_start(tmp_path: Path, count: int) -> None:
     """The first one ends the broker once it has started, a second one at once."""
     program = (
         "import os, signal, sys\n"
-        "from kafkalog_core.broker.live_disks import LiveDisks\n"
+        "from kafkalog_core.broker.disks.live_disks import LiveDisks\n"
         "from kafkalog_cli.main import cli\n"
         "start = LiveDisks.__init__\n"
         "def interrupted(self, *given, **named):\n"
@@ -199,7 +199,7 @@ def test_signals_during_the_start(tmp_path: Path, count: int) -> None:
 def test_a_signal_during_the_start_over_a_dead_disk() -> None:
     program = (
         "import os, signal\n"
-        "from kafkalog_core.broker.served_disks import ServedDisks\n"
+        "from kafkalog_core.broker.disks.served_disks import ServedDisks\n"
         "from kafkalog_cli.main import cli\n"
         "ServedDisks.__init__ = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
         "cli(prog_name='kafkalog')\n"

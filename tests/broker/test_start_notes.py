@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.broker import live_disks
-from kafkalog_core.broker.network import Listener, ListenError, NetworkServer
-from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
-from kafkalog_core.broker.start_notes import finding_notes, unreadable_notes
+from kafkalog_core.broker.disks import live_disks
+from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.disks.start_notes import finding_notes, unreadable_notes
+from kafkalog_core.broker.network.socket_server import Listener, ListenError, NetworkServer
 from kafkalog_core.errors import DeniedError, RefusedError, StorageError
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.ops.reading.selection import Selection
@@ -85,7 +85,7 @@ def test_partitions_that_this_user_may_not_read(demo: Path, monkeypatch: pytest.
     def denial(path: str, *, is_directory: bool = False) -> DeniedError | None:
         return DeniedError("user nobody has no permission", "run it as root", path=path) if path in closed else None
 
-    monkeypatch.setattr("kafkalog_core.broker.start_notes.denial", denial)
+    monkeypatch.setattr("kafkalog_core.broker.disks.start_notes.denial", denial)
     (note,) = unreadable_notes([f"{demo}/orders-0", f"{demo}/orders-1", f"{demo}/customers-0"])
     assert note.startswith(f"warning: 2 partitions have no leader: {demo}/orders-0: user nobody has no permission")
     (note,) = [each for each in notes_of(demo) if "no leader" in each]
@@ -95,7 +95,9 @@ def test_partitions_that_this_user_may_not_read(demo: Path, monkeypatch: pytest.
 def test_a_directory_that_another_process_writes(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkalog_core.storage.changing.lock import Holder  # noqa: PLC0415
 
-    monkeypatch.setattr("kafkalog_core.broker.start_notes.lock_holder", lambda _: Holder("process 7 (java)", "broker"))
+    monkeypatch.setattr(
+        "kafkalog_core.broker.disks.start_notes.lock_holder", lambda _: Holder("process 7 (java)", "broker")
+    )
     assert f"warning: {demo}: process 7 (java), most likely a running broker, holds the lock" in notes_of(demo)[0]
 
 

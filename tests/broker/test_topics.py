@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.answers import Close, Reply
+from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.network.answers import Close, Reply
 from kafkalog_core.broker.requests import RequestDispatcher
-from kafkalog_core.broker.served_disks import DiskOptions, ServedDisks
-from kafkalog_core.broker.topic_requests import NodeAddress, TopicRequests
+from kafkalog_core.broker.topics.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.ops.reading.selection import Selection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_core.broker.partition_view import ServedPartition, ViewOptions
+from kafkalog_core.broker.logs.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.topics.transactions import TransactionPhase, TransactionValue, encode_transaction
 from kafkalog_core.wire.error_codes import ErrorCode

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_core.broker.coordinator_logs import partition_of_name
-from kafkalog_core.broker.live_disks import LiveDisks
+from kafkalog_core.broker.disks.live_disks import LiveDisks
+from kafkalog_core.broker.disks.live_settings import LiveSettings
 from kafkalog_core.broker.live_server import LiveBroker
-from kafkalog_core.broker.live_settings import LiveSettings
-from kafkalog_core.broker.network import Listener
+from kafkalog_core.broker.network.socket_server import Listener
 from kafkalog_core.broker.server import BrokerOptions
+from kafkalog_core.broker.transactions.coordinator_logs import partition_of_name
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.consuming import consumed

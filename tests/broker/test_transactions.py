@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.transactions import ProducerIdentity, TransactionCoordinator
+from kafkalog_core.broker.transactions.coordinator import ProducerIdentity, TransactionCoordinator
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.topics.transactions import TransactionPhase, TransactionValue, encode_transaction
 from kafkalog_core.wire.codec import codec

@@ -23,10 +23,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafkalog_core.broker.acls import AclBinding, Acls, Authorizer
-from kafkalog_core.broker.acls import AclOperation as Operation
-from kafkalog_core.broker.acls import ResourceType as Type
-from kafkalog_core.broker.authorization import host_text
+from kafkalog_core.broker.security.acls import AclBinding, Acls, Authorizer
+from kafkalog_core.broker.security.acls import AclOperation as Operation
+from kafkalog_core.broker.security.acls import ResourceType as Type
+from kafkalog_core.broker.security.authorization import host_text
 from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
 from tests.integration.successor import Successor
 

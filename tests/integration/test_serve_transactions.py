@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_core.broker.answers import Reply
+from kafkalog_core.broker.network.answers import Reply
 from kafkalog_core.wire.frames import encode_request
 from tests.broker.asking import response
 from tests.integration.test_live_broker import Successor

@@ -1,0 +1,1 @@
+"""Connections of Kafka clients: sockets, frames, answers."""

@@ -1,0 +1,141 @@
+"""Requests that keep a disk busy leave the network's threads, whose other connections would wait meanwhile.
+
+A request is first handled on the thread of its connection. Where that would read much of a disk (segments are mapped,
+partitions opened, logs replayed), `count_read` raises instead, and the whole request is handled again on one of a few
+threads that may wait. Kafka does so with every request (`KafkaRequestHandlerPool`); here most are answered
+from memory in less time than it takes to wake another thread. A request that changes something is never handled twice:
+those that fsync (topics, settings, ACLs) are handled on these threads from the start, and one that may create a topic
+calls `leave_network` before it changes anything.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.broker.network.answers import Close, PendingAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Never
+
+    from kafkalog_core.broker.network.answers import Answer
+
+__all__ = ["DiskThreads", "DiskWaitError", "cost_of_opening", "count_read", "leave_network"]
+
+_SHORT_BYTES: Final = 1 << 20  # what a request reads on a network thread: about a millisecond from the page cache
+_FILE_BYTES: Final = 16 * 1024  # what opening a file costs, in bytes that are read in the same time
+_LOG: Final = ".log"
+_THREADS: Final = 4
+_JOIN_S: Final = 1.0
+
+
+class DiskWaitError(Exception):
+    """Unwinds a request on a network thread that would read a disk at length."""
+
+
+class _Thread(threading.local):
+    """The bytes that the request on this thread may still read; None: it may wait, as all but network threads may."""
+
+    left_bytes: int | None = None
+
+
+_THREAD: Final = _Thread()
+
+
+def count_read(size_bytes: int) -> None:
+    """Count bytes that are about to be read. Raises DiskWaitError if that is too much for the thread of a network."""
+    left_bytes = _THREAD.left_bytes
+    if left_bytes is not None:
+        if size_bytes > left_bytes:
+            raise DiskWaitError
+        _THREAD.left_bytes = left_bytes - size_bytes
+
+
+def cost_of_opening(path: str) -> int:
+    """Return the bytes that count for opening a partition directory: its last log, and something for each file."""
+    last, size_bytes, count = "", 0, 0
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                count += 1
+                if entry.name.endswith(_LOG) and entry.name > last:
+                    last, size_bytes = entry.name, entry.stat().st_size
+    except OSError:
+        return 0  # opening it fails, and says why
+    return size_bytes + count * _FILE_BYTES
+
+
+def leave_network() -> None:
+    """Raise DiskWaitError on the thread of a network, for a request that is about to fsync."""
+    if _THREAD.left_bytes is not None:
+        raise DiskWaitError
+
+
+class DiskThreads:
+    """A few threads that handle the requests which read at length. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def answer(self, handle: Callable[[], Answer]) -> Answer:
+        """Return the answer of a handler of reads, or one that comes later from another thread."""
+        _THREAD.left_bytes = _SHORT_BYTES
+        try:
+            return handle()
+        except DiskWaitError:
+            pass
+        finally:
+            _THREAD.left_bytes = None
+        return self._later(handle, is_change=False)
+
+    def change(self, handle: Callable[[], Answer]) -> Answer:
+        """Return the answer, which comes later, of a handler that changes something, even if the client has left."""
+        return self._later(handle, is_change=True)
+
+    def _later(self, handle: Callable[[], Answer], *, is_change: bool) -> Answer:
+        # No deadline: the client's own timeout closes the connection.
+        pending = PendingAnswer(math.inf, lambda: Close("its read was given up"))
+
+        def run() -> None:
+            if not (is_change or pending.is_open):
+                return  # the client left
+            try:
+                answer = handle()
+            except BaseException as error:  # noqa: BLE001 - raised again on the network's thread, which reports it
+                failure = error
+
+                def fail() -> Never:
+                    raise failure
+
+                answer = PendingAnswer(-math.inf, fail)
+            pending.complete(answer)
+
+        with self._lock:
+            if self._is_closed:
+                return Close("the broker is being stopped")
+            if len(self._threads) < _THREADS:
+                thread = threading.Thread(target=self._run, name=f"kafkalog-reads-{len(self._threads)}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        self._waiting.put(run)
+        return pending
+
+    def _run(self) -> None:
+        while (run := self._waiting.get()) is not None:
+            run()
+
+    def close(self) -> None:
+        """End the threads: a read that takes longer than a second goes on, and its answer is dropped."""
+        with self._lock:
+            self._is_closed = True
+        for _ in self._threads:
+            self._waiting.put(None)
+        for each in self._threads:
+            each.join(_JOIN_S)

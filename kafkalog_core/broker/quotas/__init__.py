@@ -1,0 +1,1 @@
+"""Quotas of clients, and how they are enforced."""

@@ -1,0 +1,228 @@
+"""A request that reads a disk at length holds up neither the other connections of its thread nor appends."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog_core.broker.logs import log_reader, partition_view
+from kafkalog_core.broker.network import disk_threads
+from kafkalog_core.broker.network.answers import Close, PendingAnswer, Reply
+from kafkalog_core.broker.network.disk_threads import DiskThreads, cost_of_opening, count_read
+from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
+from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.frames import encode_request
+from tests.broker.live_state import batch_of, living
+from tests.broker.serving import serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SECONDS = 60
+MIB = 1 << 20
+
+
+@pytest.fixture
+def reads() -> Iterator[DiskThreads]:
+    running = set(threading.enumerate())
+    made = DiskThreads()
+    yield made
+    made.close()
+    assert set(threading.enumerate()) <= running
+
+
+def completed(pending: object) -> Any:
+    """What a pending answer is completed with."""
+    assert isinstance(pending, PendingAnswer)
+    done = threading.Event()
+    pending.attach(done.set)
+    answer = pending.take(0.0)
+    if answer is None:
+        assert done.wait(SECONDS)
+        answer = pending.take(0.0)
+    return answer
+
+
+def test_a_short_read_is_answered_at_once(reads: DiskThreads) -> None:
+    def handle() -> Reply:
+        count_read(MIB)
+        return Reply([threading.current_thread().name.encode()])
+
+    assert reads.answer(handle) == Reply([threading.current_thread().name.encode()])
+    count_read(1 << 40)  # outside of a request nothing is counted
+
+
+def test_reads_of_one_request_are_counted_together(reads: DiskThreads) -> None:
+    names = []
+
+    def handle() -> Reply:
+        names.append(threading.current_thread().name)
+        for _ in range(3):
+            count_read(MIB // 2)
+        return Reply([b"done"])
+
+    assert completed(reads.answer(handle)) == Reply([b"done"])
+    assert names == [threading.current_thread().name, "kafkalog-reads-0"]
+    count_read(1 << 40)  # the budget ended with the request
+
+
+def test_an_answer_that_waits_follows(reads: DiskThreads) -> None:
+    later = PendingAnswer(5.0, lambda: Reply([b"at its deadline"]))
+
+    def handle() -> PendingAnswer:
+        count_read(2 * MIB)
+        return later
+
+    assert completed(reads.answer(handle)) is later
+
+
+def test_a_failure_is_raised_where_the_network_reports_it(reads: DiskThreads) -> None:
+    def handle() -> Reply:
+        count_read(2 * MIB)
+        raise ValueError("a bug")
+
+    failed = completed(reads.answer(handle))
+    with pytest.raises(ValueError, match="a bug"):
+        failed.take(0.0)
+
+
+def test_a_client_that_left_costs_nothing(reads: DiskThreads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_threads, "_THREADS", 1)
+    gate, handled = threading.Event(), []
+
+    def slow() -> Reply:
+        count_read(2 * MIB)
+        assert gate.wait(SECONDS)
+        return Reply([b"slow"])
+
+    def other() -> Reply:
+        count_read(2 * MIB)
+        handled.append(1)
+        return Reply([b"other"])
+
+    first, second = reads.answer(slow), reads.answer(other)
+    assert isinstance(second, PendingAnswer)
+    second.abandon()
+    gate.set()
+    assert completed(first) == Reply([b"slow"])
+    assert completed(reads.answer(lambda: count_read(2 * MIB) or Reply([b"last"]))) == Reply([b"last"])
+    assert not handled
+
+
+def test_after_the_end_connections_are_closed() -> None:
+    made = DiskThreads()
+    made.close()
+    assert isinstance(made.answer(lambda: count_read(2 * MIB) or Reply([b"x"])), Close)
+
+
+def test_the_cost_of_opening_is_that_of_the_last_log(tmp_path: Path) -> None:
+    (tmp_path / "00000000000000000000.log").write_bytes(bytes(5 * MIB))
+    (tmp_path / "00000000000000000007.log").write_bytes(bytes(100))
+    assert cost_of_opening(str(tmp_path)) < MIB
+    (tmp_path / "00000000000000000009.log").write_bytes(bytes(2 * MIB))
+    assert 2 * MIB < cost_of_opening(str(tmp_path)) < 3 * MIB
+    assert cost_of_opening(str(tmp_path / "none")) == 0
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), SECONDS)
+
+    def send(self, name: str, version: int, **body: Any) -> None:
+        pieces = encode_request(name, version, body, correlation_id=1, client_id="test")
+        self.socket.sendall(b"".join(bytes(each) for each in pieces))  # type: ignore[call-overload]
+
+    def receive(self, name: str, version: int) -> dict[str, Any]:
+        size = int.from_bytes(self._take(4), "big")
+        return codec(f"{name}Response", version).decode(self._take(size), 4)[0]
+
+    def _take(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            assert part
+            data += part
+        return data
+
+
+def fetch_of(topic: str) -> dict[str, Any]:
+    place = {"partition": 0, "fetch_offset": 0, "log_start_offset": -1, "partition_max_bytes": 1000}
+    return {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": MIB,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": [place]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+def test_other_connections_are_served_while_a_segment_is_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for topic, size in (("large", 3000), ("small", 1)):
+        path = tmp_path / f"{topic}-0"
+        path.mkdir()
+        records = [NewRecord(b"k", bytes(1000), 1) for _ in range(size)]
+        (path / "00000000000000000000.log").write_bytes(encode_batch(records, BatchHeader()))
+    gate, begun = threading.Event(), threading.Event()
+    real = partition_view.map_batches
+
+    def slow(source: Any, base_offset: int, *, options: Any) -> Any:
+        if source.size_bytes > MIB:
+            begun.set()
+            assert gate.wait(SECONDS)
+        return real(source, base_offset, options=options)
+
+    monkeypatch.setattr(partition_view, "map_batches", slow)
+    with serving(tmp_path) as broker:
+        clients = [Client(broker.addresses[0].port) for _ in range(9)]  # more than there are network threads
+        clients[0].send("Fetch", 11, **fetch_of("large"))
+        assert begun.wait(SECONDS)
+        for each in clients[1:]:
+            each.send("Fetch", 11, **fetch_of("small"))
+            assert each.receive("Fetch", 11)["responses"][0]["partitions"][0]["records"]
+        gate.set()
+        (found,) = clients[0].receive("Fetch", 11)["responses"][0]["partitions"]
+        assert found["error_code"] == 0
+        assert len(found["records"]) > 1000  # the first batch is sent whole
+        for each in clients:
+            each.socket.close()
+
+
+def test_appends_go_on_while_an_old_segment_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, begun = threading.Event(), threading.Event()
+    real = log_reader.map_batches
+
+    def slow(source: Any, base_offset: int, *, options: Any) -> Any:
+        begun.set()
+        assert gate.wait(SECONDS)
+        return real(source, base_offset, options=options)
+
+    with living(tmp_path) as live:
+        live.create("orders")
+        live.produce("orders", batch_of(b"one", b"two"))
+        log = live.log("orders")
+        log.roll()
+        live.produce("orders", batch_of(b"three"))
+        log._cache.forget(log.segments[0].path)
+        monkeypatch.setattr(log_reader, "map_batches", slow)
+        found: list[Any] = []
+        reader = threading.Thread(target=lambda: found.append(log.read(0, 1000, is_committed=False)))
+        reader.start()
+        assert begun.wait(SECONDS)
+        assert live.produce("orders", batch_of(b"four"))["base_offset"] == 3
+        gate.set()
+        reader.join(SECONDS)
+        assert found[0].size_bytes
+        found[0].pieces[0].file.release()
