@@ -22,11 +22,12 @@ _MARKED: Final = re.compile(r"(<!-- judges -->\n).*(<!-- end -->)", re.DOTALL)
 _HEAD: Final = """| Suite | Version | Run on | Passed | Failed | Skipped | Not applicable | Passed on 4.3.1 |
 |---|---|---|---|---|---|---|---|
 """
-_ODD: Final = """| Suite | Test | Status | Reason |
-|---|---|---|---|
-"""
-_UNFIT: Final = """| Suite | Tests | Why they are not applicable |
+_FAILED: Final = """| Suite | Test that fails | Reason |
 |---|---|---|
+"""
+_NOT_RUN: Final = frozenset({Status.NOT_APPLICABLE, Status.SKIPPED})
+_UNFIT: Final = """| Suite | Tests | Status | Reason |
+|---|---|---|---|
 """
 
 
@@ -50,9 +51,9 @@ def tables(folder: Path) -> str:
     share = (
         f"\n{passed} of {applicable} applicable tests pass: {100 * passed / applicable:.1f} %.\n" if applicable else ""
     )
-    odd = "".join(line for each in kept for line in _odd(each))
+    failed = "".join(line for each in kept for line in _failed(each))
     unfit = "".join(line for each in kept for line in _unfit(each))
-    return f"\n{_HEAD}{rows}{share}\n{_ODD}{odd}\n{_UNFIT}{unfit}\n"
+    return f"\n{_HEAD}{rows}{share}\n{_FAILED}{failed}\n{_UNFIT}{unfit}\n"
 
 
 def _row(kept: Kept, comparison: Comparison) -> str:
@@ -63,12 +64,12 @@ def _row(kept: Kept, comparison: Comparison) -> str:
     return f"| {title} | {kept.version} | {kept.day} | {' | '.join(map(str, numbers))} | {real} |\n"
 
 
-def _odd(kept: Kept) -> Iterator[str]:
-    """The tests that failed or skipped themselves, with the reason."""
+def _failed(kept: Kept) -> Iterator[str]:
+    """The tests that failed, with the reason."""
     real = baseline(kept.suite)
     named = exceptions(kept.suite)
     for each in kept.results:
-        if each.status not in {Status.FAILED, Status.SKIPPED}:
+        if each.status is not Status.FAILED:
             continue
         there = real.get(each.test)
         reason = each.reason
@@ -78,14 +79,14 @@ def _odd(kept: Kept) -> Iterator[str]:
             reason = f"as on a broker of 4.3.1: {there.reason or each.status}"
         elif there is not None and there.status is Status.FLAKY:
             reason = f"flaky on a broker of 4.3.1: {there.reason}"
-        yield f"| {kept.suite} | {each.test} | {each.status} | {_cell(reason)} |\n"
+        yield f"| {kept.suite} | {each.test} | {_cell(reason)} |\n"
 
 
 def _unfit(kept: Kept) -> Iterator[str]:
-    """How many tests do not fit, by reason."""
-    reasons = Counter(each.reason for each in kept.results if each.status is Status.NOT_APPLICABLE)
-    for reason, count in reasons.most_common():
-        yield f"| {kept.suite} | {count} | {_cell(reason)} |\n"
+    """How many tests do not fit or skipped themselves, by reason."""
+    reasons = Counter((each.status, each.reason) for each in kept.results if each.status in _NOT_RUN)
+    for (status, reason), count in reasons.most_common():
+        yield f"| {kept.suite} | {count} | {status} | {_cell(reason)} |\n"
 
 
 def _cell(text: str) -> str:
