@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -818,6 +819,18 @@ def test_a_group_has_a_session_timeout_of_its_own(live: Live) -> None:
         groups = live.ask("ConsumerGroupDescribe", 0, group_ids=["g", "other"], include_authorized_operations=False)
         members.append([len(each["members"]) for each in groups["groups"]])
     assert members == [[1, 1], [1, 0], [1, 0], [0, 0]]
+
+
+def test_a_group_whose_sessions_have_just_ended_can_be_deleted(live: Live) -> None:
+    identity = {"group_id": "g", "member_id": "", "group_instance_id": "i"}
+    protocols = {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+    live.send("JoinGroup", 5, **identity, **protocols, session_timeout_ms=6000, rebalance_timeout_ms=6000)
+    live.broker.sweep()
+    live.clock.now_ms += 5_999
+    delete = partial(live.ask, "DeleteGroups", 1, groups_names=["g"])
+    assert delete()["results"][0]["error_code"] == ErrorCode.NON_EMPTY_GROUP
+    live.clock.now_ms += 6_001
+    assert delete()["results"][0]["error_code"] == ErrorCode.NONE
 
 
 # --- upkeep -----------------------------------------------------------------------------------------------------------

@@ -178,7 +178,11 @@ class GroupRequests:
         return context.reply({"throttle_time_ms": 0, "groups": groups})
 
     def delete_groups(self, context: RequestContext) -> Answer:
-        """Answer DeleteGroups: a group with members cannot be deleted."""
+        """Answer DeleteGroups: a group with members cannot be deleted.
+
+        A member whose session has just ended is none: a broker's timers run to the millisecond (`SystemTimerReaper`).
+        """
+        self._registry.expire()
         names = context.body["groups_names"]
         results = [{"group_id": name, "error_code": self._registry.delete(name)} for name in names]
         return context.reply({"throttle_time_ms": 0, "results": results})
