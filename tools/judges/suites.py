@@ -121,7 +121,7 @@ _ALL: Final = (
         version=_RDK_NEWER.version,
         tests=partial(librdkafka.tests_of, _RDK_NEWER),
         jobs=2,
-        limit_seconds=300,
+        limit_seconds=600,
     ),
 )
 SUITES: Final = {each.name: each for each in _ALL}
