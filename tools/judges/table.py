@@ -75,10 +75,8 @@ def _failed(kept: Kept) -> Iterator[str]:
         reason = each.reason
         if each.test in named:
             reason = named[each.test]
-        elif there is not None and there.status is each.status:
-            reason = f"as on a broker of 4.3.1: {there.reason or each.status}"
-        elif there is not None and there.status is Status.FLAKY:
-            reason = f"flaky on a broker of 4.3.1: {there.reason}"
+        elif there is not None and there.status in {Status.FAILED, Status.FLAKY}:
+            reason = f"{there.status} on a broker of 4.3.1 too: {each.reason}"
         yield f"| {kept.suite} | {each.test} | {_cell(reason)} |\n"
 
 
