@@ -76,7 +76,7 @@ def _failed(kept: Kept) -> Iterator[str]:
         if each.test in named:
             reason = named[each.test]
         elif there is not None and there.status in {Status.FAILED, Status.FLAKY}:
-            reason = f"{there.status} on a broker of 4.3.1 too: {each.reason}"
+            reason = f"{each.reason} (a broker of 4.3.1: {there.status}: {there.reason})"
         yield f"| {kept.suite} | {each.test} | {_cell(reason)} |\n"
 
 
