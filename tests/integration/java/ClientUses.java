@@ -102,12 +102,16 @@ public class ClientUses {
         public void run() {
             try {
                 while (!isOver) {
-                    for (ConsumerRecord<byte[], byte[]> each : poll(consumer)) {
-                        seen.add(each.partition() + ":" + each.offset());
-                    }
+                    Iterable<ConsumerRecord<byte[], byte[]>> found = poll(consumer);
                     TreeSet<Integer> now = new TreeSet<>();
                     for (TopicPartition each : consumer.assignment()) {
                         now.add(each.partition());
+                    }
+                    if (!now.equals(share)) {
+                        seen.clear(); // nothing is committed: a new owner reads from the start again
+                    }
+                    for (ConsumerRecord<byte[], byte[]> each : found) {
+                        seen.add(each.partition() + ":" + each.offset());
                     }
                     share = now;
                 }
