@@ -1,6 +1,7 @@
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
@@ -9,6 +10,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.BooleanSupplier;
 
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -95,7 +97,18 @@ public class ClientUses {
 
         Member(KafkaConsumer<byte[], byte[]> consumer) {
             this.consumer = consumer;
-            consumer.subscribe(Arrays.asList(topic));
+            consumer.subscribe(Arrays.asList(topic), new ConsumerRebalanceListener() {
+                @Override
+                public void onPartitionsRevoked(Collection<TopicPartition> revoked) { // nothing is committed: who gets them reads from the start
+                    for (TopicPartition each : revoked) {
+                        seen.removeIf(record -> record.startsWith(each.partition() + ":"));
+                    }
+                }
+
+                @Override
+                public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+                }
+            });
         }
 
         @Override
@@ -106,9 +119,6 @@ public class ClientUses {
                     TreeSet<Integer> now = new TreeSet<>();
                     for (TopicPartition each : consumer.assignment()) {
                         now.add(each.partition());
-                    }
-                    if (!now.equals(share)) {
-                        seen.clear(); // nothing is committed: a new owner reads from the start again
                     }
                     for (ConsumerRecord<byte[], byte[]> each : found) {
                         seen.add(each.partition() + ":" + each.offset());
