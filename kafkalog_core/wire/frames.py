@@ -7,6 +7,7 @@ header and body; that of a response holds the correlation id alone (`RequestHead
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.errors import ProtocolError
@@ -14,12 +15,13 @@ from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.schemas import api_of, apis
 
 if TYPE_CHECKING:
-    from kafkalog_core.wire.codec import EncodedPart
+    from kafkalog_core.wire.codec import Codec, EncodedPart
     from kafkalog_core.wire.schemas import Api
 
 __all__ = ["Request", "UnsupportedVersionError", "decode_request", "encode_request", "encode_response"]
 
 _PREFIX_BYTES: Final = 8
+_PREFIX_FIELDS: Final = ("request_api_key", "request_api_version", "correlation_id")
 _LENGTH_BYTES: Final = 4
 _API_VERSIONS: Final = 18
 _JOINED_BYTES: Final = 1 << 16
@@ -61,12 +63,13 @@ def decode_request(data: bytes | memoryview) -> Request:
     if len(data) < _PREFIX_BYTES:
         raise ProtocolError(f"a request has at least {_PREFIX_BYTES} bytes, not {len(data)}")
     prefix = codec("RequestHeader", 0).decode(data)[0]
-    version, correlation_id = prefix["request_api_version"], prefix["correlation_id"]
-    api = api_of(prefix["request_api_key"])
+    key, version, correlation_id = (prefix[each] for each in _PREFIX_FIELDS)
+    api = api_of(key)
     if version not in api.versions:
         raise UnsupportedVersionError(api, version, correlation_id)
-    header, position = codec("RequestHeader", _header_version(api, version)).decode(data)
-    body, _ = codec(f"{api.name}Request", version).decode(data, position)
+    of_header, of_body = _request_codecs(key, version)
+    header, position = of_header.decode(data)
+    body, _ = of_body.decode(data, position)
     return Request(api, version, correlation_id, header["client_id"], body)
 
 
@@ -91,9 +94,21 @@ def encode_response(api: Api, version: int, correlation_id: int, body: dict[str,
 
     Small pieces are joined. A range of a file remains a piece of its own.
     """
+    of_header, of_body = _response_codecs(api.key, version)
+    return _joined(of_header.encode({"correlation_id": correlation_id}) + of_body.encode(body))
+
+
+@cache
+def _request_codecs(key: int, version: int) -> tuple[Codec, Codec]:
+    api = api_of(key)
+    return codec("RequestHeader", _header_version(api, version)), codec(f"{api.name}Request", version)
+
+
+@cache
+def _response_codecs(key: int, version: int) -> tuple[Codec, Codec]:
+    api = api_of(key)
     is_flexible = api.is_flexible(version) and api.key != _API_VERSIONS  # a client reads that one before it knows us
-    header = codec("ResponseHeader", int(is_flexible)).encode({"correlation_id": correlation_id})
-    return _joined(header + codec(f"{api.name}Response", version).encode(body))
+    return codec("ResponseHeader", int(is_flexible)), codec(f"{api.name}Response", version)
 
 
 def _named(name: str) -> Api:

@@ -950,3 +950,85 @@ def test_a_connection_that_comes_too_fast_is_closed_after_its_delay() -> None:
         assert second.recv(1) == b""
         ((host, listener, detail),) = events.wait("connection_refused")
         assert (host, listener, "faster than its quota" in str(detail)) == ("127.0.0.1", "PLAIN", True)
+
+
+# --- requests that do not wait for their responses --------------------------------------------------------------------
+def test_responses_of_requests_that_came_together_are_sent_together() -> None:
+    with serving() as (server, events), connected(server) as client:
+        client.sendall(b"".join(frame(b"request %d" % number) for number in range(5)))
+        assert read_exactly(client, 5 * 13) == b"".join(frame(b"request %d" % number) for number in range(5))
+        assert len(events.wait("request_handled", 5)) == 5
+        sent = [size for _, size in events.of("bytes_sent")]
+        assert sum(sent) == 5 * 13
+        assert len(sent) < 5
+
+
+def read_exactly(client: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = client.recv(size - len(data))
+        assert part, (len(data), size)
+        data += part
+    return data
+
+
+class Kinds:
+    """Answers a request by its first letter, with the rest of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = SharedFile(os.open(path, os.O_RDONLY))
+        self.timers: list[threading.Timer] = []
+
+    def __call__(self, request: bytes) -> object:
+        kind, rest = request[:1], request[1:]
+        if kind == b"p":
+            pending = PendingAnswer(time.monotonic() + 60, lambda: Reply([b"never"]))
+            self.timers.append(threading.Timer(0.002, pending.complete, [Reply([rest])]))
+            self.timers[-1].start()
+            return pending
+        if kind == b"d":
+            return PendingAnswer(time.monotonic() + 0.002, lambda: Reply([rest]))
+        if kind == b"e":
+            raise ValueError("a bug")
+        answers = {b"n": NoResponse(), b"c": Close("as asked"), b"f": None, b"b": Reply([rest * 100, b"end"])}
+        found = answers.get(kind, Reply([rest]))
+        return found if found is not None else Reply([rest, self.file.range(0, 50_000)])
+
+    @staticmethod
+    def expected(request: bytes) -> bytes:
+        kind, rest = request[:1], request[1:]
+        if kind in b"nce":
+            return b""
+        return frame({b"f": rest + bytes(50_000), b"b": rest * 100 + b"end"}.get(kind, rest))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_requests_in_any_parts_are_answered_in_their_order(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    (tmp_path / "file").write_bytes(bytes(50_000))
+    kinds = Kinds(tmp_path / "file")
+    with serving(kinds) as (server, events), connected(server, receive_buffer=4096) as client:
+        requests = [
+            bytes([chance.choice(b"rrrrrrrbfpdn")]) + b"%d," % number * chance.choice((1, 5, 3000))
+            for number in range(chance.choice((5, 60, 200)))
+        ]
+        end = chance.choice((b"c", b"e"))
+        data = b"".join(map(frame, [*requests, end]))
+        cuts = sorted(chance.randrange(len(data)) for _ in range(chance.choice((0, 3, 50))))
+
+        def send() -> None:
+            for first, last in zip([0, *cuts], [*cuts, len(data)], strict=True):
+                client.sendall(data[first:last])
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        wanted = b"".join(map(kinds.expected, requests))
+        assert read_exactly(client, len(wanted)) == wanted
+        sender.join()
+        assert client.recv(1) == b""
+        (reason,) = events.reasons()
+        assert reason is (CloseReason.HANDLER if end == b"c" else CloseReason.ERROR)
+        assert len(events.of("request_handled")) == len(requests)
+    for timer in kinds.timers:
+        timer.join()
+    kinds.file.release()

@@ -116,8 +116,9 @@ class Connection:
     """One connection: its half-read request, its answer in flight. Only its processor's thread uses it."""
 
     __slots__ = (
-        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_closed", "mute_s", "output", "pending",
-        "request_bytes", "reserved_bytes", "response_bytes", "since_s", "then_close", "transport",
+        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed", "is_paused",
+        "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes", "since_s", "then_close",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, facts: ConnectionFacts) -> None:
@@ -129,6 +130,8 @@ class Connection:
         self.frame_bytes = -1  # -1: the length has not been read
         self.filled = self.reserved_bytes = 0
         self.is_closed = self.then_close = False
+        self.is_answering = False  # whether the last response in the output has not been reported yet
+        self.is_paused = False  # whether it is not read once the output is sent: an answer is pending, or memory
         self.pending: PendingAnswer | None = None
         self.output: deque[memoryview | _FilePart] = deque()
         self.request_bytes = self.response_bytes = 0
@@ -163,8 +166,14 @@ class Connection:
 
         A client is trusted with the size of its last request at once.
         """
-        trusted = max(3 * self.filled, min(self.request_bytes, _TRUSTED_BYTES))
-        return min(self.frame_bytes - self.filled, trusted, _MAX_GROWTH_BYTES)
+        size = len(self.buffer)
+        trusted = max(3 * size, min(self.request_bytes, _TRUSTED_BYTES))
+        return min(self.frame_bytes - size, trusted, _MAX_GROWTH_BYTES)
+
+    @property
+    def may_grow_at_once(self) -> bool:
+        """Whether a frame that has just begun is like the last request, so that its buffer can be made whole."""
+        return len(self.buffer) < self.frame_bytes <= min(2 * self.request_bytes, _TRUSTED_BYTES)
 
     def end_frame(self) -> memoryview:
         """Return the request, and wait for the next length."""
@@ -178,6 +187,8 @@ class Connection:
         """Set the output. Raises Closing if the response, or its part in memory, is too large."""
         output = self.output
         in_files = in_memory = 0
+        length = len(output)
+        output.append(memoryview(b""))  # the length takes its place
         for piece in reply.pieces:
             if isinstance(piece, FileRange):
                 output.append(_FilePart(piece))
@@ -189,9 +200,10 @@ class Connection:
         self.response_bytes = in_files + in_memory
         if in_memory > max_bytes or self.response_bytes > _MAX_INT32:
             raise Closing(CloseReason.RESPONSE_SIZE, f"{in_memory} bytes in memory, {in_files} bytes in files")
-        output.appendleft(memoryview(self.response_bytes.to_bytes(_LENGTH_BYTES, "big")))
+        output[length] = memoryview(self.response_bytes.to_bytes(_LENGTH_BYTES, "big"))
         self.then_close = reply.then_close
         self.mute_s = reply.mute_s
+        self.is_answering = True
 
     def send(self, budget_bytes: int) -> int:
         """Send once, and return the number of bytes; 0: nothing can be sent now. Raises Closing."""

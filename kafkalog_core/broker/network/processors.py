@@ -18,7 +18,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
 from kafkalog_core.broker.network.answers import Close, CloseReason, NetworkCounters, NoResponse, PendingAnswer, Reply
 from kafkalog_core.broker.network.connections import Closing, Connection
@@ -40,6 +40,8 @@ __all__ = ["Loop", "Processor", "Shared"]
 _PAUSE_S: Final = 0.1
 _MAX_SLEEP_S: Final = 3600.0
 """A selector takes no infinite time."""
+_HELD_PIECES: Final = 8  # a length and a body for each of four responses; producers have five requests in flight
+_HELD_BYTES: Final = 4096
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
 
@@ -301,7 +303,7 @@ class Processor(Loop):
 
     def _await_request(self, connection: Connection) -> None:
         self._touch(connection)
-        self._watch(connection, _READ)
+        self._watch(connection, _WRITE if connection.output else _READ)
         self._turn_again(connection)
 
     def _turn_again(self, connection: Connection) -> None:
@@ -315,25 +317,34 @@ class Processor(Loop):
         while left > 0:
             size = connection.receive()
             if not size:
-                return
+                break
             left -= size
             self.counters.bytes_in += size
             if connection.filled < len(connection.buffer):
                 continue
-            if connection.frame_bytes < 0:
-                connection.begin_frame(self._shared.limits.max_request_bytes)
-            elif connection.filled == connection.frame_bytes:
-                self._handle(connection, connection.end_frame())
-                return
-            elif not self._grow(connection):
-                return
-        self._turn_again(connection)
+            if connection.filled == connection.frame_bytes:
+                if not self._handle(connection, connection.end_frame()):
+                    return
+            elif not self._go_on(connection):
+                break
+        if connection.output:
+            self._send(connection)
+        elif left <= 0:
+            self._turn_again(connection)
+
+    def _go_on(self, connection: Connection) -> bool:
+        """Begin a frame whose length is there, or make room for more of it; false: as for `_grow`."""
+        if connection.frame_bytes >= 0:
+            return self._grow(connection)
+        connection.begin_frame(self._shared.limits.max_request_bytes)
+        return not connection.may_grow_at_once or self._grow(connection)
 
     def _grow(self, connection: Connection) -> bool:
         """Make room for more of a frame; false: the connection is not read until other frames have ended."""
         size = connection.growth_bytes()
         again = partial(self.mailbox.post, (connection, partial(self._read_again, connection)))
-        if not self._shared.memory.reserve(connection, size, again):
+        connection.is_paused = not self._shared.memory.reserve(connection, size, again)
+        if connection.is_paused:
             self._watch(connection, 0)
             self._by_activity.pop(connection, None)
             return False
@@ -346,14 +357,37 @@ class Processor(Loop):
         if self._grow(connection):
             self._await_request(connection)
 
-    def _handle(self, connection: Connection, request: memoryview) -> None:
+    def _handle(self, connection: Connection, request: memoryview) -> bool:
+        """Answer a request; true: its response is held for a moment, since the next request may be here already.
+
+        A client that sends requests without waiting for their responses, as producers do, gets them together: it wakes
+        up once, and so do we.
+        """
         self.counters.requests += 1
         connection.since_s = connection.active_s
-        answer = self._handler.handle(request, connection.facts)
+        answer: Answer = Close("")
+        try:
+            answer = self._handler.handle(request, connection.facts)
+        finally:
+            if isinstance(answer, Close) and connection.output:
+                self._send(connection)  # the responses before it; what the client does not take at once is dropped
         if connection.reserved_bytes:
             reserved, connection.reserved_bytes = connection.reserved_bytes, 0
             self._shared.memory.release(connection, reserved)
-        self._answer(connection, answer)
+        if not self._may_hold(answer, connection):
+            self._answer(connection, answer)
+            return False
+        connection.load(answer, self._shared.limits.max_response_bytes)
+        self._report(connection)
+        return True
+
+    def _may_hold(self, answer: Answer, connection: Connection) -> TypeGuard[Reply]:
+        """Return whether a response may be sent with the next one: it is small, and nothing follows from it."""
+        if not isinstance(answer, Reply) or answer.then_close or answer.mute_s > 0 or self._drain_until_s is not None:
+            return False
+        if len(connection.output) >= _HELD_PIECES:
+            return False
+        return all(isinstance(piece, bytes) and len(piece) <= _HELD_BYTES for piece in answer.pieces)
 
     def _answer(self, connection: Connection, answer: Answer) -> None:
         match answer:
@@ -363,7 +397,8 @@ class Processor(Loop):
             case NoResponse(mute_s):
                 connection.response_bytes = 0
                 connection.mute_s = mute_s
-                self._finish(connection)
+                connection.is_answering = True
+                self._send(connection)  # what is held
             case Close(detail):
                 raise Closing(CloseReason.HANDLER, detail)
             case PendingAnswer():
@@ -388,8 +423,15 @@ class Processor(Loop):
         if connection.output:
             self._touch(connection)
             self._watch(connection, _WRITE)
-        else:
+        elif connection.is_answering:
             self._finish(connection)
+        elif connection.is_paused:
+            self._watch(connection, 0)
+            self._by_activity.pop(connection, None)
+        elif self._drain_until_s is not None:
+            raise Closing(CloseReason.SHUTDOWN, "")
+        else:
+            self._await_request(connection)
 
     def _finish(self, connection: Connection) -> None:
         """Report a request whose answer is sent, and wait for the next one, unless the connection is over its quota."""
@@ -397,14 +439,18 @@ class Processor(Loop):
             self._mute(connection)
         else:
             self._await_request(connection)
-        facts, duration_s = connection.facts, connection.active_s - connection.since_s
-        self.note(
-            self._observer.request_handled, facts, connection.request_bytes, connection.response_bytes, duration_s
-        )
+        self._report(connection)
         if connection.then_close:
             raise Closing(CloseReason.HANDLER, "after its last response")
         if self._drain_until_s is not None:
             raise Closing(CloseReason.SHUTDOWN, "")
+
+    def _report(self, connection: Connection) -> None:
+        connection.is_answering = False
+        facts, duration_s = connection.facts, connection.active_s - connection.since_s
+        self.note(
+            self._observer.request_handled, facts, connection.request_bytes, connection.response_bytes, duration_s
+        )
 
     def _mute(self, connection: Connection) -> None:
         """Leave the connection's later requests unread for a time (`ClientQuotaManager.throttle`, KIP-219)."""
@@ -422,8 +468,11 @@ class Processor(Loop):
         """Leave the connection's later requests unread until its answer is there (`KafkaChannel.mute`)."""
         connection.pending = pending
         self._waiting += 1
+        connection.is_paused = True
         self._watch(connection, 0)
         self._by_activity.pop(connection, None)
+        if connection.output:
+            self._send(connection)  # what is held
         if len(self._deadlines) > 2 * self._waiting + 64:  # most were answered before their deadline
             self._deadlines = [each for each in self._deadlines if each[2].pending is each[3]]
             heapq.heapify(self._deadlines)
@@ -439,4 +488,5 @@ class Processor(Loop):
         if answer is not None:
             connection.pending = None
             self._waiting -= 1
+            connection.is_paused = False
             self._answer(connection, answer)

@@ -3,7 +3,7 @@
 A request is an int32 length and that many bytes; so is a response. Ranges of files are sent with `os.sendfile`: the
 bytes of a segment never enter Python (`FileRecords.writeTo`). This is the only module with sockets.
 
-What never happens: an exception ends a thread, memory grows before bytes arrive, a slow reader or a fast one holds up
+What never happens: an exception ends a thread, memory grows without a bound, a slow reader or a fast one holds up
 the others of its processor, a wake-up from another thread is lost.
 """
 
