@@ -42,7 +42,8 @@ _READS: Final = frozenset(
 _CHANGES: Final = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
-        *("CreateAcls", "DeleteAcls", "AlterUserScramCredentials", "AlterClientQuotas"),
+        *("CreateAcls", "DeleteAcls", "AlterUserScramCredentials", "AlterClientQuotas", "DeleteRecords"),
+        *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
     }
 )
 """APIs that write the metadata log, which is fsynced, or make and delete directories."""

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog_core.broker.logs import log_reader, partition_view
+from kafkalog_core.broker.logs.log_reader import LiveSegment
 from kafkalog_core.broker.network import disk_threads
 from kafkalog_core.broker.network.answers import Close, PendingAnswer, Reply
 from kafkalog_core.broker.network.disk_threads import DiskThreads, cost_of_opening, count_read
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.frames import encode_request
-from tests.broker.live_state import batch_of, living
+from tests.broker.asking import FROM, response
+from tests.broker.live_state import NOW_MS, batch_of, living
 from tests.broker.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SECONDS = 60
 MIB = 1 << 20
@@ -226,3 +230,85 @@ def test_appends_go_on_while_an_old_segment_is_mapped(tmp_path: Path, monkeypatc
         reader.join(SECONDS)
         assert found[0].size_bytes
         found[0].pieces[0].file.release()
+
+
+def test_a_segment_that_is_cleaned_while_it_is_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map of the old file is not kept under the path of the new one."""
+    mapped, cleaned = threading.Event(), threading.Event()
+    real = log_reader.map_batches
+
+    def slow(source: Any, base_offset: int, *, options: Any) -> Any:
+        found = real(source, base_offset, options=options)
+        mapped.set()
+        assert cleaned.wait(SECONDS)
+        return found
+
+    with living(tmp_path) as live:
+        live.create("orders")
+        for number in range(20):
+            live.produce("orders", batch_of(bytes(300 + number)))
+        log = live.log("orders")
+        log.roll()
+        log.sync()
+        (old, _) = log.segments
+        path = Path(old.path)
+        cleaned_bytes = b"".join(batches_in(path.read_bytes())[1::2])
+        path.with_suffix(".log.swap").write_bytes(cleaned_bytes)
+        new = LiveSegment(0, old.path, size_bytes=len(cleaned_bytes), end_offset=20, max_timestamp_ms=NOW_MS)
+        log._cache.forget(old.path)
+        monkeypatch.setattr(log_reader, "map_batches", slow)
+        reader = threading.Thread(target=log.read, args=(5, 1000), kwargs={"is_committed": False})
+        reader.start()
+        assert mapped.wait(SECONDS)
+        assert log.exchange(new, [old])
+        cleaned.set()
+        reader.join(SECONDS)
+        for offset in range(0, 20, 2):
+            found = log.read(offset, 1, is_committed=False)
+            (piece,) = found.pieces
+            base = os.pread(piece.file.descriptor, 8, piece.position)
+            assert int.from_bytes(base, "big") == offset + 1
+            piece.file.release()
+
+
+def batches_in(data: bytes) -> list[bytes]:
+    found = []
+    while data:
+        size = 12 + int.from_bytes(data[8:12], "big")
+        found.append(data[:size])
+        data = data[size:]
+    return found
+
+
+def test_a_log_that_is_closed_or_deleted_is_not_used(tmp_path: Path) -> None:
+    with living(tmp_path) as live:
+        live.create("orders", segment_bytes="1048576")
+        live.produce("orders", batch_of(b"one"))
+        log = live.log("orders")
+        log.close()
+        names = sorted(os.listdir(log.path))
+        for act in (lambda: log.append(bytearray(batch_of(b"two"))), log.roll, lambda: log.advance_start(1)):
+            with pytest.raises(StorageError):
+                act()
+        assert sorted(os.listdir(log.path)) == names
+        live.create("gone")
+        live.produce("gone", batch_of(b"one"))
+        gone = live.log("gone")
+        gone.delete()
+        with pytest.raises(StorageError):
+            gone.read(0, 1000, is_committed=False)
+        assert not log._cache._files
+
+
+def test_one_of_two_requests_creates_a_topic(tmp_path: Path) -> None:
+    """Changes are made one after the other, so what one has checked is still so when it acts."""
+    with living(tmp_path) as live:
+        topic = {"name": "t", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        asked = []
+        for count in (3, 6, 2, 5):
+            body = {"topics": [topic | {"num_partitions": count}], "timeout_ms": 1000, "validate_only": False}
+            pieces = encode_request("CreateTopics", 5, body, correlation_id=7, client_id="test")
+            frame = b"".join(bytes(each) for each in pieces)  # type: ignore[call-overload]  # no file range
+            asked.append(live.broker.dispatcher.handle(memoryview(frame)[4:], FROM))
+        codes = [response("CreateTopics", 5, completed(each))["topics"][0]["error_code"] for each in asked]
+        assert sorted(codes) == [0, 36, 36, 36]

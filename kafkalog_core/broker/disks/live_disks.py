@@ -335,10 +335,15 @@ class LiveDisks:
             self._offsets[FileKind.CLEANER_OFFSET][name, number] = offset
             self._write_checkpoints()
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StorageError("the broker has stopped", path=self.path)
+
     def _open_log(self, key: Key) -> LiveLog:
         with self._lock:
             opened = self._opened.get(key)
             if opened is None:
+                self._check_open()
                 known = self._cluster.topics.get(key[0]) if key[0] != METADATA_TOPIC else None
                 facts = LogFacts(
                     limits=limits_of(self.configs.of_topic(key[0], {} if known is None else known.configs)),
@@ -356,6 +361,7 @@ class LiveDisks:
         """Create a topic. Raises StorageError, and SettingError for settings that it cannot have."""
         self.configs.check(name, configs)
         with self._lock:
+            self._check_open()
             if name in self.topics:
                 return self.topics[name]
             topic_id = self._new_id()
@@ -372,6 +378,7 @@ class LiveDisks:
     def add_partitions(self, name: str, count: int) -> None:
         """Give a topic more partitions; `count`: how many it has then."""
         with self._lock:
+            self._check_open()
             known = self._known(name)
             with self._made(name, range(max(known.leader_epochs, default=-1) + 1, count), known.topic_id):
                 self._cluster.add_partitions(known, count)
@@ -380,6 +387,7 @@ class LiveDisks:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its files. Ranges that are being sent stay readable."""
         with self._lock:
+            self._check_open()
             known = self._known(name)
             self._cluster.delete_topic(known)
             self._policies.pop(name, None)
@@ -430,6 +438,8 @@ class LiveDisks:
 
     def enable_share_groups(self) -> None:
         """Finalize the feature without which a broker refuses share groups (`ShareVersion`)."""
+        if self._cluster.features.get(_SHARE_VERSION) == 1:  # without the lock: each acknowledgement asks
+            return
         with self._lock:
             self._cluster.set_feature(_SHARE_VERSION, 1)
 

@@ -123,7 +123,7 @@ class LiveLog(LiveLogReader):
         self._disk = disk
         self._columns = BatchColumns(_ROWS)
         self._unsynced: list[LiveSegment] = []
-        self.is_deleted = False
+        self._is_closed = False
         partition = read_partition(path)
         found = [each for each in partition.segments if each.log is not None]
         file = read_epoch_file(path)
@@ -261,8 +261,7 @@ class LiveLog(LiveLogReader):
         rows: its header as a walk found it, whose offsets are changed like those of `batch`; None: it is read here.
         """
         with self._lock:
-            if self.is_deleted:
-                raise StorageError("the partition was deleted", path=self.path)
+            self._check_open()
             base, now_ms = self.log_end_offset, self._clock_ms()
             batch[0:8] = base.to_bytes(8, "big")
             batch[V2_LEADER_EPOCH : V2_LEADER_EPOCH + 4] = self.leader_epoch.to_bytes(4, "big")
@@ -390,12 +389,17 @@ class LiveLog(LiveLogReader):
     def close(self) -> None:
         """Write all that a clean shutdown leaves: the log on the disk, its indexes, producers and epochs."""
         with self._lock:
-            if self.is_deleted:
+            if self.is_deleted or self._is_closed:
                 return
             self.sync()
             self._appender.close()
             self._write_epochs()
+            self._is_closed = True
             self._release()
+
+    def _check_open(self) -> None:
+        if self.is_deleted or self._is_closed:
+            raise StorageError(f"the partition was {'deleted' if self.is_deleted else 'closed'}", path=self.path)
 
     def _release(self) -> None:
         for live in self._segments:
@@ -414,6 +418,7 @@ class LiveLog(LiveLogReader):
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
         with self._lock:
+            self._check_open()
             if self._segments[-1].size_bytes:
                 self._appender.roll(self._clock_ms())
 
@@ -423,6 +428,7 @@ class LiveLog(LiveLogReader):
             if not 0 <= offset <= self.log_end_offset:
                 raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark", path=self.path)
             if offset > self.log_start_offset:
+                self._check_open()
                 self.log_start_offset = offset
                 self._epochs.truncate_start(offset)
                 self._write_epochs()
@@ -446,7 +452,7 @@ class LiveLog(LiveLogReader):
         Return whether it was done: not if one of them is gone by now. A start completes what a crash interrupts here.
         """
         with self._lock:
-            if self.is_deleted or any(each not in self._segments for each in old):
+            if self.is_deleted or self._is_closed or any(each not in self._segments for each in old):
                 return False
             first = self._segments.index(old[0])
             self._forget_segments(old)
@@ -455,6 +461,7 @@ class LiveLog(LiveLogReader):
                 if os.path.lexists(path):
                     self._disk.rename(path, f"{self.path}/{segment_file_name(new.base_offset, kind)}")
             self._disk.sync_directory(self.path)
+            self._cache.forget(new.path)  # what a reader has opened between the two
             self._segments = (*self._segments[:first], new, *self._segments[first + len(old) :])
         return True
 

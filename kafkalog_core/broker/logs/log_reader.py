@@ -21,6 +21,7 @@ from kafkalog_core.broker.logs.partition_view import (
     TimedOffset,
 )
 from kafkalog_core.broker.network.answers import FileRange
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64
@@ -31,7 +32,7 @@ from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, open_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.broker.logs.batch_map import BatchMap, Place
     from kafkalog_core.broker.logs.segment_cache import SegmentCache
@@ -71,6 +72,7 @@ class LiveLogReader(ABC):
         self.path = path
         self.log_start_offset = 0
         self.leader_epoch = 0
+        self.is_deleted = False
         self._cache = cache
         self._clock_ms = clock_ms
         self._lock = threading.RLock()
@@ -98,6 +100,8 @@ class LiveLogReader(ABC):
         nothing = FetchedRange(aborted=() if is_committed else None)
         self._map_before(offset)
         with self._lock:
+            if self.is_deleted:
+                raise StorageError("the partition was deleted", path=self.path)
             if not self.log_start_offset <= offset <= self.log_end_offset:
                 raise OffsetOutOfRangeError(f"offset {offset} is outside of the log", path=self.path)
             limit = self.last_stable_offset() if is_committed else self.log_end_offset
@@ -144,8 +148,17 @@ class LiveLogReader(ABC):
         segments = self._segments
         number = max(bisect_right(segments, offset, key=lambda each: each.base_offset) - 1, 0)
         for segment in segments[number:]:
-            if segment.batches is not None or self._map(segment).stretch_of(offset) is not None:
-                return
+            try:
+                if segment.batches is not None or self._map(segment).stretch_of(offset) is not None:
+                    return
+            except StorageError:
+                if self._has(segment):
+                    raise
+                return  # it was deleted or cleaned meanwhile: the read sees the segments of now
+
+    def _has(self, segment: LiveSegment) -> bool:
+        """Return whether a segment is one of the log now: only then its path is that of its own bytes."""
+        return not self.is_deleted and any(each is segment for each in self._segments)
 
     def _map(self, segment: LiveSegment) -> BatchMap:
         """Return the map of a segment; that of the active one changes under the lock."""
@@ -154,8 +167,9 @@ class LiveLogReader(ABC):
             return batches
         return self._cache.mapped(segment.path, segment.size_bytes, partial(self._new_map, segment))
 
-    @staticmethod
-    def _new_map(segment: LiveSegment) -> BatchMap:
+    def _new_map(self, segment: LiveSegment) -> BatchMap:
+        if self.is_deleted:
+            raise StorageError("the partition was deleted", path=self.path)
         with Source.open(segment.path) as source:
             found = map_batches(source, segment.base_offset, options=ScanOptions(check=True, resync=True))
         segment.max_timestamp_ms = found.max_timestamp_ms
@@ -168,7 +182,10 @@ class LiveLogReader(ABC):
         return segment.file
 
     def _bytes(self, segment: LiveSegment, start: int, end: int) -> memoryview:
-        file = self._hold(segment)
+        with self._lock:
+            if not self._has(segment):
+                raise StorageError("the segment was deleted or cleaned meanwhile", path=segment.path)
+            file = self._hold(segment)
         try:
             return memoryview(os.pread(file.descriptor, end - start, start))
         except OSError as error:
@@ -198,7 +215,16 @@ class LiveLogReader(ABC):
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """Return the first record with a timestamp at or after a time; None: there is none."""
-        for segment in self._segments:
+        segments = self._segments
+        try:
+            return self._first_from(segments, timestamp_ms)
+        except StorageError:
+            if all(map(self._has, segments)):
+                raise
+            return self._first_from(self._segments, timestamp_ms)  # some were deleted or cleaned meanwhile
+
+    def _first_from(self, segments: Sequence[LiveSegment], timestamp_ms: int) -> TimedOffset | None:
+        for segment in segments:
             if not segment.size_bytes:
                 continue
             batches = self._map(segment)

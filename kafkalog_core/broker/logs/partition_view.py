@@ -261,7 +261,7 @@ class ServedPartition:
 
     def known_stable_offset(self) -> int | None:
         """Return the last stable offset if a client has asked for it before, else None: it costs a read of the log."""
-        return self.last_stable_offset() if "_committed" in self.__dict__ else None
+        return None if self._view is None else self.last_stable_offset()
 
     def last_stable_offset(self) -> int:
         """Return the offset before which read_committed consumers read. Its first use reads the whole log's headers."""

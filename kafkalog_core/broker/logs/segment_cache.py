@@ -41,6 +41,7 @@ class SegmentCache:
         self._files: OrderedDict[str, SharedFile] = OrderedDict()
         self._map_bytes = 0
         self._making: dict[str, threading.Lock] = {}
+        self._forgotten = 0
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -59,7 +60,8 @@ class SegmentCache:
     def mapped(self, path: str, size_bytes: int, make: Callable[[], BatchMap]) -> BatchMap:
         """Return the map of a log; it is made once, however many threads ask.
 
-        Raises DiskWaitError, and what `make` does.
+        A map that was made while `forget` was called is returned, but not kept: it may be of another file. Raises
+        DiskWaitError, and what `make` does.
 
         size_bytes: of the log.
         """
@@ -72,8 +74,10 @@ class SegmentCache:
         with making:
             found = self.get(path)
             if found is None:
+                forgotten = self._forgotten
                 found = make()
-                self.put(path, found)
+                if forgotten == self._forgotten:
+                    self.put(path, found)
         with self._lock:
             self._making.pop(path, None)
         return found
@@ -105,6 +109,7 @@ class SegmentCache:
     def forget(self, path: str) -> None:
         """Drop what is kept of a log that is deleted or replaced."""
         with self._lock:
+            self._forgotten += 1
             known, file = self._maps.pop(path, None), self._files.pop(path, None)
             self._map_bytes -= known.size_bytes if known is not None else 0
         if file is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
@@ -29,8 +30,10 @@ __all__ = ["DiskThreads", "DiskWaitError", "cost_of_opening", "count_read", "lea
 _SHORT_BYTES: Final = 1 << 20  # what a request reads on a network thread: about a millisecond from the page cache
 _FILE_BYTES: Final = 16 * 1024  # what opening a file costs, in bytes that are read in the same time
 _LOG: Final = ".log"
+_STOPPED: Final = "the broker is being stopped"
 _THREADS: Final = 4
 _JOIN_S: Final = 1.0
+_CHANGE_S: Final = 60.0
 
 
 class DiskWaitError(Exception):
@@ -82,6 +85,7 @@ class DiskThreads:
         self._waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
+        self._change_lock = threading.Lock()  # one change at a time, as in Kafka's controller: what it checks stays so
         self._is_closed = False
 
     def answer(self, handle: Callable[[], Answer]) -> Answer:
@@ -107,7 +111,8 @@ class DiskThreads:
             if not (is_change or pending.is_open):
                 return  # the client left
             try:
-                answer = handle()
+                with self._change_lock if is_change else nullcontext():
+                    answer = Close(_STOPPED) if self._is_closed else handle()
             except BaseException as error:  # noqa: BLE001 - raised again on the network's thread, which reports it
                 failure = error
 
@@ -119,7 +124,7 @@ class DiskThreads:
 
         with self._lock:
             if self._is_closed:
-                return Close("the broker is being stopped")
+                return Close(_STOPPED)
             if len(self._threads) < _THREADS:
                 thread = threading.Thread(target=self._run, name=f"kafkalog-reads-{len(self._threads)}", daemon=True)
                 self._threads.append(thread)
@@ -132,9 +137,14 @@ class DiskThreads:
             run()
 
     def close(self) -> None:
-        """End the threads: a read that takes longer than a second goes on, and its answer is dropped."""
+        """End the threads: a read that takes longer than a second goes on, and its answer is dropped.
+
+        A change that has begun ends; one that has not is not made.
+        """
         with self._lock:
             self._is_closed = True
+        if self._change_lock.acquire(timeout=_CHANGE_S):
+            self._change_lock.release()
         for _ in self._threads:
             self._waiting.put(None)
         for each in self._threads:

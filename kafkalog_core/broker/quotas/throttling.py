@@ -169,7 +169,8 @@ class RequestThrottle:
     def response_ms(self) -> int:
         """Return for how long the request throttles its client in any case, for its time and for its changes."""
         if self._processed_ms is None:
-            spent_s = self._spent_s + (0.0 if self._since_s is None else self._clock() - self._since_s)
+            since_s = self._since_s  # another thread may answer while the handler's own ends
+            spent_s = self._spent_s + (0.0 if since_s is None else self._clock() - since_s)
             # ClientRequestQuotaManager.nanosToPercentage: 100 is one thread for all of a second
             throttle_ms = self._all.record(REQUEST_PERCENTAGE, self._user, self._client_id, 100 * spent_s)
             self._processed_ms = min(_BOUND_MS, throttle_ms)

@@ -7,6 +7,7 @@ none is ever opened (KIP-227), and the transaction markers at which clients of 0
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -175,9 +176,13 @@ class FetchRequests:
             appends.remove(keys, attempt)
             return self._sent(context, self._read_all(context))
 
+        is_answered = threading.Lock()  # held once an append has answered: two may notify at once
+
         def attempt() -> None:
+            if not pending.is_open:
+                return
             found = self._read_all(context)
-            if not _is_enough(min_bytes, found):
+            if not _is_enough(min_bytes, found) or not is_answered.acquire(blocking=False):
                 found.release()
                 return
             appends.remove(keys, attempt)
