@@ -85,7 +85,7 @@ class DiskThreads:
         self._waiting: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self._change_lock = threading.Lock()  # one change at a time, as in Kafka's controller: what it checks stays so
+        self._change_lock = threading.Lock()  # one change at a time, as in Kafka's controller
         self._is_closed = False
 
     def answer(self, handle: Callable[[], Answer]) -> Answer:
