@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SETTINGS: Final = (
     "offsets.topic.num.partitions=3",
     "transaction.state.log.num.partitions=3",
+    "share.coordinator.state.topic.num.partitions=3",
     "group.initial.rebalance.delay.ms=0",
     "log.retention.ms=-1",
 )
