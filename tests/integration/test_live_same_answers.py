@@ -115,31 +115,34 @@ def test_users_and_quotas_are_answered_as_a_real_broker_answers_them(own_broker:
             assert answers[0] == answers[1], (name, body)
 
 
-def throttled(address: str) -> list[tuple[int, bool]]:
-    """The throttle times of requests with and for records, and whether the next response came after that time."""
-    create_topics(address, ["t"], 1)
+def throttled(address: str, name: str) -> list[tuple[int, bool]]:
+    """The throttle times of requests with and for records, and whether the next response came after that time.
+
+    name: of a topic and of a client that no other test has used.
+    """
+    create_topics(address, [name], 1)
     found = []
-    with SocketClient(address) as admin, SocketClient(address, "c") as client:
-        name, version, body = quotas(entry({"client-id": "c"}, (BYTES, 10_240), ("consumer_byte_rate", 10_240)))
-        admin.ask(name, version, **body)
+    with SocketClient(address) as admin, SocketClient(address, name) as client:
+        api, version, body = quotas(entry({"client-id": name}, (BYTES, 10_240), ("consumer_byte_rate", 10_240)))
+        admin.ask(api, version, **body)
         time.sleep(1.5)
         now_ms, muted_ms = time.time_ns() // 1_000_000, 0
 
-        def ask(name: str, version: int, body: dict[str, Any]) -> None:
+        def ask(api: str, version: int, body: dict[str, Any]) -> None:
             nonlocal muted_ms
             start_s = time.monotonic()
-            throttle_ms = client.ask(name, version, **body)["throttle_time_ms"]
+            throttle_ms = client.ask(api, version, **body)["throttle_time_ms"]
             spent_ms = (time.monotonic() - start_s) * 1000
             found.append((throttle_ms, spent_ms > muted_ms - 50))
             muted_ms = throttle_ms
 
         for size in (60_000, 60_000, 30_000):
             data = [{"index": 0, "records": batch_of(b"x" * size, time_ms=now_ms)}]
-            topics = [{"name": "t", "partition_data": data}]
+            topics = [{"name": name, "partition_data": data}]
             ask("Produce", 9, {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": topics})
         for offset in (0, 1):
             fields = {"log_start_offset": -1, "partition_max_bytes": 61_000}
-            rows = [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": offset, **fields}]}]
+            rows = [{"topic": name, "partitions": [{"partition": 0, "fetch_offset": offset, **fields}]}]
             limits = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
             session = {"replica_id": -1, "session_id": 0, "session_epoch": -1, "forgotten_topics_data": []}
             ask("Fetch", 11, {**limits, **session, "topics": rows, "rack_id": ""})
@@ -147,9 +150,14 @@ def throttled(address: str) -> list[tuple[int, bool]]:
 
 
 def test_a_client_is_throttled_for_as_long_as_by_a_real_broker(own_broker: Broker, tmp_path: Path) -> None:
-    with LiveServer(tmp_path / "d") as server:
-        real, ours = throttled(own_broker.bootstrap), throttled(server.address)
-    assert all(is_muted for _, is_muted in (*real, *ours)), (real, ours)
-    # the part of a sample that has passed counts: up to a tenth of the time
-    assert [each for each, _ in ours] == pytest.approx([each for each, _ in real], rel=0.2, abs=250)
+    """The times depend on when a request comes, so a machine that is busy with other work gets three tries."""
+    for attempt in range(3):
+        with LiveServer(tmp_path / f"d{attempt}") as server:
+            real, ours = (throttled(each, f"t{attempt}") for each in (own_broker.bootstrap, server.address))
+        assert all(is_muted for _, is_muted in (*real, *ours)), (real, ours)
+        # the part of a sample that has passed counts: up to a tenth of the time
+        wanted = pytest.approx([each for each, _ in real], rel=0.2, abs=250)
+        if [each for each, _ in ours] == wanted:
+            break
+    assert [each for each, _ in ours] == wanted
     assert [each > 0 for each, _ in real] == [False, True, True, False, True]
