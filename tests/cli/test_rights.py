@@ -105,7 +105,14 @@ def demo() -> Iterator[Path]:
     with open_to_others() as place:
         home = place / "d"
         shutil.copytree(FIXTURES / "demo", home)
-        for command in (("verify",), ("dump", "--files"), ("seek", "--earliest"), *PLANS):  # import it all as ourselves
+        tables = ("dump", "--stats", "--output", "table")
+        for command in (
+            ("verify",),
+            ("dump", "--files"),
+            tables,
+            ("seek", "--earliest"),
+            *PLANS,
+        ):  # import it all as ourselves
             CliRunner().invoke(cli, [*command, str(home)])
         codecs.lookup("ascii")  # Python's own files may be out of reach for others
         give_away(home)
