@@ -95,6 +95,7 @@ def test_a_real_broker_describes_the_same_users_and_quotas(successor: Successor)
         alter(successor.bootstrap, ENTITIES[0], LOGIN.format(256))
         alter(successor.bootstrap, ENTITIES[2], "consumer_byte_rate=77")
         after = settled(successor.bootstrap, lambda found: "SCRAM-SHA-256" in str(found) and "=77" in str(found))
+        assert after != before
     finally:
         successor.stop()
     with LiveServer(successor.log_dir) as server:
