@@ -207,7 +207,8 @@ def test_a_signal_during_the_start_over_a_dead_disk() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", program, "serve", "fixtures/demo"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert (ran.returncode, ran.stderr) == (1, "kafkalog: interrupted\n")
+    said = [line for line in ran.stderr.splitlines() if "no compiled kernels" not in line]
+    assert (ran.returncode, said) == (1, ["kafkalog: interrupted"])
 
 
 def test_a_dead_disk_ends_as_soon_as_its_clients_have_their_answers() -> None:
