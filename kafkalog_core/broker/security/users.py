@@ -90,7 +90,7 @@ class Users:
     def described(self) -> dict[str, dict[str, int]]:
         """Return the iterations by SCRAM mechanism of each user."""
         found: dict[str, dict[str, int]] = {}
-        for (mechanism, user), credential in self.kept().items():
+        for (mechanism, user), credential in sorted(self.kept().items()):
             found.setdefault(user, {})[mechanism] = credential.iterations
         return found
 
