@@ -51,8 +51,13 @@ def configs(address: str, *arguments: str) -> list[str]:
     command += ["--bootstrap-server", address, *arguments]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    # a broker lists the mechanisms of a user in the order of a hash map, which each start makes anew
-    return sorted(", ".join(sorted(line.split(", "))) for line in done.stdout.splitlines())
+    return sorted(map(_in_order, done.stdout.splitlines()))
+
+
+def _in_order(line: str) -> str:
+    """A line with its values in order: a broker lists mechanisms as a hash map has them, which is new in each start."""
+    what, are, values = line.partition(" are ")
+    return what + are + ", ".join(sorted(values.split(", ")))
 
 
 def described(address: str) -> list[str]:
