@@ -275,8 +275,7 @@ GROUP_BYTES: Final = 64 * 1024  # of compressed batches that are decompressed to
 MAX_HEADERS: Final = 1024 * 1024  # of one record; each takes 32 bytes in the columns
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRun:
+class RecordRun(NamedTuple):
     """Decoded records; `records` refers to `memory` and to rows of `batches`. Valid until the next run is requested."""
 
     memory: memoryview
@@ -302,6 +301,9 @@ def decode_run(
         records: columns to reuse.
     """
     columns = records or RecordColumns()
+    if wanted is None and batches.count == 1 and not batches.cell("codec", 0):
+        yield from _decode(memory, batches, 0, 1, columns)
+        return
     codecs = batches.column("codec")
     arena: Arena | None = None
     for first, last in _spans(batches, wanted):

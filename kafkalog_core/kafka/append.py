@@ -277,13 +277,13 @@ class Appender:
     @staticmethod
     def _set(batches: BatchColumns, first: int, last: int) -> AppendSet:
         """Return what a broker knows of batches before it appends them: old formats do not store their first offset."""
-        positions, sizes = batches.column("position"), batches.column("size_bytes")
-        is_known = batches.column("format")[first] == MAGIC_V2
+        cell, is_one = batches.cell, last - first == 1
+        is_known = cell("format", first) == MAGIC_V2
         return AppendSet(
-            size_bytes=positions[last - 1] + sizes[last - 1] - positions[first],
-            max_timestamp_ms=max(batches.column("max_timestamp_ms")[first:last]),
-            first_offset=batches.column("base_offset")[first] if is_known else -1,
-            last_offset=batches.column("last_offset")[last - 1],
+            cell("position", last - 1) + cell("size_bytes", last - 1) - cell("position", first),
+            cell("max_timestamp_ms", first) if is_one else max(batches.column("max_timestamp_ms")[first:last]),
+            cell("base_offset", first) if is_known else -1,
+            cell("last_offset", last - 1),
         )
 
     # --- where the next one begins ------------------------------------------------------------------------------------
@@ -358,8 +358,7 @@ class Appender:
     def _write(self, run: Run, starts: list[int], first: int, last: int, *, is_set: bool = False) -> None:
         """Append rows to the segment: first to the sink, as a broker does, then to the indexes."""
         segment, batches = self._segment, run.batches
-        sizes = batches.column("size_bytes")
-        size_bytes = starts[last - 1] + sizes[last - 1] - starts[first]
+        size_bytes = starts[last - 1] + batches.cell("size_bytes", last - 1) - starts[first]
         begin = starts[first] - (starts[0] if run.begins is None else run.begins)
         self._sink.append(run.memory[begin : begin + size_bytes], run, first, last)
         if not segment.size_bytes:
@@ -368,16 +367,20 @@ class Appender:
             segment.first_timestamp_ms = (
                 max(times[first:last]) if is_set and self._rules.indexes_calls else times[first]
             )
-        positions = batches.column("position")
-        positions[first:last] = array("q", accumulate(sizes[first : last - 1], initial=segment.size_bytes))
+        positions = batches.column("position")[first:last]
+        if last - first == 1:
+            positions[0] = segment.size_bytes
+        else:
+            sizes = batches.column("size_bytes")[first : last - 1]
+            positions[:] = array("q", accumulate(sizes, initial=segment.size_bytes))
         if is_set and self._rules.indexes_calls and last - first > 1:
             self._index_set(run, first, last)
         else:
             self._index(run, first, last)
-        positions[first:last] = array("q", starts[first:last])
+        positions[:] = array("q", starts[first:last])
         segment.size_bytes += size_bytes
         segment.batches += last - first
-        self.end_offset = segment.end_offset = batches.column("last_offset")[last - 1] + 1
+        self.end_offset = segment.end_offset = batches.cell("last_offset", last - 1) + 1
         # UnifiedLog.append flushes after flush.messages unflushed messages
         if self.end_offset - self.recovery_point >= self._limits.flush_messages:
             self.flush()

@@ -164,9 +164,10 @@ class ProducerStates:
         last = batches.count if last is None else last
         if last - first > len(self._ended) // k.E_SIZE:
             self._ended = array("q", bytes(8 * k.E_SIZE * (last - first)))
+        cells = array("q", (last, 0, 0))
         if markers:
             markers = {row: markers[row] for row in sorted(markers) if markers[row].type_id in _TXN_MARKERS}
-        cells = array("q", (*chain.from_iterable((row, *marker) for row, marker in markers.items()), last, 0, 0))
+            cells = array("q", chain.from_iterable((row, *marker) for row, marker in markers.items())) + cells
         gaps = array("q", (*holes, last))
         events: list[CompletedTxn | Anomaly] = []
         row = first

@@ -7,6 +7,7 @@ Each field is one rule. A rule that a release changes is a comparison with a row
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.format.kernels import constants as k
@@ -170,6 +171,7 @@ class LoaderRules:
     topics_in_kraft: bool
 
 
+@cache
 def rules_of(release: Release) -> LoaderRules:
     """Return the rules of a release.
 

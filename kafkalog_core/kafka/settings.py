@@ -150,6 +150,7 @@ class Settings:
     cleaner: str | None = None
     uses_zookeeper: bool = False
     foreign_config: str | None = None
+    _of_others: dict[bool, TopicSettings] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def broker(self, name: str) -> Setting:
         """Return a setting as it is in effect for the broker. Raises SettingError for a value that it cannot have."""
@@ -170,7 +171,24 @@ class Settings:
         return min(values), max(values)
 
     def for_topic(self, topic: str | None) -> TopicSettings:
-        """Return all settings of a topic; None: an unknown topic. Raises SettingError."""
+        """Return all settings of a topic; None: an unknown topic. Raises SettingError.
+
+        Topics that no source names have the same settings, which are found once: a broker may have 100,000 of them.
+        """
+        if topic is None or self._is_named(topic):
+            return self._for_topic(topic)
+        is_known = self.cluster.knows(topic)
+        found = self._of_others.get(is_known)
+        if found is None:
+            found = self._of_others[is_known] = self._for_topic(topic)
+        return replace(found, topic=topic)
+
+    def _is_named(self, topic: str) -> bool:
+        """Return whether a source of settings names a topic, or may."""
+        sources = (self.of_topics, self.cluster.topics, self.cleaned, INTERNAL_TOPICS)
+        return topic == METADATA_TOPIC or bool(self.cluster.others) or any(topic in each for each in sources)
+
+    def _for_topic(self, topic: str | None) -> TopicSettings:
         settings = [self._setting(definition, topic) for definition in SETTINGS if definition.of_topics]
         values = {setting.name.replace(".", "_"): setting.value for setting in settings}
         expected = {each.name for each in fields(TopicSettings)} - {"topic", "settings"}

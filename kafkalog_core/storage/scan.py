@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns, DamageColumns
@@ -39,8 +39,7 @@ BATCHES_TO_JUDGE: Final = 3
 """How many of the last batches `batch_too_high` looks at: wrong offsets of one show at the batch after it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Consecutive whole entries; spans in `batches` refer to `memory`. Valid until the next item is asked for.
 
     `begins` is the position in the file that `memory` starts with; `None`: it starts with the first batch. With

@@ -316,10 +316,6 @@ class LiveDisks:
             found = self._policies[name] = self.configs.policy_of(name, self.topic_configs(name))
         return found
 
-    def min_in_sync(self, name: str) -> int:
-        """Return min.insync.replicas of a topic."""
-        return self.configs.min_in_sync(self.topic_configs(name))
-
     def next_producer_id(self) -> int:
         """Return an id that no producer has had."""
         with self._lock:

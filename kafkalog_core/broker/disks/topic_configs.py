@@ -175,16 +175,13 @@ class TopicConfigs:
         return AppendPolicy(
             max_message_bytes=settings.max_message_bytes,
             max_decompressed_bytes=settings.max_decompressed_message_bytes,
+            min_in_sync=int(configs.get("min.insync.replicas", "1")),
             codec=codec_of(configs.get("compression.type", "producer")),
             is_compacted="compact" in settings.cleanup_policy,
             has_append_time=settings.setting("message.timestamp.type").text == "LogAppendTime",
             before_max_ms=int(settings.setting("message.timestamp.before.max.ms").text),
             after_max_ms=int(settings.setting("message.timestamp.after.max.ms").text),
         )
-
-    def min_in_sync(self, configs: Mapping[str, str]) -> int:
-        """Return min.insync.replicas."""
-        return int(configs.get("min.insync.replicas", "1"))
 
     def entries(self, topic: str, configs: Mapping[str, str]) -> Iterator[ConfigEntry]:
         """Yield every setting of a topic with its value in effect, by name."""

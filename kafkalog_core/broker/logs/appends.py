@@ -47,6 +47,7 @@ _FIRST_WITH_ZSTD: Final = 7
 _FIRST_WITH_BATCHES: Final = 3
 _NO_ID: Final = -1
 _LARGEST_MAGIC: Final = 2
+_FRAMING: Final = LogFraming(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ class AppendPolicy:
     Args:
         max_message_bytes: the largest batch.
         max_decompressed_bytes: of its records.
+        min_in_sync: min.insync.replicas, for acks=all.
         codec: of what is stored; None: the producer's (compression.type=producer).
         is_compacted: whether every record needs a key.
         has_append_time: message.timestamp.type=LogAppendTime.
@@ -64,6 +66,7 @@ class AppendPolicy:
 
     max_message_bytes: int
     max_decompressed_bytes: int
+    min_in_sync: int = 1
     codec: int | None = None
     is_compacted: bool = False
     has_append_time: bool = False
@@ -177,8 +180,8 @@ def _converted(records: memoryview, policy: AppendPolicy) -> bytearray:
 def _only_batch(data: bytearray) -> BatchColumns:
     """Return the header of a batch whose checksum is right, and after which nothing follows."""
     batches = _THREAD.batches
-    stop, end = LogFraming(0).walk(memoryview(data), 0, -1, len(data), check=True, into=batches)
-    if not batches.count or batches.column("format")[0] != MAGIC_V2:
+    stop, end = _FRAMING.walk(memoryview(data), 0, -1, len(data), check=True, into=batches)
+    if not batches.count or batches.cell("format", 0) != MAGIC_V2:
         what = "its checksum is wrong" if stop == kernels.STOP_CHECKSUM else "it is not a whole record batch"
         raise InvalidBatchError(ErrorCode.CORRUPT_MESSAGE, what)
     if batches.count > 1 or end != len(data):
@@ -212,9 +215,8 @@ def _check_records(
     for piece in decode_run(memoryview(data), batches, max_bytes=limit, records=_THREAD.records):
         if isinstance(piece, PayloadDamage):
             raise InvalidBatchError(ErrorCode.INVALID_RECORD, piece.detail)
-        offsets = piece.records.column("offset")
-        rows = len(offsets)
-        if rows and (offsets[0] != expected or offsets[-1] != expected + rows - 1):
+        cell, rows = piece.records.cell, piece.records.count
+        if rows and (cell("offset", 0) != expected or cell("offset", rows - 1) != expected + rows - 1):
             raise InvalidBatchError(ErrorCode.INVALID_RECORD, "the offsets of its records do not follow each other")
         if policy.is_compacted and -1 in piece.records.column("key_size"):
             bad = [number for number, size in enumerate(piece.records.column("key_size"), seen) if size < 0]

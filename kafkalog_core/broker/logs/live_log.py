@@ -305,14 +305,16 @@ class LiveLog(LiveLogReader):
             raise StorageError("the log is closed", path=self.path)
         self._disk.append(live.file.descriptor, live.path, data, live.size_bytes)
         position = live.size_bytes
-        lasts, sizes, times = (rows.column(name) for name in ("last_offset", "size_bytes", "max_timestamp_ms"))
+        cell, last_offset, has_producer, is_control = rows.cell, _UNDEFINED, False, 0
         for row in range(first, last):
-            live.batches.append(position, position + sizes[row], lasts[row], times[row])
-            position += sizes[row]
-        live.size_bytes, live.end_offset = position, lasts[last - 1] + 1
+            end, last_offset = position + cell("size_bytes", row), cell("last_offset", row)
+            live.batches.append(position, end, last_offset, cell("max_timestamp_ms", row))
+            has_producer |= cell("producer_id", row) != _UNDEFINED
+            is_control |= cell("attributes", row) & CONTROL_BIT
+            position = end
+        live.size_bytes, live.end_offset = position, last_offset + 1
         live.max_timestamp_ms = live.batches.max_timestamp_ms
-        if max(rows.column("producer_id")[first:last]) != _UNDEFINED:
-            is_control = any(each & CONTROL_BIT for each in rows.column("attributes")[first:last])
+        if has_producer:
             markers = markers_of(run.memory, rows, max_bytes=MAX_BATCH_BYTES) if is_control else {}
             for event in self._states.replay(rows, markers, first=first, last=last):
                 if isinstance(event, CompletedTxn) and event.is_aborted:

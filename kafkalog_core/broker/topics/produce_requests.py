@@ -47,9 +47,6 @@ class WritableDisks(Protocol):
     def policy_of(self, name: str, /) -> AppendPolicy:
         """Return what the settings of a topic say of appends."""
 
-    def min_in_sync(self, name: str, /) -> int:
-        """Return min.insync.replicas of a topic."""
-
 
 class TransactionCheck(Protocol):
     """What knows which partitions are in a producer's transaction."""
@@ -120,7 +117,7 @@ class ProduceRequests:
     def _append(self, topic: str | None, asked: Body, body: Body, version: int) -> Body:
         """Append the batch of one partition, and return its answer."""
         number = asked["index"]
-        answer: Body = {"index": number, "error_code": ErrorCode.NONE, "base_offset": _UNKNOWN}
+        answer: Body = {"index": number, "base_offset": _UNKNOWN}
         try:
             if topic is None:
                 raise PartitionError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -131,8 +128,13 @@ class ProduceRequests:
         except (KafkalogError, OSError) as error:
             return answer | {"error_code": error_of(error)}
         self._appended(topic, number)
-        answer |= {"base_offset": base_offset, "log_start_offset": log.log_start_offset}
-        return answer | {"log_append_time_ms": batch.append_time_ms}
+        return {
+            "index": number,
+            "error_code": ErrorCode.NONE,
+            "base_offset": base_offset,
+            "log_append_time_ms": batch.append_time_ms,
+            "log_start_offset": log.log_start_offset,
+        }
 
     def _appended_batch(
         self, topic: str, number: int, records: memoryview | None, body: Body, version: int
@@ -144,13 +146,11 @@ class ProduceRequests:
             raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if topic in _WRITTEN_BY_BROKERS:
             raise PartitionError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # UnifiedLog: only the coordinators write there
-        if body["acks"] == _ALL and self._disks.min_in_sync(topic) > 1:
+        policy = self._disks.policy_of(topic)
+        if body["acks"] == _ALL and policy.min_in_sync > 1:
             raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
         batch = checked_batch(
-            memoryview(b"" if records is None else records),
-            self._disks.policy_of(topic),
-            version=version,
-            now_ms=self._clock_ms(),
+            memoryview(b"" if records is None else records), policy, version=version, now_ms=self._clock_ms()
         )
         if not batch.is_transactional:
             return log, batch, self._append_counted(topic, log, batch)

@@ -14,7 +14,7 @@ that of one window or one batch.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -305,7 +305,7 @@ def runs_backwards(
         base = base_offset if is_v07 else _ANY_OFFSET  # offsets of 0.7 count from it; the first scan checked the order
         for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=span.start, end=span.end):
             if isinstance(item, Run):
-                yield replace(item, resynced=span.resynced)
+                yield item._replace(resynced=span.resynced)
             elif item.size_bytes:  # readable in the first scan, but not in the second
                 yield item
 
