@@ -39,6 +39,7 @@ class GroupState(StrEnum):
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
+    RECONCILING = "Reconciling"
     STABLE = "Stable"
     DEAD = "Dead"
 

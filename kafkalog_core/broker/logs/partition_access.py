@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FoundOffset",
+    "KnownTopics",
     "PartitionError",
     "PartitionRange",
     "ReadableDisks",
@@ -136,6 +137,13 @@ class TopicIds(Protocol):
 
     def topic_name(self, topic_id: bytes, /) -> str | None:
         """Return the name of the topic with an id of 16 bytes; None: there is none."""
+
+
+class KnownTopics(TopicIds, Protocol):
+    """The topics that can be assigned."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic, Kafka's own among them."""
 
 
 class PartitionError(KafkalogError):
