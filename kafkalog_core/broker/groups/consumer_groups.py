@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import re2
 
-from kafkalog_core.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Place, Subscriber
+from kafkalog_core.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
 from kafkalog_core.broker.groups.group_members import GroupState
 from kafkalog_core.broker.groups.modern_groups import (
     JOINS,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from threading import RLock
 
     from kafkalog_core.broker.groups.modern_groups import Heartbeat, ModernMember
-    from kafkalog_core.broker.logs.partition_access import KnownTopics
+    from kafkalog_core.broker.logs.partition_access import KnownTopics, Place
 
 __all__ = ["ConsumerGroup", "ConsumerGroups"]
 

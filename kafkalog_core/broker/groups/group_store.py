@@ -25,10 +25,9 @@ from kafkalog_core.topics.modern_group_records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.broker.groups.assignors import Place
     from kafkalog_core.broker.groups.group_registry import GroupRegistry
     from kafkalog_core.broker.groups.modern_groups import ModernGroup
-    from kafkalog_core.broker.logs.partition_access import TopicIds
+    from kafkalog_core.broker.logs.partition_access import Place, TopicIds
     from kafkalog_core.topics.group_records import Record
     from kafkalog_core.topics.modern_group_records import ModernGroupRecords, TopicPartitions
 

@@ -11,19 +11,17 @@ from kafkalog_core.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.broker.groups.assignors import Place
     from kafkalog_core.broker.groups.group_registry import GroupRegistry
     from kafkalog_core.broker.groups.modern_groups import HeartbeatAnswer, ModernGroup, ModernGroups, ModernMember
-    from kafkalog_core.broker.logs.partition_access import TopicIds
+    from kafkalog_core.broker.logs.partition_access import Place, TopicIds
     from kafkalog_core.broker.network.answers import Answer
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
-__all__ = ["NO_ID", "ConsumerGroupRequests", "ModernGroupRequests"]
+__all__ = ["GROUP_OPERATIONS", "NO_ID", "ConsumerGroupRequests", "ModernGroupRequests"]
 
 NO_ID: Final = bytes(16)
 """The id of a topic that there is not."""
-_UNKNOWN_OPERATIONS: Final = -(1 << 31)
-_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8  # AclOperation: READ, DELETE, DESCRIBE
+GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8  # AclOperation: READ, DELETE, DESCRIBE
 _CONSUMER_TYPE: Final = 1
 _NOTHING: Final[Body] = {
     "group_state": "",
@@ -31,7 +29,6 @@ _NOTHING: Final[Body] = {
     "assignment_epoch": 0,
     "assignor_name": "",
     "members": [],
-    "authorized_operations": _UNKNOWN_OPERATIONS,
 }
 
 
@@ -83,7 +80,8 @@ class ModernGroupRequests:
     # --- descriptions -------------------------------------------------------------------------------------------------
     def describe(self, context: RequestContext) -> Answer:
         """Answer ConsumerGroupDescribe or ShareGroupDescribe."""
-        operations = _OPERATIONS if context.body["include_authorized_operations"] else _UNKNOWN_OPERATIONS
+        is_asked = context.body["include_authorized_operations"]
+        operations = {"authorized_operations": GROUP_OPERATIONS} if is_asked else {}
         groups = []
         for name in context.body["group_ids"]:
             group = self._groups.group(name)
@@ -92,7 +90,7 @@ class ModernGroupRequests:
                 unknown = {"error_code": ErrorCode.GROUP_ID_NOT_FOUND, "error_message": message, "group_id": name}
                 groups.append(unknown | _NOTHING)
             else:
-                groups.append(self._described(group) | {"authorized_operations": operations})
+                groups.append(self._described(group) | operations)
         return context.reply({"throttle_time_ms": 0, "groups": groups})
 
     def _described(self, group: ModernGroup) -> Body:

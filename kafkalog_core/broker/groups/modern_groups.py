@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from threading import RLock
 
-    from kafkalog_core.broker.groups.assignors import Place
+    from kafkalog_core.broker.logs.partition_access import Place
 
 __all__ = [
     "JOINS",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from kafkalog_core.broker.groups.assignors import Place, Subscriber, share_assignment
+from kafkalog_core.broker.groups.assignors import Subscriber, share_assignment
 from kafkalog_core.broker.groups.modern_groups import (
     JOINS,
     LEAVES,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog_core.broker.groups.modern_groups import Heartbeat, ModernLimits, ModernMember
-    from kafkalog_core.broker.logs.partition_access import KnownTopics
+    from kafkalog_core.broker.logs.partition_access import KnownTopics, Place
     from kafkalog_core.broker.share.share_states import ShareStates
     from kafkalog_core.topics.modern_group_records import MemberSubscription
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.broker.groups.assignors import ASSIGNORS, Place, Subscriber
+from kafkalog_core.broker.groups.assignors import ASSIGNORS, Subscriber
 from kafkalog_core.broker.groups.consumer_groups import ConsumerGroups
 from kafkalog_core.broker.groups.group_members import GroupState
 from kafkalog_core.broker.groups.modern_groups import Heartbeat, ModernLimits
 from kafkalog_core.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog_core.broker.logs.partition_access import Place
 
 T = frozenset({"t"})
 
