@@ -154,6 +154,11 @@ def test_a_group_of_kip_848_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert listed(live) == {}
 
 
+def test_a_rebalance_timeout_is_logged_to_the_millisecond(live: Live) -> None:
+    assert beat(live, rebalance_timeout_ms=1001)["error_code"] == 0
+    assert stored(live)["g"].subscriptions["m"].rebalance_ms == 1001
+
+
 def test_only_what_changes_is_written(live: Live) -> None:
     epoch = beat(live)["member_epoch"]
     before = len(records(live))
