@@ -72,7 +72,7 @@ class GroupLag(NamedTuple):
 
 
 class GroupStatus(NamedTuple):
-    """A group; `kind`: `classic` or `consumer`."""
+    """A group; `kind`: `classic`, `consumer` or `share`."""
 
     name: str
     state: str
