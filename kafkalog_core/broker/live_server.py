@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkalog_core.broker.disks.live_settings import STANDARD_AUTHORIZER_SETTING
 from kafkalog_core.broker.disks.upkeep import Upkeep
 from kafkalog_core.broker.groups.committed_offsets import LiveOffsets
-from kafkalog_core.broker.groups.consumer_group_requests import ConsumerGroupRequests
 from kafkalog_core.broker.groups.group_registry import GroupRegistry
 from kafkalog_core.broker.groups.group_requests import GroupRequests
 from kafkalog_core.broker.groups.group_store import LoggedGroups, load_groups
+from kafkalog_core.broker.groups.modern_group_requests import ConsumerGroupRequests
 from kafkalog_core.broker.groups.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.logs.append_waiters import AppendWaiters
 from kafkalog_core.broker.metrics.status import BrokerStatus

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
 from kafkalog_core.broker.groups.committed_offsets import CommittedOffsets
-from kafkalog_core.broker.groups.consumer_group_requests import ConsumerGroupRequests
 from kafkalog_core.broker.groups.group_members import GroupLimits
 from kafkalog_core.broker.groups.group_registry import GroupRegistry
 from kafkalog_core.broker.groups.group_requests import GroupRequests
+from kafkalog_core.broker.groups.modern_group_requests import ConsumerGroupRequests
 from kafkalog_core.broker.groups.offset_commit_requests import OffsetCommitRequests
 from kafkalog_core.broker.metrics.status import BrokerStatus
 from kafkalog_core.broker.network.answers import NO_OBSERVER, NetworkLimits

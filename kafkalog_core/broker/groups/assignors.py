@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from kafkalog_core.broker.logs.partition_access import Place
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["ASSIGNORS", "DEFAULT_ASSIGNOR", "Place", "Subscriber", "by_topic", "share_assignment"]
-
-Place = tuple[str, int]
-"""A topic and a partition number."""
+__all__ = ["ASSIGNORS", "DEFAULT_ASSIGNOR", "Subscriber", "by_topic", "share_assignment"]
 
 
 class Subscriber(NamedTuple):

@@ -11,14 +11,13 @@ from kafkalog_core.topics.group_records import encode_offset
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from kafkalog_core.broker.logs.partition_access import Place
+    from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog
     from kafkalog_core.topics.group_offsets import CommittedOffset, GroupOffsets
 
-__all__ = ["CommittedOffsets", "GroupLog", "LiveOffsets", "OffsetStore"]
+__all__ = ["CommittedOffsets", "LiveOffsets", "OffsetStore"]
 
 _CONSUMER: Final = "consumer"
-
-Place = tuple[str, int]
-"""A topic and a partition number."""
 
 
 class OffsetStore(Protocol):
@@ -88,24 +87,10 @@ class CommittedOffsets:
                 of_group.pop(place, None)
 
 
-class GroupLog(Protocol):
-    """The log of the coordinator, `__consumer_offsets`."""
-
-    def append(
-        self,
-        name: str,
-        records: Sequence[tuple[bytes, bytes | None]],
-        /,
-        *,
-        producer: tuple[int, int] | None = None,
-    ) -> int:
-        """Append records of a group as one batch, and return the first one's offset. Raises KafkalogError."""
-
-
 class LiveOffsets:
     """Offsets in the log, and in memory what it says: each record is replayed once it is written."""
 
-    def __init__(self, log: GroupLog, found: GroupOffsets) -> None:
+    def __init__(self, log: CoordinatorLog, found: GroupOffsets) -> None:
         """Take what the log says at the start."""
         self._log = log
         self._state = found

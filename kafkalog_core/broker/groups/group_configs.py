@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.broker.disks.topic_configs import ConfigEntry
-from kafkalog_core.broker.groups.consumer_groups import ConsumerLimits
+from kafkalog_core.broker.groups.modern_groups import ModernLimits
 from kafkalog_core.errors import SettingError
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ _DURATION: Final = re.compile(
     r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.ASCII | re.IGNORECASE
 )
 _BY_DURATION: Final = "by_duration:"
+_MAX_MEMBERS: Final = 10_000  # group.consumer.max.size
+_MAX_SHARE_MEMBERS: Final = 200  # group.share.max.size
 
 
 class BrokerNumbers(Protocol):
@@ -89,11 +91,19 @@ class GroupConfigs:
         given = self._of_group(group).get(name)
         return self._broker.number(_NUMBERS[name].of_broker) if given is None else int(given)
 
-    def consumer_limits(self, group: str) -> ConsumerLimits:
+    def consumer_limits(self, group: str) -> ModernLimits:
         """Return the bounds of a group of KIP-848."""
-        return ConsumerLimits(
-            session_s=self.number(group, "consumer.session.timeout.ms") / 1000,
-            heartbeat_ms=self.number(group, "consumer.heartbeat.interval.ms"),
+        return self._limits(group, "consumer", _MAX_MEMBERS)
+
+    def share_limits(self, group: str) -> ModernLimits:
+        """Return the bounds of a share group."""
+        return self._limits(group, "share", _MAX_SHARE_MEMBERS)
+
+    def _limits(self, group: str, kind: str, max_members: int) -> ModernLimits:
+        return ModernLimits(
+            session_s=self.number(group, f"{kind}.session.timeout.ms") / 1000,
+            heartbeat_ms=self.number(group, f"{kind}.heartbeat.interval.ms"),
+            max_members=max_members,
         )
 
     def text(self, group: str, name: str) -> str:

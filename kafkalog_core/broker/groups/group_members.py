@@ -34,11 +34,12 @@ _LAST_SUBSCRIPTION: Final = 3  # a later version is read as this one
 
 
 class GroupState(StrEnum):
-    """The states of a group, as clients see them."""
+    """The states of groups of all kinds, as clients see them (`GroupState`)."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
+    RECONCILING = "Reconciling"
     STABLE = "Stable"
     DEAD = "Dead"
 

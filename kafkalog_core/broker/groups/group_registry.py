@@ -10,10 +10,11 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.broker.groups.classic_groups import GroupCoordinator, join_error
-from kafkalog_core.broker.groups.consumer_groups import JOINS, ConsumerGroups, HeartbeatAnswer, problem_of
+from kafkalog_core.broker.groups.consumer_groups import ConsumerGroups
 from kafkalog_core.broker.groups.group_members import GroupState
+from kafkalog_core.broker.groups.modern_groups import JOINS, HeartbeatAnswer
 from kafkalog_core.broker.logs.partition_access import error_of
-from kafkalog_core.broker.share.share_groups import ShareGroup, ShareHeartbeatAnswer
+from kafkalog_core.broker.share.share_groups import ShareGroup
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog_core.broker.groups.committed_offsets import LiveOffsets, OffsetStore
-    from kafkalog_core.broker.groups.consumer_groups import ConsumerGroup, Heartbeat, KnownTopics
+    from kafkalog_core.broker.groups.consumer_groups import ConsumerGroup
     from kafkalog_core.broker.groups.group_members import GroupLimits, JoinRequest, MemberIdentity
+    from kafkalog_core.broker.groups.modern_groups import Heartbeat
+    from kafkalog_core.broker.logs.partition_access import KnownTopics
     from kafkalog_core.broker.network.answers import Answer, Reply
     from kafkalog_core.broker.requests import Body
-    from kafkalog_core.broker.share.share_groups import ShareGroups, ShareHeartbeat
+    from kafkalog_core.broker.share.share_groups import ShareGroups
     from kafkalog_core.topics.group_records import GroupValue
 
 __all__ = ["GroupRegistry", "GroupStore", "KnownGroup"]
@@ -112,19 +115,19 @@ class GroupRegistry:
             if self.classic.has_members(beat.group_id) or self._is_share(beat.group_id):
                 message = f"Group {beat.group_id} is not a consumer group."
                 return HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
-            if beat.epoch == JOINS and problem_of(beat) is None:
+            if beat.epoch == JOINS and self.consumers.problem_of(beat) is None:
                 try:  # before the first record of the new kind: a broker cannot load a group of two kinds
                     self.classic.forget(beat.group_id)
                 except (KafkalogError, OSError):
                     return HeartbeatAnswer(ErrorCode.NOT_COORDINATOR)
             return self.consumers.heartbeat(beat)
 
-    def share_heartbeat(self, beat: ShareHeartbeat) -> ShareHeartbeatAnswer:
+    def share_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer:
         """Answer ShareGroupHeartbeat."""
         with self._lock:
             if self.shares is None or self._is_other(beat.group_id):
                 message = f"Group {beat.group_id} is not a share group."
-                return ShareHeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
+                return HeartbeatAnswer(ErrorCode.GROUP_ID_NOT_FOUND, message=message)
             return self.shares.heartbeat(beat)
 
     def _is_share(self, name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.groups.group_members import GroupState, JoinRequest, MemberIdentity
+from kafkalog_core.broker.groups.modern_group_requests import GROUP_OPERATIONS
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -24,8 +25,6 @@ _LEAVES_SEVERAL: Final = 3
 _NEEDS_ID: Final = 4
 _SKIPS_ASSIGNMENT: Final = 9
 _KNOWN_KEY_TYPES: Final = frozenset({0, 1})  # FindCoordinatorRequest.CoordinatorType: group, transaction
-_UNKNOWN_OPERATIONS: Final = -(1 << 31)
-_GROUP_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8  # AclOperation: READ, DELETE, DESCRIBE
 _NOT_FOUND_IS_AN_ERROR: Final = 6  # DescribeGroups since this version (KIP-1043)
 
 
@@ -150,7 +149,8 @@ class GroupRequests:
 
     def describe_groups(self, context: RequestContext) -> Answer:
         """Answer DescribeGroups; an unknown group is Dead, and an error since KIP-1043."""
-        operations = _GROUP_OPERATIONS if context.body.get("include_authorized_operations") else _UNKNOWN_OPERATIONS
+        is_asked = context.body.get("include_authorized_operations")
+        operations = {"authorized_operations": GROUP_OPERATIONS} if is_asked else {}
         on_disk = self._registry.offsets.groups()
         groups = []
         for name in context.body["groups"]:
@@ -172,8 +172,8 @@ class GroupRequests:
                     "protocol_type": protocol_type,
                     "protocol_data": protocol if state is GroupState.STABLE else "",
                     "members": [_described(each, protocol, state) for each in members],
-                    "authorized_operations": operations,
                 }
+                | operations
             )
         return context.reply({"throttle_time_ms": 0, "groups": groups})
 

@@ -10,33 +10,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.groups.assignors import by_topic
-from kafkalog_core.broker.groups.consumer_groups import ConsumerGroup, ConsumerMember, MemberState
-from kafkalog_core.broker.share.share_group_store import share_group_of, share_group_records
+from kafkalog_core.broker.groups.consumer_groups import ConsumerGroup
+from kafkalog_core.broker.groups.modern_groups import MemberState, ModernMember
+from kafkalog_core.broker.share.share_groups import ShareGroup
 from kafkalog_core.errors import ProtocolError
-from kafkalog_core.topics.consumer_group_records import (
-    CurrentAssignment,
-    MemberSubscription,
-    StoredConsumerGroup,
-    encode_current,
-    encode_epoch,
-    encode_pattern_tombstone,
-    encode_subscription,
-    encode_target,
-    encode_target_epoch,
-    replay_consumer_group,
-)
 from kafkalog_core.topics.group_records import GroupValue, decode_group, encode_group
-from kafkalog_core.topics.share_group_records import StoredShareGroup, replay_share_group
+from kafkalog_core.topics.modern_group_records import (
+    CONSUMER_RECORDS,
+    SHARE_RECORDS,
+    CurrentAssignment,
+    StoredModernGroup,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.broker.groups.assignors import Place
     from kafkalog_core.broker.groups.group_registry import GroupRegistry
-    from kafkalog_core.broker.logs.partition_access import TopicIds
-    from kafkalog_core.broker.share.share_groups import ShareGroup
-    from kafkalog_core.topics.consumer_group_records import TopicPartitions
+    from kafkalog_core.broker.groups.modern_groups import ModernGroup
+    from kafkalog_core.broker.logs.partition_access import Place, TopicIds
     from kafkalog_core.topics.group_records import Record
+    from kafkalog_core.topics.modern_group_records import ModernGroupRecords, TopicPartitions
 
 __all__ = ["LoggedGroups", "load_groups"]
 
@@ -58,43 +51,54 @@ class LoggedGroups:
 
     def save_consumers(self, before: ConsumerGroup, after: ConsumerGroup | None) -> None:
         """See GroupStore: nothing is written for what is as it was."""
-        name = before.group_id
-        if after is None:
-            nobody = ConsumerGroup(name, before.epoch, before.target_epoch)
-            records = [*self._changes(before, nobody), encode_target_epoch(name, None)]
-            records += [encode_pattern_tombstone(name, each) for each in sorted(before.patterns)]
-            records.append(encode_epoch(name, None))
-        else:
-            records = list(self._changes(before, after))
-        self._write(name, records)
+        gone = sorted(before.patterns) if after is None else ()
+        patterns = [CONSUMER_RECORDS.pattern_tombstone(before.group_id, each) for each in gone]
+        self._save(CONSUMER_RECORDS, before, after, patterns)
 
     def save_shares(self, before: ShareGroup, after: ShareGroup | None) -> None:
         """Write what changes about a share group; None: it is deleted. Raises KafkalogError."""
-        self._write(before.group_id, share_group_records(before, after, self._topics))
+        topics = None if after is None else after.topics
+        shared = [] if topics == before.topics else [SHARE_RECORDS.shared_topics(before.group_id, topics)]
+        self._save(SHARE_RECORDS, before, after, shared)
 
-    def _changes(self, before: ConsumerGroup, after: ConsumerGroup) -> Iterator[Record]:
+    def _save(
+        self, kind: ModernGroupRecords, before: ModernGroup, after: ModernGroup | None, more: Sequence[Record]
+    ) -> None:
+        """Write what changes about a group. more: the records that groups of this kind alone have."""
+        name = before.group_id
+        if after is not None:
+            self._write(name, list(self._changes(kind, before, after, more)))
+            return
+        nobody = replace(before, members={}, target={})
+        records = [*self._changes(kind, before, nobody, ()), kind.target_epoch(name, None), *more]
+        self._write(name, [*records, kind.epoch(name, None)])
+
+    def _changes(
+        self, kind: ModernGroupRecords, before: ModernGroup, after: ModernGroup, more: Sequence[Record]
+    ) -> Iterator[Record]:
         group_id = after.group_id
-        yield from _removals(before, after)
+        yield from _removals(kind, before, after)
         changed = [
             (before.members.get(name), member)
             for name, member in after.members.items()
             if before.members.get(name) is not member
         ]
         for old, member in changed:
-            if old is None or _subscription(old) != _subscription(member):
-                yield encode_subscription(group_id, member.member_id, _subscription(member))
+            if old is None or old.subscription != member.subscription:
+                yield kind.subscription(group_id, member.member_id, member.subscription)
         if after.epoch != before.epoch:
-            yield encode_epoch(group_id, after.epoch)
+            yield kind.epoch(group_id, after.epoch)
+        yield from more
         for name, places in after.target.items():
-            if name not in before.target or before.target[name] != places:
-                yield encode_target(group_id, name, self._by_id(places))
+            if before.target.get(name) != places:
+                yield kind.target(group_id, name, self._by_id(places))
         if after.target_epoch != before.target_epoch:
-            yield encode_target_epoch(group_id, after.target_epoch)
+            yield kind.target_epoch(group_id, after.target_epoch)
         for old, member in changed:
             if old is None or _current(old) != _current(member):
-                yield encode_current(group_id, member.member_id, self._current(member))
+                yield kind.current(group_id, member.member_id, self._current(member))
 
-    def _current(self, member: ConsumerMember) -> CurrentAssignment:
+    def _current(self, member: ModernMember) -> CurrentAssignment:
         return CurrentAssignment(
             epoch=member.epoch,
             previous_epoch=member.previous_epoch,
@@ -108,40 +112,27 @@ class LoggedGroups:
         return {topic_id: numbers for topic_id, numbers in named if topic_id is not None}
 
 
-def _removals(before: ConsumerGroup, after: ConsumerGroup) -> Iterator[Record]:
+def _removals(kind: ModernGroupRecords, before: ModernGroup, after: ModernGroup) -> Iterator[Record]:
     for gone in sorted(before.members.keys() - after.members.keys()):
-        yield encode_current(before.group_id, gone, None)
+        yield kind.current(before.group_id, gone, None)
         if gone in before.target:
-            yield encode_target(before.group_id, gone, None)
-        yield encode_subscription(before.group_id, gone, None)
+            yield kind.target(before.group_id, gone, None)
+        yield kind.subscription(before.group_id, gone, None)
 
 
-def _current(member: ConsumerMember) -> tuple[object, ...]:
+def _current(member: ModernMember) -> tuple[object, ...]:
     return member.epoch, member.previous_epoch, member.state, member.assigned, member.revoking
-
-
-def _subscription(member: ConsumerMember) -> MemberSubscription:
-    return MemberSubscription(
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        topics=tuple(sorted(member.topics)),
-        pattern=member.pattern,
-        rebalance_ms=int(member.rebalance_s * 1000),
-        assignor=member.assignor,
-    )
 
 
 def load_groups(registry: GroupRegistry, records: Iterable[tuple[bytes, bytes | None]], topics: TopicIds) -> list[str]:
     """Give a registry the groups that the log holds; return a sentence for each record that cannot be read."""
     classic: dict[str, GroupValue] = {}
-    consumers: dict[str, StoredConsumerGroup] = {}
-    shares: dict[str, StoredShareGroup] = {}
+    consumers: dict[str, StoredModernGroup] = {}
+    shares: dict[str, StoredModernGroup] = {}
     problems = []
     for key, value in records:
         try:
-            if replay_consumer_group(consumers, key, value) or replay_share_group(shares, key, value):
+            if CONSUMER_RECORDS.replay(consumers, key, value) or SHARE_RECORDS.replay(shares, key, value):
                 continue
             decoded = decode_group(key, value)
         except ProtocolError as error:
@@ -155,38 +146,30 @@ def load_groups(registry: GroupRegistry, records: Iterable[tuple[bytes, bytes | 
         if name not in consumers:
             registry.classic.load(name, group)
     for name, stored in consumers.items():
-        registry.consumers.load(_group(name, stored, topics))
+        patterns = frozenset(stored.patterns)
+        registry.consumers.load(ConsumerGroup(name, *_facts(stored, topics), patterns=patterns))
     _load_shares(registry, shares, topics)
     return problems
 
 
-def _load_shares(registry: GroupRegistry, shares: dict[str, StoredShareGroup], topics: TopicIds) -> None:
+def _load_shares(registry: GroupRegistry, shares: dict[str, StoredModernGroup], topics: TopicIds) -> None:
     if registry.shares is not None:
         for name, stored in shares.items():
-            registry.shares.load(share_group_of(name, stored, topics))
+            registry.shares.load(ShareGroup(name, *_facts(stored, topics), topics=stored.topics))
 
 
-def _group(name: str, stored: StoredConsumerGroup, topics: TopicIds) -> ConsumerGroup:
-    """Return a group; partitions of topics that are gone are left out."""
+def _facts(
+    stored: StoredModernGroup, topics: TopicIds
+) -> tuple[int, int, Mapping[str, ModernMember], Mapping[str, frozenset[Place]]]:
+    """Return the epochs, the members and the target of a group; partitions of topics that are gone are left out."""
 
     def places(rows: TopicPartitions) -> frozenset[Place]:
         named = ((topics.topic_name(topic_id), numbers) for topic_id, numbers in rows.items())
         return frozenset((topic, number) for topic, numbers in named if topic is not None for number in numbers)
 
     members = {}
-    for member_id, wish in stored.subscriptions.items():
-        member = ConsumerMember(
-            member_id,
-            wish.client_id,
-            wish.client_host,
-            wish.instance_id,
-            wish.rack_id,
-            wish.rebalance_ms / 1000,
-            frozenset(wish.topics),
-            wish.pattern,
-            wish.assignor,
-        )
-        members[member_id] = member
+    for member_id, subscription in stored.subscriptions.items():
+        members[member_id] = member = ModernMember(member_id, subscription)
         current = stored.currents.get(member_id)
         if current is not None:
             members[member_id] = replace(
@@ -198,6 +181,4 @@ def _group(name: str, stored: StoredConsumerGroup, topics: TopicIds) -> Consumer
                 revoking=places(current.revoking),
             )
     target = {member_id: places(rows) for member_id, rows in stored.targets.items()}
-    return ConsumerGroup(
-        name, stored.epoch, max(stored.target_epoch, 0), members, target, patterns=frozenset(stored.patterns)
-    )
+    return stored.epoch, max(stored.target_epoch, 0), members, target

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from kafkalog_core.broker.groups.group_members import MemberIdentity
-from kafkalog_core.broker.logs.partition_access import TopicIds, error_of
+from kafkalog_core.broker.logs.partition_access import Place, TopicIds, error_of
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, CommittedOffset
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -30,8 +30,6 @@ _TOPIC_IDS: Final = 10  # OffsetCommit and OffsetFetch name topics by id since t
 _GROUPS: Final = 8  # OffsetFetch asks for several groups since this version
 _MAX_METADATA: Final = 4096  # offset.metadata.max.bytes
 _NO_TIME: Final = -1
-
-Place = tuple[str, int]
 
 
 class NamedTopics(TopicIds, Protocol):

@@ -17,16 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FoundOffset",
+    "KnownTopics",
     "PartitionError",
+    "PartitionOffsets",
     "PartitionRange",
+    "Place",
     "ReadableDisks",
     "ReadablePartition",
     "TopicIds",
+    "TopicNames",
     "checked_partition",
     "error_of",
 ]
 
 _NO_EPOCH: Final = -1
+
+Place = tuple[str, int]
+"""A topic and a partition number."""
 
 
 class FoundOffset(Protocol):
@@ -65,8 +72,8 @@ class PartitionRange(Protocol):
         """Producer id and first offset of each aborted transaction; None for isolation level read_uncommitted."""
 
 
-class ReadablePartition(Protocol):
-    """A partition, as its leader reads it. The methods raise StorageError where its files cannot be read."""
+class PartitionOffsets(Protocol):
+    """Where a partition begins and ends. The properties raise StorageError where its files cannot be read."""
 
     @property
     def log_start_offset(self) -> int:
@@ -79,6 +86,10 @@ class ReadablePartition(Protocol):
     @property
     def high_watermark(self) -> int:
         """The offset before which consumers read."""
+
+
+class ReadablePartition(PartitionOffsets, Protocol):
+    """A partition, as its leader reads it. The methods raise StorageError where its files cannot be read."""
 
     @property
     def leader_epoch(self) -> int:
@@ -115,11 +126,15 @@ class ReadablePartition(Protocol):
         """Return the largest leader epoch up to a given one, and its end offset; (-1, -1): unknown."""
 
 
-class ReadableDisks(Protocol):
-    """The topics on some disks."""
+class TopicNames(Protocol):
+    """The topics that exist."""
 
     def topic_name(self, topic_id: bytes, /) -> str | None:
         """Return the name of the topic with an id of 16 bytes; None: there is none."""
+
+
+class ReadableDisks(TopicNames, Protocol):
+    """The topics on some disks."""
 
     def partition(self, name: str, number: int, /) -> ReadablePartition | None:
         """Return a partition; None: it is not on these disks.
@@ -128,14 +143,18 @@ class ReadableDisks(Protocol):
         """
 
 
-class TopicIds(Protocol):
-    """The topics that exist."""
+class TopicIds(TopicNames, Protocol):
+    """The topics that exist, with their ids."""
 
     def topic_id(self, name: str, /) -> bytes | None:
         """Return the id of a topic, 16 bytes; None: there is no such topic."""
 
-    def topic_name(self, topic_id: bytes, /) -> str | None:
-        """Return the name of the topic with an id of 16 bytes; None: there is none."""
+
+class KnownTopics(TopicIds, Protocol):
+    """The topics that can be assigned."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic, Kafka's own among them."""
 
 
 class PartitionError(KafkalogError):

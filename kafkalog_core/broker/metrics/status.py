@@ -11,6 +11,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.broker.groups.group_members import GroupState
+from kafkalog_core.broker.logs.partition_access import PartitionOffsets
 from kafkalog_core.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -18,29 +19,15 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.disks.served_disks import ServedTopic
     from kafkalog_core.broker.groups.group_registry import GroupRegistry, KnownGroup
+    from kafkalog_core.broker.logs.partition_access import Place
 
 __all__ = ["BrokerStatus", "GroupLag", "GroupStatus", "PartitionStatus", "WatchedDisks", "WatchedPartition"]
 
 _MAX_OPENED: Final = 20
 
-Place = tuple[str, int]
-"""A topic and a partition number."""
 
-
-class WatchedPartition(Protocol):
+class WatchedPartition(PartitionOffsets, Protocol):
     """What is asked of a partition."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset."""
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset after the last batch."""
-
-    @property
-    def high_watermark(self) -> int:
-        """The offset before which consumers read."""
 
     @property
     def size_bytes(self) -> int:
@@ -85,7 +72,7 @@ class GroupLag(NamedTuple):
 
 
 class GroupStatus(NamedTuple):
-    """A group; `kind`: `classic` or `consumer`."""
+    """A group; `kind`: `classic`, `consumer` or `share`."""
 
     name: str
     state: str

@@ -127,25 +127,28 @@ _FETCH: Final = TopicRows(
 
 
 def _offset_fetch(access: Access, context: RequestContext, handler: Handler) -> Answer:
-    """DESCRIBE on each group, and on each topic: those that were not asked for by name are left out silently."""
-    body = context.body
+    """See _offsets_of_groups; older versions ask for one group."""
     if context.version < _GROUPS:
         return _offset_fetch_of_one(access, context, handler)
+    return _offsets_of_groups(access, context, handler, rows=_FETCH)
+
+
+def _offsets_of_groups(access: Access, context: RequestContext, handler: Handler, *, rows: TopicRows) -> Answer:
+    """DESCRIBE on each group, and on each topic: those that were not asked for by name are left out silently."""
     groups: list[Body] = []
     refused: list[Body] = []
     hidden: dict[str, list[Body]] = {}
-    for each in body["groups"]:
-        name = each["group_id"]
-        if not access.to_group(AclOperation.DESCRIBE, name):
+    for each in context.body["groups"]:
+        name, topics = each["group_id"], each["topics"]
+        if not _may_see(access, name):
             refused.append({"group_id": name, "error_code": _GROUP_FAILED})
-        elif each["topics"] is None:
-            groups.append(each)
-        else:
-            allowed, hidden[name] = _FETCH.split(access, each["topics"])
-            groups.append(each | {"topics": allowed})
+            continue
+        if topics is not None:
+            topics, hidden[name] = rows.split(access, topics)
+        groups.append(each | {"topics": topics})
 
     def amend(answer: Body) -> Body:
-        found = [_visible(access, each, hidden.get(each["group_id"])) for each in answer["groups"]]
+        found = [_visible(access, each, hidden.get(each["group_id"]), rows) for each in answer["groups"]]
         return answer | {"groups": found + refused}
 
     return handler(amended(context, amend, {"groups": groups}))
@@ -158,21 +161,21 @@ def _offset_fetch_of_one(access: Access, context: RequestContext, handler: Handl
             return refusal(context, _GROUP_FAILED)
         return _FETCH.refuse_all(context, _GROUP_FAILED)
     allowed, hidden = (None, None) if topics is None else _FETCH.split(access, topics)
-    return handler(amended(context, lambda answer: _visible(access, answer, hidden), {"topics": allowed}))
+    return handler(amended(context, lambda answer: _visible(access, answer, hidden, _FETCH), {"topics": allowed}))
 
 
-def _visible(access: Access, answer: Body, refused: list[Body] | None) -> Body:
+def _visible(access: Access, answer: Body, refused: list[Body] | None, rows: TopicRows) -> Body:
     """Return the offsets of a group, with an error for each refused topic; None: all topics were asked for."""
     if answer.get("error_code"):
         return answer
     if refused is not None:
-        return answer | {"topics": [*answer["topics"], *_FETCH.refusals(refused)]}
-    return answer | {"topics": [each for each in answer["topics"] if _is_described(access, each)]}
+        return answer | {"topics": [*answer["topics"], *rows.refusals(refused)]}
+    return answer | {"topics": [each for each in answer["topics"] if _is_described(access, each, rows)]}
 
 
-def _is_described(access: Access, row: Body) -> bool:
-    name = access.topic_of(row)
-    return name is not None and access.to_topic(AclOperation.DESCRIBE, name)
+def _is_described(access: Access, row: Body, rows: TopicRows) -> bool:
+    name = access.topic_of(row, rows.name)
+    return name is not None and access.to_topic(rows.operation, name)
 
 
 # --- looking at groups ------------------------------------------------------------------------------------------------
@@ -202,11 +205,7 @@ def _describe(
     """DESCRIBE on each group, and on each topic that its members have."""
     names = context.body[asked]
     allowed = [each for each in names if _may_see(access, each)]
-    refused = [
-        {"group_id": each, "error_code": _GROUP_FAILED, "authorized_operations": -(1 << 31)}
-        for each in names
-        if each not in allowed
-    ]
+    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in names if each not in allowed]
 
     def amend(body: Body) -> Body:
         return body | {"groups": [described(each) for each in body["groups"]] + refused}
@@ -214,12 +213,7 @@ def _describe(
     def described(group: Body) -> Body:
         name = group["group_id"]
         if not all(access.to_topic(AclOperation.DESCRIBE, each) for each in topics_of(group)):
-            return {
-                "group_id": name,
-                "error_code": _TOPIC_FAILED,
-                "error_message": _HIDDEN,
-                "authorized_operations": -(1 << 31),
-            }
+            return {"group_id": name, "error_code": _TOPIC_FAILED, "error_message": _HIDDEN}
         return (
             group
             if group["error_code"]
@@ -293,36 +287,6 @@ def _delete_share_offsets(access: Access, context: RequestContext, handler: Hand
     return handler(amended(context, amend, {"topics": allowed}))
 
 
-def _describe_share_offsets(access: Access, context: RequestContext, handler: Handler) -> Answer:
-    """DESCRIBE on each group and topic; topics that were not asked for by name are left out silently."""
-    groups: list[Body] = []
-    refused: list[Body] = []
-    hidden: dict[str, list[Body]] = {}
-    for each in context.body["groups"]:
-        name = each["group_id"]
-        if not _may_see(access, name):
-            refused.append({"group_id": name, "error_code": _GROUP_FAILED})
-            continue
-        allowed = each["topics"]
-        if allowed is not None:
-            allowed, hidden[name] = _OFFSETS_OF_SHARE.split(access, allowed)
-        groups.append(each | {"topics": allowed})
-
-    def amend(answer: Body) -> Body:
-        return answer | {"groups": [visible(each) for each in answer["groups"]] + refused}
-
-    def visible(group: Body) -> Body:
-        rows = hidden.get(group["group_id"])
-        if group.get("error_code"):
-            return group
-        if rows is None:
-            named = (each for each in group["topics"] if access.to_topic(AclOperation.DESCRIBE, each["topic_name"]))
-            return group | {"topics": list(named)}
-        return group | {"topics": [*group["topics"], *_OFFSETS_OF_SHARE.refusals(rows)]}
-
-    return handler(amended(context, amend, {"groups": groups}))
-
-
 GROUP_RULES: Final[dict[str, Rule]] = {
     "FindCoordinator": _coordinator,
     "JoinGroup": _join,
@@ -344,6 +308,6 @@ GROUP_RULES: Final[dict[str, Rule]] = {
     "ShareAcknowledge": _share_reader,
     "AlterShareGroupOffsets": _alter_share_offsets,
     "DeleteShareGroupOffsets": _delete_share_offsets,
-    "DescribeShareGroupOffsets": _describe_share_offsets,
+    "DescribeShareGroupOffsets": partial(_offsets_of_groups, rows=_OFFSETS_OF_SHARE),
 }
 """The rules by the names of the APIs."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.textfile import uuid_text
@@ -26,34 +26,19 @@ from kafkalog_core.topics.share_state_records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog
     from kafkalog_core.topics.group_records import Record
 
-__all__ = ["ShareStateLog", "ShareStates"]
+__all__ = ["ShareStates"]
 
 _UPDATES: Final = 500  # share.coordinator.snapshot.update.records.per.snapshot
 _COLD_MS: Final = 300_000  # share.coordinator.cold.partition.snapshot.interval.ms
 
 
-class ShareStateLog(Protocol):
-    """The log of the coordinator."""
-
-    def append(self, name: str, records: Sequence[Record], /) -> int:
-        """Append records of a partition of a group, and return the first one's offset. Raises KafkalogError."""
-
-    def partition_of(self, name: str, /) -> int:
-        """Return the partition of a name."""
-
-    def placed_records(self) -> Iterable[tuple[int, int, bytes, bytes | None]]:
-        """Yield partition, offset, key and value of all records that are there."""
-
-    def advance_start(self, number: int, offset: int, /) -> None:
-        """Let a partition begin at an offset. Raises KafkalogError."""
-
-
 class ShareStates:
     """The states of all groups. Thread-safe."""
 
-    def __init__(self, log: ShareStateLog, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, log: CoordinatorLog, clock_ms: Callable[[], int]) -> None:
         """Replay the log. clock_ms: time of day, in milliseconds since 1970."""
         self._log = log
         self._clock_ms = clock_ms

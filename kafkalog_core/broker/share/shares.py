@@ -68,7 +68,7 @@ class Shares:
         self.configs = GroupConfigs(disks.settings, disks.group_configs)
         self._states = ShareStates(_StateLog(disks, clock_ms, waiters.notify), clock_ms)
         self.problems = self._states.problems
-        self.groups = ShareGroups(disks, clock, self._states, self.configs, save)
+        self.groups = ShareGroups(disks, clock, self._states, self.configs.share_limits, save)
         self._sessions = ShareSessions()
         partitions = SharePartitions(disks, self._states, self.configs, clock, clock_ms, waiters.notify)
         self._requests = ShareRequests(partitions, self._sessions, disks, clock, waiters)

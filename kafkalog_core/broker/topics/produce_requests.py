@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.broker.logs.appends import InvalidBatchError, append_produced, checked_batch
-from kafkalog_core.broker.logs.partition_access import PartitionError, error_of
+from kafkalog_core.broker.logs.partition_access import PartitionError, TopicNames, error_of
 from kafkalog_core.broker.network.answers import Close, NoResponse
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -35,11 +35,8 @@ _UNKNOWN: Final = -1
 _WRITTEN_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
-class WritableDisks(Protocol):
+class WritableDisks(TopicNames, Protocol):
     """The topics that are written."""
-
-    def topic_name(self, topic_id: bytes, /) -> str | None:
-        """Return the name of the topic with an id of 16 bytes; None: there is none."""
 
     def partition(self, name: str, number: int, /) -> LiveLog | None:
         """Return a partition; None: it does not exist. Raises StorageError."""

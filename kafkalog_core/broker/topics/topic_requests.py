@@ -9,6 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kafkalog_core.broker.logs.partition_access import ReadableDisks
 from kafkalog_core.broker.network.answers import Close
 from kafkalog_core.broker.network.disk_threads import leave_network
 from kafkalog_core.errors import StorageError, UnsupportedError
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.broker.disks.served_disks import ServedTopic
-    from kafkalog_core.broker.logs.partition_access import ReadablePartition
     from kafkalog_core.broker.network.answers import Answer, ConnectionFacts
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
@@ -42,7 +42,7 @@ _STRING_TYPE: Final = 2  # DescribeConfigsResponse.ConfigType
 _READ_ONLY: Final = "this broker serves a disk read-only: nothing can be produced to it"
 
 
-class ListedDisks(Protocol):
+class ListedDisks(ReadableDisks, Protocol):
     """The topics on some disks, as they are listed and described."""
 
     @property
@@ -56,12 +56,6 @@ class ListedDisks(Protocol):
     @property
     def topics(self) -> Mapping[str, ServedTopic]:
         """The topics by name."""
-
-    def topic_name(self, topic_id: bytes, /) -> str | None:
-        """Return the name of the topic with an id of 16 bytes; None: there is none."""
-
-    def partition(self, name: str, number: int, /) -> ReadablePartition | None:
-        """Return a partition; None: it is not on these disks."""
 
     def topic_configs(self, name: str, /) -> Mapping[str, str]:
         """Return the settings of a topic that differ from the broker's."""

@@ -25,7 +25,7 @@ from tests.broker.live_state import living
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEMO: Final = Path(__file__).parents[2] / "fixtures" / "demo"
+DEMO: Final = Path(__file__).parents[3] / "fixtures" / "demo"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A member of a group in a process of its own: `python -m tests.broker.group_member SERVER GROUP TOPIC ASSIGNOR`.
+"""A member of a group in its own process: `python -m tests.broker.groups.group_member SERVER GROUP TOPIC ASSIGNOR`.
 
 It writes a line with the partitions that it has whenever they change, and leaves the group when stdin ends.
 """
@@ -46,8 +46,8 @@ class Member:
     """Such a process; a context manager that ends it."""
 
     def __init__(self, server: str, group: str, topic: str, assignor: str) -> None:
-        command = [sys.executable, "-m", "tests.broker.group_member", server, group, topic, assignor]
-        root = Path(__file__).resolve().parents[2]
+        command = [sys.executable, "-m", "tests.broker.groups.group_member", server, group, topic, assignor]
+        root = Path(__file__).resolve().parents[3]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
         self.share: frozenset[int] = frozenset()
         self.errors: list[str] = []

@@ -21,7 +21,7 @@ from tests.broker.consuming import consumed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-REPLICAS: Final = Path(__file__).resolve().parents[2] / "fixtures" / "replicas"
+REPLICAS: Final = Path(__file__).resolve().parents[3] / "fixtures" / "replicas"
 
 
 def chosen(directories: Sequence[Path]) -> dict[str, str]:

@@ -24,7 +24,7 @@ from tests.build import Record, batch_v2, epoch_checkpoint, meta_properties
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 DEMO = FIXTURES / "demo"
 PLAIN = {"include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}
 ALL = {"topics": None} | PLAIN

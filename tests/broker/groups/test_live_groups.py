@@ -12,8 +12,8 @@ from kafkalog_core.broker.groups.assignors import ASSIGNORS, Subscriber
 from kafkalog_core.broker.network.answers import PendingAnswer
 from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog
 from kafkalog_core.errors import StorageError
-from kafkalog_core.topics.consumer_group_records import StoredConsumerGroup, replay_consumer_group
 from kafkalog_core.topics.group_records import decode_group
+from kafkalog_core.topics.modern_group_records import CONSUMER_RECORDS, StoredModernGroup
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import response
 from tests.broker.live_state import Live, living
@@ -73,11 +73,11 @@ def records(live: Live) -> list[tuple[bytes, bytes | None]]:
     return list(CoordinatorLog(live.disks, OFFSETS, live.clock, lambda *_: None).records())
 
 
-def stored(live: Live) -> dict[str, StoredConsumerGroup]:
+def stored(live: Live) -> dict[str, StoredModernGroup]:
     """What the log says of the groups of KIP-848."""
-    groups: dict[str, StoredConsumerGroup] = {}
+    groups: dict[str, StoredModernGroup] = {}
     for key, value in records(live):
-        replay_consumer_group(groups, key, value)
+        CONSUMER_RECORDS.replay(groups, key, value)
     return groups
 
 
@@ -152,6 +152,11 @@ def test_a_group_of_kip_848_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert stored(live) == {}
     with living(tmp_path) as live:
         assert listed(live) == {}
+
+
+def test_a_rebalance_timeout_is_logged_to_the_millisecond(live: Live) -> None:
+    assert beat(live, rebalance_timeout_ms=1001)["error_code"] == 0
+    assert stored(live)["g"].subscriptions["m"].rebalance_ms == 1001
 
 
 def test_only_what_changes_is_written(live: Live) -> None:

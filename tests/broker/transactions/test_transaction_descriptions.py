@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.corpus.tree import Tree
 
 STATE: Final = "cluster_state.json"
-DEMO: Final = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
+DEMO: Final = Path(__file__).resolve().parents[3] / "fixtures" / "demo"
 NO_DURATION: Final = -1
 
 

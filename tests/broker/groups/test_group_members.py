@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.broker.group_member import SESSION_SECONDS, Member
+from tests.broker.groups.group_member import SESSION_SECONDS, Member
 from tests.broker.live import LiveServer, create_topics
 
 if TYPE_CHECKING:

@@ -738,7 +738,7 @@ def resident_bytes() -> int:
 
 SHORT_OF_DESCRIPTORS = """
 import resource, socket, sys, threading, time
-from tests.broker.test_network import Events, Handler, answer_of, frame, PATIENCE_S
+from tests.broker.network.test_network import Events, Handler, answer_of, frame, PATIENCE_S
 from kafkalog_core.broker.network.socket_server import Listener, NetworkServer
 
 events = Events()
@@ -776,7 +776,7 @@ def test_without_descriptors_the_acceptor_waits() -> None:
         text=True,
         timeout=300,
         check=False,
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
     )
     assert done.returncode == 0, done.stderr
     assert 0 < int(done.stdout.split()[0]) < 20

@@ -5,12 +5,18 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.broker.groups.assignors import ASSIGNORS, Place, Subscriber
-from kafkalog_core.broker.groups.consumer_groups import ConsumerGroups, ConsumerGroupState, ConsumerLimits, Heartbeat
+from kafkalog_core.broker.groups.assignors import ASSIGNORS, Subscriber
+from kafkalog_core.broker.groups.consumer_groups import ConsumerGroups
+from kafkalog_core.broker.groups.group_members import GroupState
+from kafkalog_core.broker.groups.modern_groups import Heartbeat, ModernLimits
 from kafkalog_core.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkalog_core.broker.logs.partition_access import Place
 
 T = frozenset({"t"})
 
@@ -69,12 +75,12 @@ class Cluster:
 
     def __post_init__(self) -> None:
         ids = count(1)
-        limits = ConsumerLimits(session_s=45, max_members=5)
+        limits = ModernLimits(session_s=45, max_members=5)
         self.groups = ConsumerGroups(
             self.topics, lambda: self.now_s, lambda client: f"{client}-{next(ids)}", lambda _: limits
         )
 
-    def state(self) -> ConsumerGroupState:
+    def state(self) -> GroupState:
         """The group's state."""
         return self.groups.groups()["g"]
 
@@ -97,10 +103,10 @@ def test_members_share_the_partitions_and_take_over_what_others_leave() -> None:
     assert one.owned == all_of(cluster.topics)
     assert two.beat() == ErrorCode.NONE
     assert two.owned == frozenset(), "the other one has them still"
-    assert cluster.state() is ConsumerGroupState.RECONCILING
+    assert cluster.state() is GroupState.RECONCILING
     settle(one, two)
     assert (len(one.owned), len(two.owned)) == (3, 3)
-    assert cluster.state() is ConsumerGroupState.STABLE
+    assert cluster.state() is GroupState.STABLE
     assert two.beat(epoch=-1) == ErrorCode.NONE
     settle(one)
     assert one.owned == all_of(cluster.topics)
@@ -109,7 +115,7 @@ def test_members_share_the_partitions_and_take_over_what_others_leave() -> None:
     assert len(one.owned) == 8
     cluster.now_s += 46
     cluster.groups.expire()
-    assert cluster.state() is ConsumerGroupState.EMPTY
+    assert cluster.state() is GroupState.EMPTY
     assert one.beat() == ErrorCode.UNKNOWN_MEMBER_ID
 
 
