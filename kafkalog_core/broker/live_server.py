@@ -91,7 +91,7 @@ class LiveBroker:
         self._clock_ms = clock_ms
         self._observer = observer
         self.notes: list[str] = []
-        waiters = AppendWaiters()
+        waiters = AppendWaiters(observer.network_error)
         group_log = CoordinatorLog(disks, OFFSETS_TOPIC, clock_ms, waiters.notify)
         offsets, problems = read_group_offsets(self._offset_dirs())
         self._offsets = LiveOffsets(group_log, offsets)

@@ -15,7 +15,9 @@ import pytest
 from kafkalog_core.broker.disks.live_disks import LiveDisks
 from kafkalog_core.broker.disks.live_settings import LiveSettings
 from kafkalog_core.broker.disks.upkeep import Upkeep
+from kafkalog_core.broker.metrics.open_metrics import Metrics
 from kafkalog_core.broker.network.answers import Close, NoResponse, PendingAnswer
+from kafkalog_core.broker.topics.fetch_requests import FetchRequests
 from kafkalog_core.broker.transactions.coordinator_logs import partition_of_name
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.format.compression import compress
@@ -28,9 +30,10 @@ from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import response
 from tests.broker.consuming import consumed
 from tests.broker.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living, sent_bytes
+from tests.broker.test_network import Events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 DAY_MS = 86_400_000
@@ -427,6 +430,36 @@ def test_a_fetch_waits_for_an_append_until_it_has_enough(live: Live) -> None:
     assert isinstance(gone, PendingAnswer)
     gone.abandon()
     live.produce("t", batch_of(b"again"))
+
+
+def test_a_waiting_request_that_fails_does_not_fail_the_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events()
+    metrics = Metrics(events)
+    with living(tmp_path, observer=metrics) as live:
+        live.create("t")
+        other, waiting = (live.fetch("t", max_wait_ms=500, min_bytes=1) for _ in range(2))
+        with monkeypatch.context() as patched:
+            patched.setattr(FetchRequests, "_read_all", _failing_once(FetchRequests._read_all))
+            assert live.produce("t", batch_of(b"one"))["error_code"] == ErrorCode.NONE
+        assert b"one" in sent_bytes(waiting), "the others are called"
+        assert live.produce("t", batch_of(b"two"))["error_code"] == ErrorCode.NONE
+        ((what, error),) = events.of("network_error")  # it is not called again
+        assert (what, str(error)) == ("a request that waits for t-0", "a bug")
+        assert "kafkalog_errors_total 1\n" in metrics.text(live.broker.status)
+        assert isinstance(other, PendingAnswer)
+        assert other.is_open, "it is answered at its deadline"
+
+
+def _failing_once(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that fails when it is called first."""
+    failures = [ValueError("a bug")]
+
+    def called(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*given)
+
+    return called
 
 
 def test_records_are_deleted_up_to_an_offset(live: Live) -> None:
