@@ -14,7 +14,7 @@ from kafkalog_core.broker.logs import log_reader, partition_view
 from kafkalog_core.broker.logs.log_reader import LiveSegment
 from kafkalog_core.broker.network import disk_threads
 from kafkalog_core.broker.network.answers import Close, PendingAnswer, Reply
-from kafkalog_core.broker.network.disk_threads import DiskThreads, cost_of_opening, count_read
+from kafkalog_core.broker.network.disk_threads import DiskThreads, cost_of_opening, cost_of_reading, count_read
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
 from kafkalog_core.wire.codec import codec
@@ -130,6 +130,8 @@ def test_the_cost_of_opening_is_that_of_the_last_log(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000009.log").write_bytes(bytes(2 * MIB))
     assert 2 * MIB < cost_of_opening(str(tmp_path)) < 3 * MIB
     assert cost_of_opening(str(tmp_path / "none")) == 0
+    assert 7 * MIB < cost_of_reading(str(tmp_path)) < 8 * MIB
+    assert cost_of_reading(str(tmp_path / "none")) == 0
 
 
 class Client:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.broker.disks import served_disks
 from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.network import disk_threads
 from kafkalog_core.broker.network.answers import Close, Reply
 from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.topics import topic_requests
 from kafkalog_core.broker.topics.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.format.names import DirectoryState
@@ -273,6 +277,36 @@ def test_the_sizes_of_logs(version: int, demo: RequestDispatcher) -> None:
     assert sizes["orders", 1] == sum(each.stat().st_size for each in DEMO.glob("orders-1/*.log"))
     (one,) = ask(demo, "DescribeLogDirs", version, {"topics": [{"topic": "orders", "partitions": [1]}]})["results"]
     assert [topic["name"] for topic in one["topics"]] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "module", "reads"),
+    [
+        ("DescribeLogDirs", {"topics": None}, topic_requests, "read_partition"),
+        (
+            "DescribeConfigs",
+            {"resources": [{"resource_type": 2, "resource_name": "orders", "configuration_keys": None}]},
+            served_disks,
+            "read_copies",
+        ),
+    ],
+)
+def test_what_is_read_of_the_disk_for_a_description_is_counted(
+    demo: RequestDispatcher, monkeypatch: pytest.MonkeyPatch, name: str, body: dict[str, Any], module: Any, reads: str
+) -> None:
+    """A request that reads more than its thread of the network may is handled by another thread."""
+    read_by = set()
+    real = getattr(module, reads)
+
+    def read(*given: Any) -> Any:
+        read_by.add(threading.current_thread().name)
+        return real(*given)
+
+    monkeypatch.setattr(module, reads, read)
+    monkeypatch.setattr(disk_threads, "_SHORT_BYTES", 0)
+    (found,) = ask(demo, name, 1, body)["results"]
+    assert found["error_code"] == 0
+    assert read_by == {"kafkalog-reads-0"}
 
 
 def test_what_a_broker_without_authorizer_and_reassignments_answers(demo: RequestDispatcher) -> None:

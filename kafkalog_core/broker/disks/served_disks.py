@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.broker.disks.start_notes import finding_notes, holder_notes, unreadable_notes
 from kafkalog_core.broker.logs.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
-from kafkalog_core.broker.network.disk_threads import cost_of_opening, count_read
+from kafkalog_core.broker.network.disk_threads import cost_of_opening, cost_of_reading, count_read
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
@@ -109,6 +109,7 @@ class ServedDisks:
         self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
         self._opening: dict[tuple[str, int], threading.Lock] = {}
         self._configs: ClusterConfigs | None = None
+        self._configs_lock = threading.Lock()
         self.until_ms = options.view.until_ms
         self.notes: list[str] = []
         if self.until_ms is not None:
@@ -181,7 +182,10 @@ class ServedDisks:
 
         Before KRaft they are in ZooKeeper, not on the disk.
         """
-        with self._lock:
+        if self._configs is None:
+            for path in self.log_dirs:
+                count_read(cost_of_reading(f"{path}/{METADATA_TOPIC}-0"))
+        with self._configs_lock:  # one of its own: those who fetch do not wait until the log is read
             if self._configs is None:
                 self._configs = read_copies(self.log_dirs).configs(None, None)
         return self._configs.of_topic(name)

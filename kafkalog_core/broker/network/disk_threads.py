@@ -25,10 +25,20 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.network.answers import Answer
 
-__all__ = ["DiskThreads", "DiskWaitError", "cost_of_opening", "count_read", "leave_network"]
+__all__ = [
+    "LISTING_BYTES",
+    "DiskThreads",
+    "DiskWaitError",
+    "cost_of_opening",
+    "cost_of_reading",
+    "count_read",
+    "leave_network",
+]
 
 _SHORT_BYTES: Final = 1 << 20  # what a request reads on a network thread: about a millisecond from the page cache
 _FILE_BYTES: Final = 16 * 1024  # what opening a file costs, in bytes that are read in the same time
+LISTING_BYTES: Final = 8 * _FILE_BYTES
+"""What listing a partition directory costs, in bytes that are read in the same time: it has some files."""
 _LOG: Final = ".log"
 _STOPPED: Final = "the broker is being stopped"
 _THREADS: Final = 4
@@ -70,6 +80,15 @@ def cost_of_opening(path: str) -> int:
     except OSError:
         return 0  # opening it fails, and says why
     return size_bytes + count * _FILE_BYTES
+
+
+def cost_of_reading(path: str) -> int:
+    """Return the bytes that count for reading a partition directory as a whole: those of its files, and the files."""
+    try:
+        with os.scandir(path) as entries:
+            return sum(_FILE_BYTES + entry.stat().st_size for entry in entries)
+    except OSError:
+        return 0  # reading it fails, and says why
 
 
 def leave_network() -> None:
