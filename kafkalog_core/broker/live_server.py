@@ -20,6 +20,7 @@ from kafkalog_core.broker.network.answers import NO_OBSERVER
 from kafkalog_core.broker.network.disk_threads import leave_network
 from kafkalog_core.broker.network.socket_server import resolved
 from kafkalog_core.broker.quotas.quota_requests import QuotaRequests
+from kafkalog_core.broker.quotas.quota_windows import QuotaSamples
 from kafkalog_core.broker.quotas.throttling import ClientThrottles
 from kafkalog_core.broker.security.acl_requests import AclRequests
 from kafkalog_core.broker.security.acls import Authorizer
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.broker.disks.live_disks import LiveDisks
+    from kafkalog_core.broker.disks.live_settings import LiveSettings
     from kafkalog_core.broker.metrics.traffic import Traffic
     from kafkalog_core.broker.network.answers import ConnectionFacts, NetworkCounters, NetworkObserver
     from kafkalog_core.broker.network.socket_server import Address
@@ -96,7 +98,7 @@ class LiveBroker:
         offsets, problems = read_group_offsets(self._offset_dirs())
         self._offsets = LiveOffsets(group_log, offsets)
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
-        limits = replace(options.groups, initial_delay_s=delay_s)
+        limits = replace(options.groups, initial_delay_s=delay_s, max_members=disks.settings.number("group.max.size"))
         store = LoggedGroups(self._offsets.write, disks)
         shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms)
         self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
@@ -109,7 +111,8 @@ class LiveBroker:
         settings = disks.settings
         longest = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
         self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, longest)
-        throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved)
+        samples = [_samples_of(settings, prefix) for prefix in ("", "controller.")]
+        throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved, *samples)
         parts = self._guarded(self._parts(clock, waiters, group_log, traffic))
         observer = shares.watching(observer)
         self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded, throttles)
@@ -227,6 +230,12 @@ class LiveBroker:
         self._network.close()
         self.dispatcher.close()
         self._thread.join()
+
+
+def _samples_of(settings: LiveSettings, prefix: str) -> QuotaSamples:
+    """Return what rates are measured in. prefix: of the names of the settings."""
+    size_s = settings.number(f"{prefix}quota.window.size.seconds")
+    return QuotaSamples(settings.number(f"{prefix}quota.window.num"), 1000 * size_s)
 
 
 def _never(_: RequestContext, names: Collection[str]) -> None:

@@ -100,6 +100,10 @@ def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Pa
         ("log.retention.ms=x", "expected"),
         ("nonsense=1", "not a setting of a live broker"),
         ("num.partitions=0", "at least 1"),
+        ("group.max.size=0", "at least 1"),
+        ("group.max.size=2147483648", "at most 2147483647"),
+        ("quota.window.num=0", "at least 1"),
+        ("quota.window.size.seconds=0", "at least 1"),
         ("auto.create.topics.enable=maybe", "true or false"),
         ("num.partitions", "KEY=VALUE"),
     ],
@@ -107,6 +111,28 @@ def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Pa
 def test_a_setting_that_no_broker_takes_is_refused(text: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         LiveSettings.of([text])
+
+
+def test_the_size_of_groups_is_a_setting_with_the_default_of_brokers(tmp_path: Path) -> None:
+    names = ("group.max.size", "group.consumer.max.size")
+    assert [LiveSettings().number(name) for name in names] == [2**31 - 1] * 2
+
+    def beat(name: str) -> ErrorCode:
+        body = {"group_id": "modern", "member_id": name, "member_epoch": 0, "instance_id": None, "rack_id": None}
+        body |= {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ["t"], "subscribed_topic_regex": None}
+        answer = live.ask("ConsumerGroupHeartbeat", 1, **body, server_assignor=None, topic_partitions=[])
+        return ErrorCode(answer["error_code"])
+
+    with living(tmp_path, None, *(f"{name}=1" for name in names)) as live:
+        join(live, "classic")
+        body = {"group_id": "classic", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": ""}
+        body |= {
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b""}],
+        }
+        assert live.ask("JoinGroup", 5, **body)["error_code"] == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert [beat("one"), beat("two"), beat("one")] == [ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED, 0]
 
 
 class NoSpace(Disk):

@@ -94,6 +94,7 @@ class GroupConfigs:
         return ConsumerLimits(
             session_s=self.number(group, "consumer.session.timeout.ms") / 1000,
             heartbeat_ms=self.number(group, "consumer.heartbeat.interval.ms"),
+            max_members=self._broker.number("group.consumer.max.size"),
         )
 
     def text(self, group: str, name: str) -> str:
