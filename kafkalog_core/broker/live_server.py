@@ -100,7 +100,7 @@ class LiveBroker:
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
         limits = replace(options.groups, initial_delay_s=delay_s, max_members=disks.settings.number("group.max.size"))
         store = LoggedGroups(self._offsets.write, disks)
-        shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms)
+        shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms, traffic)
         self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
         self._groups.consumers.limits_of = shares.configs.consumer_limits
         self.status = BrokerStatus(disks, self._groups)
