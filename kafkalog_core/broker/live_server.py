@@ -17,7 +17,7 @@ from kafkalog_core.broker.groups.offset_commit_requests import OffsetCommitReque
 from kafkalog_core.broker.logs.append_waiters import AppendWaiters
 from kafkalog_core.broker.metrics.status import BrokerStatus
 from kafkalog_core.broker.network.answers import NO_OBSERVER
-from kafkalog_core.broker.network.disk_threads import leave_network
+from kafkalog_core.broker.network.disk_threads import CHANGE_S, leave_network
 from kafkalog_core.broker.network.socket_server import resolved
 from kafkalog_core.broker.quotas.quota_requests import QuotaRequests
 from kafkalog_core.broker.quotas.quota_windows import QuotaSamples
@@ -115,7 +115,15 @@ class LiveBroker:
         throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved, *samples)
         parts = self._guarded(self._parts(clock, waiters, group_log, traffic))
         observer = shares.watching(observer)
-        self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded, throttles)
+        self.dispatcher, self._network = network_of(
+            parts,
+            options,
+            clock,
+            observer,
+            decoded,
+            throttles,
+            lacks_groups=lambda: OFFSETS_TOPIC not in disks.topics,
+        )
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")
@@ -224,12 +232,16 @@ class LiveBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop accepting, let answers in flight end, and close every connection, while the background work ends."""
+        """Stop accepting, let answers in flight end, and close every connection, while the background work ends.
+
+        What does not end may still write, so that the stop is not a clean one.
+        """
         self._stopped.set()
         self._upkeep.stop()
-        self._network.close()
-        self.dispatcher.close()
-        self._thread.join()
+        ended = [self._network.close(), self.dispatcher.close()]
+        self._thread.join(CHANGE_S)
+        if self._thread.is_alive() or not all(ended):
+            self._disks.abandon()
 
 
 def _samples_of(settings: LiveSettings, prefix: str) -> QuotaSamples:

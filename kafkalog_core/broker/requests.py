@@ -43,10 +43,20 @@ _CHANGES: Final = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
         *("CreateAcls", "DeleteAcls", "AlterUserScramCredentials", "AlterClientQuotas", "DeleteRecords"),
-        *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
+        *("AlterShareGroupOffsets", "DeleteShareGroupOffsets", "InitProducerId"),
     }
 )
 """APIs that write the metadata log, which is fsynced, or make and delete directories."""
+_OF_GROUPS: Final = frozenset(
+    {
+        *("JoinGroup", "SyncGroup", "OffsetCommit", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"),
+        *("AddOffsetsToTxn", "TxnOffsetCommit"),
+    }
+)
+"""APIs that write into `__consumer_offsets`, or name a partition of it: the first one of all creates the topic."""
+_LEAVING: Final = frozenset({"ShareGroupHeartbeat"})
+"""APIs that leave the network's thread before a change that fsyncs (`leave_network`), and read little."""
+_SLOW: Final = _READS | _CHANGES | _OF_GROUPS | _LEAVING
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
 _UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the user is not known yet
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -115,6 +125,7 @@ class RequestDispatcher:
         observer: RequestObserver | None = None,
         decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
         throttles: ClientThrottles | None = None,
+        lacks_groups: Callable[[], bool] | None = None,
     ) -> None:
         """Take the handlers.
 
@@ -123,6 +134,7 @@ class RequestDispatcher:
         observer: receives what is not served.
         decoded: called with the API and the version of each request that is served, and its connection.
         throttles: measure what clients use of their quotas.
+        lacks_groups: returns whether `__consumer_offsets` would be created by a record; None: none is written.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
@@ -135,6 +147,7 @@ class RequestDispatcher:
         self._decoded = decoded
         self._reads = DiskThreads()
         self._throttles = throttles
+        self._lacks_groups = lacks_groups
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
@@ -161,15 +174,20 @@ class RequestDispatcher:
         return self._answer(context, handler)
 
     def _answer(self, context: RequestContext, handler: Handler) -> Answer:
-        if context.request.api.name in _READS:
+        name = context.request.api.name
+        if name not in _SLOW:
+            return handler(context)
+        if name in _READS:
             return self._reads.answer(lambda: handler(context))
-        if context.request.api.name in _CHANGES:
+        if name in _CHANGES or (name in _OF_GROUPS and self._lacks_groups is not None and self._lacks_groups()):
             return self._reads.change(lambda: handler(context))
+        if name in _LEAVING:
+            return self._reads.answer(lambda: handler(context), counts_reads=False)
         return handler(context)
 
-    def close(self) -> None:
-        """End the threads of long reads."""
-        self._reads.close()
+    def close(self) -> bool:
+        """End the threads of long reads and of changes, and return whether no change goes on."""
+        return self._reads.close()
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
         """Answer ApiVersions of an unknown version in version 0, from which the client learns the range (KIP-511)."""

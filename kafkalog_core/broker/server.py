@@ -91,12 +91,16 @@ def network_of(
     observer: NetworkObserver,
     decoded: Callable[[str, int, ConnectionFacts], None] | None,
     throttles: ClientThrottles | None = None,
+    lacks_groups: Callable[[], bool] | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
     guard = options.authentication
     every = [*parts] if guard is None else [*parts, guard]
     dispatcher = RequestDispatcher(
-        {name: entry for each in every for name, entry in each.handlers().items()}, decoded=decoded, throttles=throttles
+        {name: entry for each in every for name, entry in each.handlers().items()},
+        decoded=decoded,
+        throttles=throttles,
+        lacks_groups=lacks_groups,
     )
     handler = dispatcher if guard is None else guard.before(dispatcher)
     delay_s = None if throttles is None else throttles.connection_delay_s

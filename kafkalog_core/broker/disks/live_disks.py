@@ -18,9 +18,9 @@ from kafkalog_core.broker.disks.start_notes import finding_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
-from kafkalog_core.broker.network.disk_threads import cost_of_opening, count_read
+from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
 from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
-from kafkalog_core.format.checkpoint import encode_offset_checkpoint
+from kafkalog_core.format.checkpoint import encode_epoch_checkpoint, encode_offset_checkpoint
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_meta_properties, encode_partition_metadata
 from kafkalog_core.format.textfile import parse_uuid, uuid_text
@@ -69,7 +69,14 @@ _PARTITIONS_OF: Final = {
     "__transaction_state": "transaction.state.log.num.partitions",
     "__share_group_state": "share.coordinator.state.topic.num.partitions",
 }
+_FIRST_EPOCH: Final = encode_epoch_checkpoint([(0, 0)])
 _KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
+
+_NOT_CLEAN: Final = (
+    "a thread that changes the directory has not ended after a minute, and may still write. kafkalog stops without the "
+    "clean shutdown file: the next start recovers the logs as after a crash. Find out why the disk does not answer "
+    "(dmesg), then start kafkalog or the broker again"
+)
 
 Key = tuple[str, int]
 
@@ -129,7 +136,7 @@ class LiveDisks:
         self._offsets: dict[FileKind, dict[Key, int]] = {}
         self._policies: dict[str, AppendPolicy] = {}
         self._checkpoints: dict[FileKind, bytes] = {}  # as they were last written
-        self._is_closed = False
+        self._is_closed = self._is_abandoned = False
         self._at_end = ExitStack()
         with ExitStack() as undo:
             self._prepare()
@@ -508,6 +515,8 @@ class LiveDisks:
         )
         content = encode_partition_metadata(uuid_text(topic_id))
         self._disk.replace_file(f"{path}/{fixed_file_name(FileKind.PARTITION_METADATA)}", content, path)
+        # as Partition.makeLeader: now, for the first append must not wait for an fsync
+        self._disk.replace_file(f"{path}/{fixed_file_name(FileKind.LEADER_EPOCH)}", _FIRST_EPOCH, path)
 
     def _delete_directory(self, place: PartitionPath) -> None:
         """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""
@@ -544,9 +553,22 @@ class LiveDisks:
                 self._disk.replace_file(f"{self.path}/{fixed_file_name(kind)}", content, self.path)
                 self._checkpoints[kind] = content
 
+    def abandon(self) -> None:
+        """Leave the directory as after a crash: a thread did not end that may still write. `close` only says so then.
+
+        No lock is taken, since that thread may hold it. The directory stays locked until the process ends.
+        """
+        self._is_abandoned = self._is_closed = True
+
     def close(self) -> None:
-        """Stop as a broker does: every log on the disk, then the checkpoints, then the clean shutdown file."""
-        with self._lock:
+        """Stop as a broker does: every log on the disk, then the checkpoints, then the clean shutdown file.
+
+        Raises StorageError if that cannot be done: then there is no clean shutdown file.
+        """
+        if self._is_abandoned or not self._lock.acquire(timeout=CHANGE_S):
+            self._is_abandoned = self._is_closed = True
+            raise StorageError(_NOT_CLEAN, path=self.path)
+        try:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -558,6 +580,8 @@ class LiveDisks:
             finally:
                 self._cache.close()
                 self._at_end.close()
+        finally:
+            self._lock.release()
 
 
 def _directory_like(path: str) -> Attributes:

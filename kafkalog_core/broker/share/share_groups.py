@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from kafkalog_core.broker.groups.assignors import Place, Subscriber, share_assignment
 from kafkalog_core.broker.logs.partition_access import TopicIds
+from kafkalog_core.broker.network.disk_threads import leave_network
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.topics.share_group_records import SharedTopics, TopicNumbers
 from kafkalog_core.topics.share_state_records import ShareKey
@@ -220,6 +221,7 @@ class ShareGroups:
             present = kept[topic_id].numbers if topic_id in kept else ()
             if len(present) >= counts[topic]:
                 continue
+            leave_network()  # the first state creates the topic of states, and finalizes share.version
             for number in set(range(counts[topic])) - set(present):
                 key = ShareKey(group.group_id, topic_id, number)
                 self._states.initialize(key, state_epoch=group.epoch + 1, start=-1)
