@@ -122,6 +122,7 @@ class LiveBroker:
             observer,
             decoded,
             throttles,
+            features=lambda: disks.features,
             lacks_groups=lambda: OFFSETS_TOPIC not in disks.topics,
         )
         self.addresses: Sequence[Address] = self._network.addresses

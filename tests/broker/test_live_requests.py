@@ -72,6 +72,36 @@ def test_an_empty_directory_becomes_that_of_a_cluster_which_is_there_at_the_next
     assert found == []
 
 
+def features(live: Live, version: int = 4) -> tuple[dict[str, tuple[int, int]], dict[str, int], int]:
+    """What ApiVersions says of features: those that are supported, those of the cluster, and their epoch."""
+    answer = live.ask("ApiVersions", version, client_software_name="test", client_software_version="1")
+    supported = {each["name"]: (each["min_version"], each["max_version"]) for each in answer["supported_features"]}
+    finalized = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+    assert all(each["max_version_level"] == each["min_version_level"] for each in answer["finalized_features"])
+    return supported, finalized, answer["finalized_features_epoch"]
+
+
+def test_features_are_those_of_the_metadata_log(tmp_path: Path) -> None:
+    """The ranges are those in the response of a broker of 4.3.1, which leaves out those from 0 on before version 4."""
+    with living(tmp_path) as live:
+        supported, finalized, epoch = features(live)
+        assert supported == {
+            "metadata.version": (7, 30),
+            "group.version": (0, 1),
+            "share.version": (0, 1),
+            "eligible.leader.replicas.version": (0, 1),
+        }
+        assert (finalized, epoch) == ({"metadata.version": 25, "group.version": 1}, 1)
+        assert features(live, 3)[0] == {"metadata.version": (7, 30)}
+        live.disks.enable_share_groups()
+        with live.disks.changing() as cluster:
+            cluster.set_feature("transaction.version", 2)  # a Java producer would leave out AddPartitionsToTxn
+        assert features(live)[1:] == (finalized | {"share.version": 1}, 3)
+        assert live.ask("ApiVersions", 2)["finalized_features"] == []
+    with living(tmp_path) as live:
+        assert features(live)[1:] == (finalized | {"share.version": 1}, 3)
+
+
 def test_a_directory_is_locked_while_it_is_written(tmp_path: Path) -> None:
     with living(tmp_path):
         assert (tmp_path / ".lock").exists()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.broker.disks import served_disks
-from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.disks.served_disks import DiskOptions, FinalizedFeatures, ServedDisks
 from kafkalog_core.broker.network import disk_threads
 from kafkalog_core.broker.network.answers import Close, Reply
 from kafkalog_core.broker.requests import RequestDispatcher
@@ -23,6 +23,7 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import FROM, ask, response, send
+from tests.broker.serving import serving
 from tests.build import Record, batch_v2, epoch_checkpoint, meta_properties
 
 if TYPE_CHECKING:
@@ -78,6 +79,23 @@ def test_the_topics_and_ids_of_a_log_directory() -> None:
     assert not disks.has_partition("orders", 2)
     assert disks.partition("orders", 2) is None
     assert disks.partition("nothing", 0) is None
+
+
+def test_features_are_those_of_the_metadata_log() -> None:
+    """As Kafka's DumpLogSegments shows them."""
+    levels = {"metadata.version": 30, "transaction.version": 2}
+    levels |= dict.fromkeys(
+        ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version"), 1
+    )
+    disks = disks_of(DEMO)
+    assert disks.features == FinalizedFeatures(levels, 52)
+    disks.close()
+    with serving(DEMO) as broker:
+        body = {"client_software_name": "test", "client_software_version": "1"}
+        answer = ask(broker.dispatcher, "ApiVersions", 4, body)
+    found = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+    assert levels.items() - found.items() == {("transaction.version", 2), ("streams.version", 1)}, "not served"
+    assert answer["finalized_features_epoch"] == 52
 
 
 def test_a_partition_is_opened_once() -> None:

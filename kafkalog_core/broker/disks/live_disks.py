@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
-from kafkalog_core.broker.disks.served_disks import PartitionCopy, ServedTopic
+from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
 from kafkalog_core.broker.disks.start_notes import finding_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
@@ -21,6 +21,7 @@ from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
 from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint, encode_offset_checkpoint
+from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_meta_properties, encode_partition_metadata
 from kafkalog_core.format.textfile import parse_uuid, uuid_text
@@ -449,6 +450,12 @@ class LiveDisks:
             return
         with self._lock:
             self._cluster.set_feature(_SHARE_VERSION, 1)
+
+    @property
+    def features(self) -> FinalizedFeatures:
+        """The features of the cluster, as the metadata log has them."""
+        levels = {METADATA_VERSION: self._cluster.level, **self._cluster.features}
+        return FinalizedFeatures({name: level for name, level in levels.items() if level}, self._cluster.end_offset - 1)
 
     @property
     def has_metadata_log(self) -> bool:
