@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import struct
 import subprocess
 import sys
 import zlib
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,7 +36,6 @@ from tests.broker.test_network import Events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 DAY_MS = 86_400_000
 BY_BROKER = {"num_partitions": -1, "replication_factor": -1}
@@ -122,6 +123,22 @@ def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Pa
         assert any("truncate" in note for note in live.notes), live.notes
         assert offsets(live, "t") == [0]
         assert live.produce("t", batch_of(b"c"))["base_offset"] == 1
+
+
+def test_a_leader_epoch_is_in_its_file_before_the_recovery_point_is_after_its_first_batch(tmp_path: Path) -> None:
+    """The append does not wait for the file: until a flush has written it, a crash leaves it to the recovery."""
+    (tmp_path / "live").mkdir()
+    with living(tmp_path / "live") as live:
+        live.create("t")
+        live.produce("t", batch_of(b"a"))
+        path = Path(live.log("t").path, "leader-epoch-checkpoint")
+        assert (path.exists(), live.log("t").recovery_point) == (False, 0)
+        shutil.copytree(tmp_path / "live", tmp_path / "crashed")
+        live.log("t").sync()
+        assert (path.read_text(), live.log("t").recovery_point) == ("0\n1\n0 0\n", 1)
+    with living(tmp_path / "crashed") as live:
+        live.produce("t", batch_of(b"b"))
+    assert (tmp_path / "crashed" / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
 
 
 @pytest.mark.parametrize(

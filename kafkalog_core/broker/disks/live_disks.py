@@ -20,7 +20,7 @@ from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
 from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
-from kafkalog_core.format.checkpoint import encode_epoch_checkpoint, encode_offset_checkpoint
+from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_meta_properties, encode_partition_metadata
@@ -70,13 +70,12 @@ _PARTITIONS_OF: Final = {
     "__transaction_state": "transaction.state.log.num.partitions",
     "__share_group_state": "share.coordinator.state.topic.num.partitions",
 }
-_FIRST_EPOCH: Final = encode_epoch_checkpoint([(0, 0)])
 _KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 
 _NOT_CLEAN: Final = (
-    "a thread that changes the directory has not ended after a minute, and may still write. kafkalog stops without the "
-    "clean shutdown file: the next start recovers the logs as after a crash. Find out why the disk does not answer "
-    "(dmesg), then start kafkalog or the broker again"
+    "a thread that changes the directory did not end in time, and may still write. kafkalog stops without the clean "
+    "shutdown file: the next start recovers the logs as after a crash. Find out why the disk does not answer (dmesg), "
+    "then start kafkalog or the broker again"
 )
 
 Key = tuple[str, int]
@@ -522,8 +521,6 @@ class LiveDisks:
         )
         content = encode_partition_metadata(uuid_text(topic_id))
         self._disk.replace_file(f"{path}/{fixed_file_name(FileKind.PARTITION_METADATA)}", content, path)
-        # as Partition.makeLeader: now, for the first append must not wait for an fsync
-        self._disk.replace_file(f"{path}/{fixed_file_name(FileKind.LEADER_EPOCH)}", _FIRST_EPOCH, path)
 
     def _delete_directory(self, place: PartitionPath) -> None:
         """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""
