@@ -560,7 +560,7 @@ class LiveDisks:
     def abandon(self) -> None:
         """Leave the directory as after a crash: a thread did not end that may still write. `close` only says so then.
 
-        No lock is taken, since that thread may hold it. The directory stays locked until the process ends.
+        No lock is taken, since that thread may hold it. The directory is locked until the process ends.
         """
         self._is_abandoned = self._is_closed = True
 
