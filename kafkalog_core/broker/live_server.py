@@ -17,9 +17,10 @@ from kafkalog_core.broker.groups.offset_commit_requests import OffsetCommitReque
 from kafkalog_core.broker.logs.append_waiters import AppendWaiters
 from kafkalog_core.broker.metrics.status import BrokerStatus
 from kafkalog_core.broker.network.answers import NO_OBSERVER
-from kafkalog_core.broker.network.disk_threads import leave_network
+from kafkalog_core.broker.network.disk_threads import CHANGE_S, leave_network
 from kafkalog_core.broker.network.socket_server import resolved
 from kafkalog_core.broker.quotas.quota_requests import QuotaRequests
+from kafkalog_core.broker.quotas.quota_windows import QuotaSamples
 from kafkalog_core.broker.quotas.throttling import ClientThrottles
 from kafkalog_core.broker.security.acl_requests import AclRequests
 from kafkalog_core.broker.security.acls import Authorizer
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.broker.disks.live_disks import LiveDisks
+    from kafkalog_core.broker.disks.live_settings import LiveSettings
     from kafkalog_core.broker.metrics.traffic import Traffic
     from kafkalog_core.broker.network.answers import ConnectionFacts, NetworkCounters, NetworkObserver
     from kafkalog_core.broker.network.socket_server import Address
@@ -91,14 +93,14 @@ class LiveBroker:
         self._clock_ms = clock_ms
         self._observer = observer
         self.notes: list[str] = []
-        waiters = AppendWaiters()
+        waiters = AppendWaiters(observer.network_error)
         group_log = CoordinatorLog(disks, OFFSETS_TOPIC, clock_ms, waiters.notify)
         offsets, problems = read_group_offsets(self._offset_dirs())
         self._offsets = LiveOffsets(group_log, offsets)
         delay_s = disks.settings.number("group.initial.rebalance.delay.ms") / 1000
-        limits = replace(options.groups, initial_delay_s=delay_s)
+        limits = replace(options.groups, initial_delay_s=delay_s, max_members=disks.settings.number("group.max.size"))
         store = LoggedGroups(self._offsets.write, disks)
-        shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms)
+        shares = self._shares = Shares(disks, store.save_shares, waiters, clock, clock_ms, traffic)
         self._groups = GroupRegistry(self._offsets, disks, clock, clock_ms, new_member_id, limits, store, shares.groups)
         self._groups.consumers.limits_of = shares.configs.consumer_limits
         self.status = BrokerStatus(disks, self._groups)
@@ -109,10 +111,20 @@ class LiveBroker:
         settings = disks.settings
         longest = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
         self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, longest)
-        throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved)
+        samples = [_samples_of(settings, prefix) for prefix in ("", "controller.")]
+        throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved, *samples)
         parts = self._guarded(self._parts(clock, waiters, group_log, traffic))
         observer = shares.watching(observer)
-        self.dispatcher, self._network = network_of(parts, options, clock, observer, decoded, throttles)
+        self.dispatcher, self._network = network_of(
+            parts,
+            options,
+            clock,
+            observer,
+            decoded,
+            throttles,
+            features=lambda: disks.features,
+            lacks_groups=lambda: OFFSETS_TOPIC not in disks.topics,
+        )
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
         check_ms = settings.number("offsets.retention.check.interval.ms")
@@ -221,12 +233,22 @@ class LiveBroker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop accepting, let answers in flight end, and close every connection, while the background work ends."""
+        """Stop accepting, let answers in flight end, and close every connection, while the background work ends.
+
+        What does not end may still write, so that the stop is not a clean one.
+        """
         self._stopped.set()
         self._upkeep.stop()
-        self._network.close()
-        self.dispatcher.close()
-        self._thread.join()
+        ended = [self._network.close(), self.dispatcher.close()]
+        self._thread.join(CHANGE_S)
+        if self._thread.is_alive() or not all(ended):
+            self._disks.abandon()
+
+
+def _samples_of(settings: LiveSettings, prefix: str) -> QuotaSamples:
+    """Return what rates are measured in. prefix: of the names of the settings."""
+    size_s = settings.number(f"{prefix}quota.window.size.seconds")
+    return QuotaSamples(settings.number(f"{prefix}quota.window.num"), 1000 * size_s)
 
 
 def _never(_: RequestContext, names: Collection[str]) -> None:

@@ -20,6 +20,7 @@ from kafkalog_core.wire.schemas import apis
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kafkalog_core.broker.disks.served_disks import FinalizedFeatures
     from kafkalog_core.broker.network.answers import Answer, ConnectionFacts, Piece
     from kafkalog_core.broker.quotas.throttling import ClientThrottles, RequestThrottle
     from kafkalog_core.wire.frames import Request
@@ -43,10 +44,32 @@ _CHANGES: Final = frozenset(
     {
         *("CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs"),
         *("CreateAcls", "DeleteAcls", "AlterUserScramCredentials", "AlterClientQuotas", "DeleteRecords"),
-        *("AlterShareGroupOffsets", "DeleteShareGroupOffsets"),
+        *("AlterShareGroupOffsets", "DeleteShareGroupOffsets", "InitProducerId"),
     }
 )
 """APIs that write the metadata log, which is fsynced, or make and delete directories."""
+_OF_GROUPS: Final = frozenset(
+    {
+        *("JoinGroup", "SyncGroup", "OffsetCommit", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"),
+        *("AddOffsetsToTxn", "TxnOffsetCommit"),
+    }
+)
+"""APIs that write into `__consumer_offsets`, or name a partition of it: the first one of all creates the topic."""
+_LEAVING: Final = frozenset({"ShareGroupHeartbeat"})
+"""APIs that leave the network's thread before a change that fsyncs (`leave_network`), and read little."""
+_SLOW: Final = _READS | _CHANGES | _OF_GROUPS | _LEAVING
+_FEATURES: Final = {
+    "metadata.version": (7, 30),
+    "group.version": (0, 1),
+    "share.version": (0, 1),
+    "eligible.leader.replicas.version": (0, 1),
+}
+"""The features that this broker supports, with their levels: those of Kafka 4.3 (`BrokerFeatures`).
+
+Not those of what is not served: transaction.version (KIP-890), streams.version and the controllers' kraft.version. A
+Java producer that finds transaction.version 2 finalized adds no partition to a transaction any more.
+"""
+_FIRST_WITH_LEVEL_0: Final = 4  # before, clients cannot read a feature that is supported from 0 on (KAFKA-17492)
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
 _UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the user is not known yet
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -115,6 +138,8 @@ class RequestDispatcher:
         observer: RequestObserver | None = None,
         decoded: Callable[[str, int, ConnectionFacts], None] | None = None,
         throttles: ClientThrottles | None = None,
+        lacks_groups: Callable[[], bool] | None = None,
+        features: Callable[[], FinalizedFeatures] | None = None,
     ) -> None:
         """Take the handlers.
 
@@ -123,6 +148,8 @@ class RequestDispatcher:
         observer: receives what is not served.
         decoded: called with the API and the version of each request that is served, and its connection.
         throttles: measure what clients use of their quotas.
+        lacks_groups: returns whether `__consumer_offsets` would be created by a record; None: none is written.
+        features: returns those of the cluster; None: it has none.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
@@ -135,6 +162,8 @@ class RequestDispatcher:
         self._decoded = decoded
         self._reads = DiskThreads()
         self._throttles = throttles
+        self._lacks_groups = lacks_groups
+        self._features = features
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
@@ -161,15 +190,20 @@ class RequestDispatcher:
         return self._answer(context, handler)
 
     def _answer(self, context: RequestContext, handler: Handler) -> Answer:
-        if context.request.api.name in _READS:
+        name = context.request.api.name
+        if name not in _SLOW:
+            return handler(context)
+        if name in _READS:
             return self._reads.answer(lambda: handler(context))
-        if context.request.api.name in _CHANGES:
+        if name in _CHANGES or (name in _OF_GROUPS and self._lacks_groups is not None and self._lacks_groups()):
             return self._reads.change(lambda: handler(context))
+        if name in _LEAVING:
+            return self._reads.answer(lambda: handler(context), counts_reads=False)
         return handler(context)
 
-    def close(self) -> None:
-        """End the threads of long reads."""
-        self._reads.close()
+    def close(self) -> bool:
+        """End the threads of long reads and of changes, and return whether no change goes on."""
+        return self._reads.close()
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
         """Answer ApiVersions of an unknown version in version 0, from which the client learns the range (KIP-511)."""
@@ -182,7 +216,30 @@ class RequestDispatcher:
         words = [context.body[name] for name in ("client_software_name", "client_software_version")]
         is_valid = context.version < _NAMED or all(map(_CLIENT_WORD.fullmatch, words))  # ApiVersionsRequest.isValid
         error = ErrorCode.NONE if is_valid else ErrorCode.INVALID_REQUEST
-        return context.reply({"error_code": error, "api_keys": self._ranges, "throttle_time_ms": 0})
+        body = {"error_code": error, "api_keys": self._ranges, "throttle_time_ms": 0}
+        return context.reply(body | self._described_features(context.version))
+
+    def _described_features(self, version: int) -> Body:
+        """Return what ApiVersions says of features (KIP-584); those of the cluster that are not supported are left out.
+
+        `ApiVersionsResponse.maybeFilterSupportedFeatureKeys`.
+        """
+        if self._features is None:
+            return {}
+        found = self._features()
+        return {
+            "supported_features": [
+                {"name": name, "min_version": least, "max_version": most}
+                for name, (least, most) in _FEATURES.items()
+                if least > 0 or version >= _FIRST_WITH_LEVEL_0
+            ],
+            "finalized_features_epoch": found.epoch,
+            "finalized_features": [
+                {"name": name, "max_version_level": level, "min_version_level": level}
+                for name, level in found.levels.items()
+                if name in _FEATURES
+            ],
+        }
 
     def _close(self, connection: ConnectionFacts, detail: str) -> Answer:
         if self._observer is not None:

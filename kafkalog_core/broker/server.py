@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from kafkalog_core.broker.disks.served_disks import ServedDisks
+    from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, ServedDisks
     from kafkalog_core.broker.groups.offset_commit_requests import Commits
     from kafkalog_core.broker.metrics.traffic import Traffic
     from kafkalog_core.broker.network.answers import ConnectionFacts, NetworkCounters, NetworkObserver
@@ -91,12 +91,19 @@ def network_of(
     observer: NetworkObserver,
     decoded: Callable[[str, int, ConnectionFacts], None] | None,
     throttles: ClientThrottles | None = None,
+    *,
+    features: Callable[[], FinalizedFeatures],
+    lacks_groups: Callable[[], bool] | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
     guard = options.authentication
     every = [*parts] if guard is None else [*parts, guard]
     dispatcher = RequestDispatcher(
-        {name: entry for each in every for name, entry in each.handlers().items()}, decoded=decoded, throttles=throttles
+        {name: entry for each in every for name, entry in each.handlers().items()},
+        decoded=decoded,
+        throttles=throttles,
+        lacks_groups=lacks_groups,
+        features=features,
     )
     handler = dispatcher if guard is None else guard.before(dispatcher)
     delay_s = None if throttles is None else throttles.connection_delay_s
@@ -154,7 +161,9 @@ class ReadOnlyBroker:
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
             TransactionDescriptions(disks, lambda: transactions, at_ms),
         )
-        self.dispatcher, self._network = network_of(handlers, options, clock, observer, decoded)
+        self.dispatcher, self._network = network_of(
+            handlers, options, clock, observer, decoded, features=lambda: disks.features
+        )
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
 

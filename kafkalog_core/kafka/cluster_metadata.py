@@ -113,9 +113,15 @@ def read_file_levels(path: str) -> ClusterLevels:
 
 @dataclass(slots=True)
 class ClusterTopics:
-    """The topics that exist once some records of a metadata log were replayed; `names`: by topic id."""
+    """The topics that exist once some records of a metadata log were replayed, and the finalized features.
+
+    Args:
+        names: of topics by their ids.
+        features: levels by the names of features (KIP-584); one that is not finalized has none.
+    """
 
     names: dict[str, str] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
 
     @property
     def ids(self) -> dict[str, str]:
@@ -128,6 +134,10 @@ class ClusterTopics:
             self.names[record.topic_id] = record.name
         elif isinstance(record, TopicRemoved):
             return self.names.pop(record.topic_id, None)
+        elif isinstance(record, FeatureLevel):
+            self.features[record.name] = record.level
+            if record.level == 0:  # FeaturesDelta.replay: the feature is no longer finalized
+                del self.features[record.name]
         return None
 
 
@@ -141,6 +151,7 @@ class MetadataHistory:
     def __init__(self, partition: Partition | None) -> None:
         self._partition = partition
         self._is_whole: bool | None = None
+        self._end_offset = 0
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -154,9 +165,14 @@ class MetadataHistory:
             deque(self.records(), maxlen=0)
         return bool(self._is_whole)
 
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record, once `records` has been read to its end."""
+        return self._end_offset
+
     def records(self) -> Iterator[MetadataRecord]:
         """Yield the records that `metadata_records` knows, in their order. Damage is skipped."""
-        self._is_whole = yield from _read_records(self._partition)
+        self._is_whole, self._end_offset = yield from _read_records(self._partition)
 
 
 def read_history(path: str) -> MetadataHistory:
@@ -189,13 +205,15 @@ class _FileEnd(NamedTuple):
     has_footer: bool
 
 
-def _read_records(partition: Partition | None) -> Generator[MetadataRecord, None, bool]:
-    """Yield the records; return whether all from the newest snapshot on can be read: a lost one may be what counts.
+def _read_records(partition: Partition | None) -> Generator[MetadataRecord, None, tuple[bool, int]]:
+    """Yield the records; return whether all from the newest snapshot on can be read, and the offset after the last one.
+
+    A lost one may be what counts.
 
     A torn end counts as a loss too, although a crash may leave one: whether its batch was committed is unknown.
     """
     if partition is None:
-        return False
+        return False, 0
     snapshot, is_whole, expected = _newest_snapshot(partition), True, 0
     if snapshot is not None:
         end = yield from _read_file(snapshot.path)
@@ -209,7 +227,7 @@ def _read_records(partition: Partition | None) -> Generator[MetadataRecord, None
         end = yield from _read_file(segment.log.path)
         is_whole &= end.is_whole
         expected = segment.base_offset if end.next_offset is None else end.next_offset
-    return is_whole
+    return is_whole, expected
 
 
 def _read_file(path: str) -> Generator[MetadataRecord, None, _FileEnd]:

@@ -56,7 +56,9 @@ EVENTS: Final[Mapping[str, EventType]] = MappingProxyType(
     {
         "serve.note": EventType("info", "something to know about the disks or the users, before clients connect"),
         "serve.warning": EventType("warning", "the way in which kafkalog was started is a risk"),
-        "serve.refused": EventType("error", "kafkalog could not serve, and ends with exit status 3"),
+        "serve.refused": EventType(
+            "error", "kafkalog could not serve, or could not stop cleanly, and ends with exit status 3"
+        ),
         "serve.started": EventType("info", "clients can connect", ("host", "port")),
         "serve.stopped": EventType("info", "the end, by a signal or --for", ("requests", "sent_bytes")),
         "metrics.started": EventType("info", "GET /metrics is answered", ("host", "port")),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkalog_core.broker.disks.live_disks import LiveDisks
 from kafkalog_core.broker.disks.live_settings import LiveSettings
 from kafkalog_core.broker.live_server import LiveBroker
-from kafkalog_core.broker.network.answers import FileRange, PendingAnswer, Reply
+from kafkalog_core.broker.network.answers import NO_OBSERVER, FileRange, PendingAnswer, Reply
 from kafkalog_core.broker.network.socket_server import Listener
 from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.logs.live_log import LiveLog
     from kafkalog_core.broker.metrics.traffic import Traffic
-    from kafkalog_core.broker.network.answers import Answer
+    from kafkalog_core.broker.network.answers import Answer, NetworkObserver
 
 SETTINGS: Final = (
     "offsets.topic.num.partitions=2",
@@ -119,7 +119,11 @@ class Live:
 
 @contextmanager
 def living(
-    directory: Path, clock: Clock | None = None, *settings: str, traffic: Traffic | None = None
+    directory: Path,
+    clock: Clock | None = None,
+    *settings: str,
+    traffic: Traffic | None = None,
+    observer: NetworkObserver = NO_OBSERVER,
 ) -> Iterator[Live]:
     """A live broker over a directory; it is stopped cleanly at the end."""
     clock = clock or Clock()
@@ -137,6 +141,7 @@ def living(
         clock_ms=clock,
         new_member_id=lambda client: f"{client}-{next(ids)}",
         traffic=traffic,
+        observer=observer,
     )
     try:
         yield Live(disks, broker, clock, disks.notes)

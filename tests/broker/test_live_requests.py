@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import struct
 import subprocess
 import sys
 import zlib
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +17,9 @@ import pytest
 from kafkalog_core.broker.disks.live_disks import LiveDisks
 from kafkalog_core.broker.disks.live_settings import LiveSettings
 from kafkalog_core.broker.disks.upkeep import Upkeep
+from kafkalog_core.broker.metrics.open_metrics import Metrics
 from kafkalog_core.broker.network.answers import Close, NoResponse, PendingAnswer
+from kafkalog_core.broker.topics.fetch_requests import FetchRequests
 from kafkalog_core.broker.transactions.coordinator_logs import partition_of_name
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.format.compression import compress
@@ -28,10 +32,10 @@ from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import response
 from tests.broker.consuming import consumed
 from tests.broker.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living, sent_bytes
+from tests.broker.network.test_network import Events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterator
 
 DAY_MS = 86_400_000
 BY_BROKER = {"num_partitions": -1, "replication_factor": -1}
@@ -69,6 +73,36 @@ def test_an_empty_directory_becomes_that_of_a_cluster_which_is_there_at_the_next
     assert found == []
 
 
+def features(live: Live, version: int = 4) -> tuple[dict[str, tuple[int, int]], dict[str, int], int]:
+    """What ApiVersions says of features: those that are supported, those of the cluster, and their epoch."""
+    answer = live.ask("ApiVersions", version, client_software_name="test", client_software_version="1")
+    supported = {each["name"]: (each["min_version"], each["max_version"]) for each in answer["supported_features"]}
+    finalized = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+    assert all(each["max_version_level"] == each["min_version_level"] for each in answer["finalized_features"])
+    return supported, finalized, answer["finalized_features_epoch"]
+
+
+def test_features_are_those_of_the_metadata_log(tmp_path: Path) -> None:
+    """The ranges are those in the response of a broker of 4.3.1, which leaves out those from 0 on before version 4."""
+    with living(tmp_path) as live:
+        supported, finalized, epoch = features(live)
+        assert supported == {
+            "metadata.version": (7, 30),
+            "group.version": (0, 1),
+            "share.version": (0, 1),
+            "eligible.leader.replicas.version": (0, 1),
+        }
+        assert (finalized, epoch) == ({"metadata.version": 25, "group.version": 1}, 1)
+        assert features(live, 3)[0] == {"metadata.version": (7, 30)}
+        live.disks.enable_share_groups()
+        with live.disks.changing() as cluster:
+            cluster.set_feature("transaction.version", 2)  # a Java producer would leave out AddPartitionsToTxn
+        assert features(live)[1:] == (finalized | {"share.version": 1}, 3)
+        assert live.ask("ApiVersions", 2)["finalized_features"] == []
+    with living(tmp_path) as live:
+        assert features(live)[1:] == (finalized | {"share.version": 1}, 3)
+
+
 def test_a_directory_is_locked_while_it_is_written(tmp_path: Path) -> None:
     with living(tmp_path):
         assert (tmp_path / ".lock").exists()
@@ -91,12 +125,32 @@ def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Pa
         assert live.produce("t", batch_of(b"c"))["base_offset"] == 1
 
 
+def test_a_leader_epoch_is_in_its_file_before_the_recovery_point_is_after_its_first_batch(tmp_path: Path) -> None:
+    """The append does not wait for the file: until a flush has written it, a crash leaves it to the recovery."""
+    (tmp_path / "live").mkdir()
+    with living(tmp_path / "live") as live:
+        live.create("t")
+        live.produce("t", batch_of(b"a"))
+        path = Path(live.log("t").path, "leader-epoch-checkpoint")
+        assert (path.exists(), live.log("t").recovery_point) == (False, 0)
+        shutil.copytree(tmp_path / "live", tmp_path / "crashed")
+        live.log("t").sync()
+        assert (path.read_text(), live.log("t").recovery_point) == ("0\n1\n0 0\n", 1)
+    with living(tmp_path / "crashed") as live:
+        live.produce("t", batch_of(b"b"))
+    assert (tmp_path / "crashed" / "t-0" / "leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("log.retention.ms=x", "expected"),
         ("nonsense=1", "not a setting of a live broker"),
         ("num.partitions=0", "at least 1"),
+        ("group.max.size=0", "at least 1"),
+        ("group.max.size=2147483648", "at most 2147483647"),
+        ("quota.window.num=0", "at least 1"),
+        ("quota.window.size.seconds=0", "at least 1"),
         ("auto.create.topics.enable=maybe", "true or false"),
         ("num.partitions", "KEY=VALUE"),
     ],
@@ -104,6 +158,28 @@ def test_after_a_crash_logs_are_recovered_as_a_broker_recovers_them(tmp_path: Pa
 def test_a_setting_that_no_broker_takes_is_refused(text: str, reason: str) -> None:
     with pytest.raises(SettingError, match=reason):
         LiveSettings.of([text])
+
+
+def test_the_size_of_groups_is_a_setting_with_the_default_of_brokers(tmp_path: Path) -> None:
+    names = ("group.max.size", "group.consumer.max.size")
+    assert [LiveSettings().number(name) for name in names] == [2**31 - 1] * 2
+
+    def beat(name: str) -> ErrorCode:
+        body = {"group_id": "modern", "member_id": name, "member_epoch": 0, "instance_id": None, "rack_id": None}
+        body |= {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ["t"], "subscribed_topic_regex": None}
+        answer = live.ask("ConsumerGroupHeartbeat", 1, **body, server_assignor=None, topic_partitions=[])
+        return ErrorCode(answer["error_code"])
+
+    with living(tmp_path, None, *(f"{name}=1" for name in names)) as live:
+        join(live, "classic")
+        body = {"group_id": "classic", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": ""}
+        body |= {
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": b""}],
+        }
+        assert live.ask("JoinGroup", 5, **body)["error_code"] == ErrorCode.GROUP_MAX_SIZE_REACHED
+        assert [beat("one"), beat("two"), beat("one")] == [ErrorCode.NONE, ErrorCode.GROUP_MAX_SIZE_REACHED, 0]
 
 
 class NoSpace(Disk):
@@ -427,6 +503,36 @@ def test_a_fetch_waits_for_an_append_until_it_has_enough(live: Live) -> None:
     assert isinstance(gone, PendingAnswer)
     gone.abandon()
     live.produce("t", batch_of(b"again"))
+
+
+def test_a_waiting_request_that_fails_does_not_fail_the_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = Events()
+    metrics = Metrics(events)
+    with living(tmp_path, observer=metrics) as live:
+        live.create("t")
+        other, waiting = (live.fetch("t", max_wait_ms=500, min_bytes=1) for _ in range(2))
+        with monkeypatch.context() as patched:
+            patched.setattr(FetchRequests, "_read_all", _failing_once(FetchRequests._read_all))
+            assert live.produce("t", batch_of(b"one"))["error_code"] == ErrorCode.NONE
+        assert b"one" in sent_bytes(waiting), "the others are called"
+        assert live.produce("t", batch_of(b"two"))["error_code"] == ErrorCode.NONE
+        ((what, error),) = events.of("network_error")  # it is not called again
+        assert (what, str(error)) == ("a request that waits for t-0", "a bug")
+        assert "kafkalog_errors_total 1\n" in metrics.text(live.broker.status)
+        assert isinstance(other, PendingAnswer)
+        assert other.is_open, "it is answered at its deadline"
+
+
+def _failing_once(real: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that fails when it is called first."""
+    failures = [ValueError("a bug")]
+
+    def called(*given: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return real(*given)
+
+    return called
 
 
 def test_records_are_deleted_up_to_an_offset(live: Live) -> None:

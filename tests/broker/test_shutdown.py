@@ -9,15 +9,20 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from kafkalog_core.broker import live_server
+from kafkalog_core.broker.disks import live_disks
 from kafkalog_core.broker.disks.upkeep import Upkeep
+from kafkalog_core.broker.network import disk_threads
+from kafkalog_core.errors import StorageError
 from kafkalog_core.wire.frames import encode_request
+from tests.broker.asking import FROM
 from tests.broker.live import QUIET, LiveServer, create_topics, read_all
 from tests.broker.live_state import batch_of, living
 from tests.broker.serving import serving
@@ -261,3 +266,35 @@ def _stopping_at(number: int, upkeep: Upkeep, check: Callable[[int], None]) -> C
         check(size_bytes)
 
     return counted
+
+
+@pytest.mark.parametrize("has_lock", [False, True], ids=["a change", "a change that holds the lock"])
+def test_what_may_still_write_leaves_no_clean_shutdown_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_lock: bool
+) -> None:
+    for module in (disk_threads, live_server, live_disks):
+        monkeypatch.setattr(module, "CHANGE_S", 0.2)
+    gate = threading.Event()
+    with pytest.raises(StorageError, match="without the clean shutdown file"):
+        _stop_while_a_change_hangs(tmp_path, gate, has_lock=has_lock)
+    assert not (tmp_path / MARK).exists()
+    gate.set()
+
+
+def _stop_while_a_change_hangs(directory: Path, gate: threading.Event, *, has_lock: bool) -> None:
+    begun = threading.Event()
+    config = {"name": "retention.ms", "value": "5"}
+    body = {"resources": [{"resource_type": 2, "resource_name": "t", "configs": [config]}], "validate_only": False}
+    pieces = encode_request("AlterConfigs", 1, body, correlation_id=1, client_id="test")
+    frame = b"".join(bytes(piece) for piece in pieces)  # type: ignore[call-overload]
+    with living(directory) as live:
+
+        def hang(*_: object) -> None:
+            with live.disks.changing() if has_lock else nullcontext():
+                begun.set()
+                assert gate.wait(60)
+
+        live.create("t")
+        live.disks.set_configs = hang  # type: ignore[method-assign]
+        live.broker.dispatcher.handle(memoryview(frame)[4:], FROM)
+        assert begun.wait(60)

@@ -60,7 +60,9 @@ _ACL_FIELDS: Final = (
 """The fields of AccessControlEntryRecord in the order of `AclBinding`."""
 _SAME_LEADER: Final = -2
 _FIRST_WITH_DIRECTORIES: Final = 17  # metadata.version 3.7-IV2 (KIP-858)
-_FIRST_LEVEL: Final = 25  # 4.0-IV3, which every release of 4.x reads
+_FIRST_LEVELS: Final = {METADATA_VERSION: 25, "group.version": 1}
+"""The features of a new cluster: 4.0-IV3, which every release of 4.x reads, and without group.version a broker refuses
+groups of KIP-848 (`KafkaApis.isConsumerGroupProtocolEnabled`)."""
 _BLOCK: Final = 1000  # producer ids that a broker is given at a time (`ProducerIdsBlock`)
 
 MetadataChange = tuple[str, int, dict[str, Any]]
@@ -125,10 +127,17 @@ class ClusterLog:
         """Whether the log has no metadata.version yet, as that of a new directory."""
         return self.level == 0
 
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record; 0: there is no log."""
+        return 0 if self._log is None else self._log.log_end_offset
+
     # --- changes ------------------------------------------------------------------------------------------------------
     def begin(self) -> None:
         """Begin the log of a new cluster."""
-        self.write([("FeatureLevelRecord", 0, {"name": METADATA_VERSION, "feature_level": _FIRST_LEVEL})])
+        self.write(
+            [("FeatureLevelRecord", 0, {"name": name, "feature_level": level}) for name, level in _FIRST_LEVELS.items()]
+        )
 
     def create_topic(self, name: str, topic_id: bytes, partitions: int, configs: dict[str, str]) -> KnownTopic:
         """Create a topic whose partitions this broker leads."""

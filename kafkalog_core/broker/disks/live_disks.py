@@ -13,14 +13,15 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
-from kafkalog_core.broker.disks.served_disks import PartitionCopy, ServedTopic
+from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
 from kafkalog_core.broker.disks.start_notes import finding_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
-from kafkalog_core.broker.network.disk_threads import cost_of_opening, count_read
+from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
 from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
+from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_meta_properties, encode_partition_metadata
 from kafkalog_core.format.textfile import parse_uuid, uuid_text
@@ -70,6 +71,12 @@ _PARTITIONS_OF: Final = {
     "__share_group_state": "share.coordinator.state.topic.num.partitions",
 }
 _KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
+
+_NOT_CLEAN: Final = (
+    "a thread that changes the directory did not end in time, and may still write. kafkalog stops without the clean "
+    "shutdown file: the next start recovers the logs as after a crash. Find out why the disk does not answer (dmesg), "
+    "then start kafkalog or the broker again"
+)
 
 Key = tuple[str, int]
 
@@ -129,7 +136,7 @@ class LiveDisks:
         self._offsets: dict[FileKind, dict[Key, int]] = {}
         self._policies: dict[str, AppendPolicy] = {}
         self._checkpoints: dict[FileKind, bytes] = {}  # as they were last written
-        self._is_closed = False
+        self._is_closed = self._is_abandoned = False
         self._at_end = ExitStack()
         with ExitStack() as undo:
             self._prepare()
@@ -440,6 +447,12 @@ class LiveDisks:
             self._cluster.set_feature(_SHARE_VERSION, 1)
 
     @property
+    def features(self) -> FinalizedFeatures:
+        """The features of the cluster, as the metadata log has them."""
+        levels = {METADATA_VERSION: self._cluster.level, **self._cluster.features}
+        return FinalizedFeatures({name: level for name, level in levels.items() if level}, self._cluster.end_offset - 1)
+
+    @property
     def has_metadata_log(self) -> bool:
         """Whether changes of ACLs and settings are kept in a metadata log; brokers with ZooKeeper have none."""
         return self._cluster.is_kept
@@ -540,9 +553,22 @@ class LiveDisks:
                 self._disk.replace_file(f"{self.path}/{fixed_file_name(kind)}", content, self.path)
                 self._checkpoints[kind] = content
 
+    def abandon(self) -> None:
+        """Leave the directory as after a crash: a thread did not end that may still write. `close` only says so then.
+
+        No lock is taken, since that thread may hold it. The directory is locked until the process ends.
+        """
+        self._is_abandoned = self._is_closed = True
+
     def close(self) -> None:
-        """Stop as a broker does: every log on the disk, then the checkpoints, then the clean shutdown file."""
-        with self._lock:
+        """Stop as a broker does: every log on the disk, then the checkpoints, then the clean shutdown file.
+
+        Raises StorageError if that cannot be done: then there is no clean shutdown file.
+        """
+        if self._is_abandoned or not self._lock.acquire(timeout=CHANGE_S):
+            self._is_abandoned = self._is_closed = True
+            raise StorageError(_NOT_CLEAN, path=self.path)
+        try:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -554,6 +580,8 @@ class LiveDisks:
             finally:
                 self._cache.close()
                 self._at_end.close()
+        finally:
+            self._lock.release()
 
 
 def _directory_like(path: str) -> Attributes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import SettingError
+from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.setting_table import SETTINGS
 from kafkalog_core.kafka.settings import Settings, parse_assignment
@@ -20,6 +21,12 @@ _NUMBERS: Final = {
     "offsets.topic.num.partitions": (50, 1),
     "transaction.state.log.num.partitions": (50, 1),
     "group.initial.rebalance.delay.ms": (3000, 0),
+    "group.max.size": (MAX_INT32, 1),
+    "group.consumer.max.size": (MAX_INT32, 1),
+    "quota.window.num": (11, 1),
+    "quota.window.size.seconds": (1, 1),
+    "controller.quota.window.num": (11, 1),
+    "controller.quota.window.size.seconds": (1, 1),
     "group.consumer.session.timeout.ms": (45_000, 1),
     "group.consumer.heartbeat.interval.ms": (5_000, 1),
     "transaction.max.timeout.ms": (900_000, 1),
@@ -35,6 +42,8 @@ _NUMBERS: Final = {
     "group.share.partition.max.record.locks": (2_000, 100),
 }
 """Default and minimum of the numbers that do not matter for the log."""
+_LONGS: Final = frozenset({"offsets.retention.check.interval.ms"})
+"""Those of them that are ConfigDef.Type.LONG; the others are INT."""
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 _AUTHORIZER: Final = "authorizer.class.name"
 _SUPER_USERS: Final = "super.users"
@@ -131,7 +140,7 @@ def _boolean(key: str, value: str) -> bool:
 
 
 def _number(key: str, value: str) -> int:
-    least = _NUMBERS[key][1]
-    if not value.isdecimal() or int(value) < least:
-        raise SettingError(f"{key}={value}: a number of at least {least} is expected")
+    least, most = _NUMBERS[key][1], MAX_INT64 if key in _LONGS else MAX_INT32
+    if not value.isdecimal() or not least <= int(value) <= most:
+        raise SettingError(f"{key}={value}: a number of at least {least} and at most {most} is expected")
     return int(value)

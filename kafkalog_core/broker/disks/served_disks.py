@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.broker.disks.start_notes import finding_notes, holder_notes, unreadable_notes
 from kafkalog_core.broker.logs.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
-from kafkalog_core.broker.network.disk_threads import cost_of_opening, count_read
+from kafkalog_core.broker.network.disk_threads import cost_of_opening, cost_of_reading, count_read
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.cluster import identity_of, read_topic_id
-from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_copies
+from kafkalog_core.kafka.cluster_metadata import ClusterTopics, read_copies, read_history
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.storage.logdir import PartitionPath
 
-__all__ = ["DiskOptions", "PartitionCopy", "ServedDisks", "ServedTopic"]
+__all__ = ["DiskOptions", "FinalizedFeatures", "PartitionCopy", "ServedDisks", "ServedTopic"]
 
 HighWatermark = Literal["end", "checkpoint"]
 """The source of the high watermark: the end of the log, or replication-offset-checkpoint, which is stale after a crash.
@@ -61,6 +61,17 @@ class DiskOptions:
     high_watermark: HighWatermark = "end"
     set_aside: frozenset[DirectoryState] = frozenset()
     node_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeatures:
+    """The levels of features that a cluster uses, by name (KIP-584).
+
+    `epoch` is the offset of the metadata log that they are of; -1: it is unknown.
+    """
+
+    levels: Mapping[str, int] = field(default_factory=dict)
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,7 @@ class ServedDisks:
         cluster_id: that of the directories, else a name of our own.
         node_id: that of the first directory, else 0.
         until_ms: logs end at their first batch with a later timestamp; None: at their ends.
+        features: of the cluster, as its metadata log has them.
         notes: what the user should know before clients connect, one sentence each.
     """
 
@@ -108,7 +120,9 @@ class ServedDisks:
         self._cache = SegmentCache()
         self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
         self._opening: dict[tuple[str, int], threading.Lock] = {}
+        self.features = FinalizedFeatures()
         self._configs: ClusterConfigs | None = None
+        self._configs_lock = threading.Lock()
         self.until_ms = options.view.until_ms
         self.notes: list[str] = []
         if self.until_ms is not None:
@@ -181,7 +195,10 @@ class ServedDisks:
 
         Before KRaft they are in ZooKeeper, not on the disk.
         """
-        with self._lock:
+        if self._configs is None:
+            for path in self.log_dirs:
+                count_read(cost_of_reading(f"{path}/{METADATA_TOPIC}-0"))
+        with self._configs_lock:  # one of its own: those who fetch do not wait until the log is read
             if self._configs is None:
                 self._configs = read_copies(self.log_dirs).configs(None, None)
         return self._configs.of_topic(name)
@@ -236,9 +253,15 @@ class ServedDisks:
             self.notes.append(f"not served: the logs of Kafka 0.7 in {where}; kafkalog dump reads them")
 
     def _ids_of_cluster(self) -> Mapping[str, str]:
-        """Return the ids of topics by name in the first metadata log that is whole."""
-        paths = (f"{path}/{METADATA_TOPIC}-0" for path in self.log_dirs)
-        return next((topics for path in paths if (topics := read_cluster_topics(path))), {})
+        """Return the ids of topics by name in the first metadata log that is whole and has any; note its features."""
+        for path in self.log_dirs:
+            topics, history = ClusterTopics(), read_history(f"{path}/{METADATA_TOPIC}-0")
+            for record in history.records():
+                topics.replay(record)
+            if history.is_whole and topics.names:
+                self.features = FinalizedFeatures(topics.features, history.end_offset - 1)
+                return topics.ids
+        return {}
 
     def _grouped(self, copies: Iterable[PartitionCopy]) -> dict[str, ServedTopic]:
         """Return the topics by the name that clients see."""

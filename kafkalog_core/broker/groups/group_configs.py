@@ -54,7 +54,6 @@ _DURATION: Final = re.compile(
     r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,9}))?S)?)?", re.ASCII | re.IGNORECASE
 )
 _BY_DURATION: Final = "by_duration:"
-_MAX_MEMBERS: Final = 10_000  # group.consumer.max.size
 _MAX_SHARE_MEMBERS: Final = 200  # group.share.max.size
 
 
@@ -93,7 +92,7 @@ class GroupConfigs:
 
     def consumer_limits(self, group: str) -> ModernLimits:
         """Return the bounds of a group of KIP-848."""
-        return self._limits(group, "consumer", _MAX_MEMBERS)
+        return self._limits(group, "consumer", self._broker.number("group.consumer.max.size"))
 
     def share_limits(self, group: str) -> ModernLimits:
         """Return the bounds of a share group."""

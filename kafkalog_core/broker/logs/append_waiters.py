@@ -1,8 +1,13 @@
-"""Who waits for an append to a partition (Kafka's `DelayedOperationPurgatory`)."""
+"""Who waits for an append to a partition (Kafka's `DelayedOperationPurgatory`).
+
+A waiter is another client's request. If it fails, the append has happened all the same: the failure is reported, and
+the appender goes on.
+"""
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +19,9 @@ __all__ = ["AppendWaiters"]
 class AppendWaiters:
     """Functions that are called after an append to one of their partitions, until they are removed. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
+        """Begin with none. failed: receives what failed, and the exception of a function that was called."""
+        self._failed = failed
         self._waiting: dict[tuple[str, int], dict[Callable[[], None], None]] = {}
         self._lock = threading.Lock()
 
@@ -35,8 +42,18 @@ class AppendWaiters:
                         del self._waiting[each]
 
     def notify(self, topic: str, partition: int) -> None:
-        """Call those who wait for a partition, on the thread that appended."""
+        """Call those who wait for a partition, on the thread that appended. One that fails is not called again."""
         with self._lock:
             calls = list(self._waiting.get((topic, partition), ()))
         for call in calls:
-            call()
+            try:
+                call()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the batch is in the log
+                self._drop(call)  # its request is answered when its time is over
+                with suppress(Exception):
+                    self._failed(f"a request that waits for {topic}-{partition}", error)
+
+    def _drop(self, call: Callable[[], None]) -> None:
+        with self._lock:
+            partitions = [place for place, waiting in self._waiting.items() if call in waiting]
+        self.remove(partitions, call)

@@ -128,6 +128,7 @@ class LiveLog(LiveLogReader):
         found = [each for each in partition.segments if each.log is not None]
         file = read_epoch_file(path)
         self._epochs = EpochCache(() if file is None else file.entries, LATEST)
+        self._has_new_epoch = False  # which is not in the file yet
         self.leader_epoch = max([facts.leader_epoch, *(each.epoch for each in self._epochs.entries[-1:])])
         self._segments = tuple(_sealed(each, after.base_offset) for each, after in pairwise(found))
         self._states = ProducerStates(sequences="unchecked")
@@ -279,11 +280,14 @@ class LiveLog(LiveLogReader):
         latest = self._epochs.entries[-1].epoch if self._epochs.entries else _UNDEFINED
         if self.leader_epoch > latest:
             self._epochs.assign(EpochStart(self.leader_epoch, offset))
-            self._write_epochs()
+            # `sync` writes it, on another thread. Until then the recovery point is not after this batch, so that a
+            # crash loses nothing: recovery assigns the epochs of all batches from there on (LogLoader.recoverLog).
+            self._has_new_epoch = True
 
     def _write_epochs(self) -> None:
         content = encode_epoch_checkpoint((each.epoch, each.start_offset) for each in self._epochs.entries)
         self._replace(fixed_file_name(FileKind.LEADER_EPOCH), content)
+        self._has_new_epoch = False
 
     def limit(self, limits: AppendLimits) -> None:
         """Change the settings of the topic."""
@@ -367,6 +371,8 @@ class LiveLog(LiveLogReader):
     def sync(self, *, with_active: bool = True) -> None:
         """Fsync what was appended; without the active segment only those that were rolled. Raises WriteError."""
         with self._lock:
+            if self._has_new_epoch and not self.is_deleted:
+                self._write_epochs()
             waiting, active, end = list(self._unsynced), self._segments[-1], self.log_end_offset
             wanted = [*waiting, active] if with_active else waiting
             held = [(live.file, live.path) for live in wanted if live.file is not None]

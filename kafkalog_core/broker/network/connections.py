@@ -40,7 +40,7 @@ class Transport(Protocol):
         """Return how many bytes the transport has read ahead, which a selector does not report: 0 without TLS."""
 
     def certificate_subject(self) -> str | None:
-        """Return the distinguished name in the client's certificate (RFC 2253); None: it has none."""
+        """Return the distinguished name in the client's certificate (RFC 2253); None: it has none. Any thread asks."""
 
     def send(self, buffers: Sequence[memoryview], more: bool) -> int:
         """Send a part of the buffers and return its size in bytes; `more`: other bytes follow at once."""

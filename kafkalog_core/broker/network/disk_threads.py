@@ -4,8 +4,8 @@ A request is first handled on the thread of its connection. Where that would rea
 partitions opened, logs replayed), `count_read` raises instead, and the whole request is handled again on one of a few
 threads that may wait. Kafka does so with every request (`KafkaRequestHandlerPool`); here most are answered
 from memory in less time than it takes to wake another thread. A request that changes something is never handled twice:
-those that fsync (topics, settings, ACLs) are handled on these threads from the start, and one that may create a topic
-calls `leave_network` before it changes anything.
+those that fsync (topics, settings, ACLs, producer ids) are handled on these threads from the start, and one that may
+create a topic calls `leave_network` before it changes anything.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.network.answers import Close, PendingAnswer
+from kafkalog_core.format.layout import MAX_INT64
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,15 +26,27 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.network.answers import Answer
 
-__all__ = ["DiskThreads", "DiskWaitError", "cost_of_opening", "count_read", "leave_network"]
+__all__ = [
+    "CHANGE_S",
+    "LISTING_BYTES",
+    "DiskThreads",
+    "DiskWaitError",
+    "cost_of_opening",
+    "cost_of_reading",
+    "count_read",
+    "leave_network",
+]
 
 _SHORT_BYTES: Final = 1 << 20  # what a request reads on a network thread: about a millisecond from the page cache
 _FILE_BYTES: Final = 16 * 1024  # what opening a file costs, in bytes that are read in the same time
+LISTING_BYTES: Final = 8 * _FILE_BYTES
+"""What listing a partition directory costs, in bytes that are read in the same time: it has some files."""
 _LOG: Final = ".log"
 _STOPPED: Final = "the broker is being stopped"
 _THREADS: Final = 4
 _JOIN_S: Final = 1.0
-_CHANGE_S: Final = 60.0
+CHANGE_S: Final = 60.0
+"""How long the end of a broker waits for what writes."""
 
 
 class DiskWaitError(Exception):
@@ -72,6 +85,15 @@ def cost_of_opening(path: str) -> int:
     return size_bytes + count * _FILE_BYTES
 
 
+def cost_of_reading(path: str) -> int:
+    """Return the bytes that count for reading a partition directory as a whole: those of its files, and the files."""
+    try:
+        with os.scandir(path) as entries:
+            return sum(_FILE_BYTES + entry.stat().st_size for entry in entries)
+    except OSError:
+        return 0  # reading it fails, and says why
+
+
 def leave_network() -> None:
     """Raise DiskWaitError on the thread of a network, for a request that is about to fsync."""
     if _THREAD.left_bytes is not None:
@@ -88,9 +110,12 @@ class DiskThreads:
         self._change_lock = threading.Lock()  # one change at a time, as in Kafka's controller
         self._is_closed = False
 
-    def answer(self, handle: Callable[[], Answer]) -> Answer:
-        """Return the answer of a handler of reads, or one that comes later from another thread."""
-        _THREAD.left_bytes = _SHORT_BYTES
+    def answer(self, handle: Callable[[], Answer], *, counts_reads: bool = True) -> Answer:
+        """Return the answer of a handler, or one that comes later from another thread.
+
+        counts_reads: false: it leaves the network by `leave_network` alone, since after a change it must not.
+        """
+        _THREAD.left_bytes = _SHORT_BYTES if counts_reads else MAX_INT64
         try:
             return handle()
         except DiskWaitError:
@@ -136,16 +161,19 @@ class DiskThreads:
         while (run := self._waiting.get()) is not None:
             run()
 
-    def close(self) -> None:
+    def close(self) -> bool:
         """End the threads: a read that takes longer than a second goes on, and its answer is dropped.
 
-        A change that has begun ends; one that has not is not made.
+        A change that has begun ends; one that has not is not made. Return whether it has ended within a minute: else
+        it may still write.
         """
         with self._lock:
             self._is_closed = True
-        if self._change_lock.acquire(timeout=_CHANGE_S):
+        has_ended = self._change_lock.acquire(timeout=CHANGE_S)
+        if has_ended:
             self._change_lock.release()
         for _ in self._threads:
             self._waiting.put(None)
         for each in self._threads:
             each.join(_JOIN_S)
+        return has_ended

@@ -50,17 +50,31 @@ class TlsTransport:
     def __init__(self, connected: Socket, context: ssl.SSLContext) -> None:
         """Take over a connected, non-blocking socket."""
         self._socket = context.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
+        self._is_open = False  # whether the handshake is over
+        self._subject: str | None = None
         self.fileno = self._socket.fileno
         self.close = self._socket.close
 
     def receive_into(self, buffer: memoryview) -> int:
         """Read into a buffer and return the number of bytes; 0: the client closed its side."""
         try:
-            return self._socket.recv_into(buffer)
+            size = self._socket.recv_into(buffer)
         except ssl.SSLWantReadError:
             raise BlockingIOError from None
         except ssl.SSLError as error:  # SSLWantWriteError too: a handshake fits the buffer of a new socket
             raise ConnectionError(f"TLS: {error.reason or error}") from error
+        if size and not self._is_open:
+            self._end_handshake()
+        return size
+
+    def _end_handshake(self) -> None:
+        """Note the client's name once, on the thread of the connection, which alone uses the socket.
+
+        `SslTransportLayer.peerPrincipal` returns what the handshake left in the session, too.
+        """
+        certificate = self._socket.getpeercert(binary_form=True)
+        self._subject = None if certificate is None else subject_of(certificate)
+        self._is_open = True
 
     def received(self) -> int:
         """Return how many bytes were decrypted that nobody has read."""
@@ -68,8 +82,7 @@ class TlsTransport:
 
     def certificate_subject(self) -> str | None:
         """Return the distinguished name in the client's certificate; None: it has none, or the handshake goes on."""
-        certificate = self._socket.getpeercert(binary_form=True)
-        return None if certificate is None else subject_of(certificate)
+        return self._subject
 
     def send(self, buffers: Sequence[memoryview], more: bool) -> int:
         """Send a part of the buffers; what would wait is sent again from its first byte on."""

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MAX_THROTTLE_MS", "SAMPLES", "WINDOW_MS", "RateWindow", "TokenBucket"]
+__all__ = ["MAX_THROTTLE_MS", "QuotaSamples", "RateWindow", "TokenBucket"]
 
-SAMPLES: Final = 11
-"""Samples that are kept [quota.window.num, controller.quota.window.num]."""
-WINDOW_MS: Final = 1000
-"""The time of a sample [quota.window.size.seconds, controller.quota.window.size.seconds]."""
 MAX_THROTTLE_MS: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSamples:
+    """What a rate is measured in (`ClientQuotaManagerConfig`), with Kafka's settings in brackets.
+
+    Those for controller_mutation_rate have the same names with `controller.` before them.
+
+    Args:
+        count: samples that are kept [quota.window.num].
+        size_ms: the time of a sample, in milliseconds [quota.window.size.seconds].
+    """
+
+    count: int = 11
+    size_ms: int = 1000
 
 
 @dataclass(slots=True)
@@ -26,10 +37,11 @@ class _Sample:
 
 
 class RateWindow:
-    """The rate of some value a second over the last ten seconds and the current one (`Rate`, `SampledStat`)."""
+    """The rate of some value a second over all whole samples and the current one (`Rate`, `SampledStat`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: QuotaSamples) -> None:
         """Begin with nothing recorded."""
+        self._kept = kept
         self._samples: list[_Sample] = []
         self._current = 0
 
@@ -37,7 +49,7 @@ class RateWindow:
         """Add a value; a negative one takes back what was recorded."""
         if not self._samples:
             self._samples.append(_Sample(now_ms, now_ms))
-        if now_ms - self._samples[self._current].start_ms >= WINDOW_MS:
+        if now_ms - self._samples[self._current].start_ms >= self._kept.size_ms:
             self._advance(now_ms)
         sample = self._samples[self._current]
         sample.value += value
@@ -45,20 +57,21 @@ class RateWindow:
 
     def _advance(self, now_ms: int) -> None:
         """Begin a sample. One more than the window has is kept: it overlaps the window (`SampledStat.advance`)."""
-        self._current = (self._current + 1) % (SAMPLES + 1)
+        self._current = (self._current + 1) % (self._kept.count + 1)
         if self._current == len(self._samples):
             self._samples.append(_Sample(now_ms, now_ms))
         else:
             self._samples[self._current].reset(now_ms)
 
     def span_ms(self, now_ms: int) -> int:
-        """Return the time that the rate is measured over: at least ten whole samples (`Rate.windowSize`)."""
+        """Return the time that the rate is measured over: at least all samples but one (`Rate.windowSize`)."""
+        kept = self._kept
         for sample in self._samples:
-            if now_ms - sample.last_ms >= SAMPLES * WINDOW_MS:
+            if now_ms - sample.last_ms >= kept.count * kept.size_ms:
                 sample.reset(now_ms)
         elapsed_ms = now_ms - min((each.start_ms for each in self._samples), default=now_ms)
-        missing = SAMPLES - 1 - elapsed_ms // WINDOW_MS
-        return max(1, elapsed_ms + max(0, missing) * WINDOW_MS)
+        missing = kept.count - 1 - elapsed_ms // kept.size_ms
+        return max(1, elapsed_ms + max(0, missing) * kept.size_ms)
 
     def rate(self, now_ms: int) -> float:
         """Return the rate a second."""
@@ -76,15 +89,15 @@ class RateWindow:
 class TokenBucket:
     """Tokens that come back at the rate of the quota, up to those of all samples (KIP-599, `TokenBucket`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: QuotaSamples) -> None:
         """Begin with a full bucket."""
+        self._seconds = kept.count * kept.size_ms / 1000
         self._tokens = float("inf")
         self._last_ms = 0
 
     def tokens(self, bound: float, now_ms: int) -> float:
         """Return the tokens that there are; below 0: more were taken. bound: tokens that come back in a second."""
-        most = SAMPLES * WINDOW_MS / 1000 * bound
-        self._tokens = min(most, self._tokens + bound * (now_ms - self._last_ms) / 1000)
+        self._tokens = min(self._seconds * bound, self._tokens + bound * (now_ms - self._last_ms) / 1000)
         self._last_ms = now_ms
         return self._tokens
 

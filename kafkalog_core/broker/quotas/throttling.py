@@ -16,7 +16,7 @@ from kafkalog_core.broker.quotas.client_quotas import (
     PRODUCER_RATE,
     REQUEST_PERCENTAGE,
 )
-from kafkalog_core.broker.quotas.quota_windows import SAMPLES, WINDOW_MS, RateWindow, TokenBucket
+from kafkalog_core.broker.quotas.quota_windows import QuotaSamples, RateWindow, TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientThrottles", "RequestThrottle"]
 
-_BOUND_MS: Final = WINDOW_MS
-"""The longest throttle for the time of requests and for connections (`QuotaUtils.boundedThrottleTime`)."""
 _EXPIRY_MS: Final = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
 _UNLIMITED: Final = 2**31 - 1
+
+_DEFAULT_SAMPLES: Final = QuotaSamples()
 
 _Key = tuple[str, str, str]
 _Window = TypeVar("_Window", RateWindow, TokenBucket)
@@ -39,6 +39,9 @@ class ClientThrottles:
     """What clients have used of their quotas. Thread-safe.
 
     Windows are kept for an hour after their last use, as brokers keep them.
+
+    Attributes:
+        bound_ms: the longest throttle for the time of requests and for connections (`QuotaUtils.boundedThrottleTime`).
     """
 
     def __init__(
@@ -47,16 +50,26 @@ class ClientThrottles:
         clock: Callable[[], float],
         user_of: Callable[[ConnectionFacts], str],
         resolve: Callable[[str], str | None],
+        samples: QuotaSamples = _DEFAULT_SAMPLES,
+        samples_of_changes: QuotaSamples = _DEFAULT_SAMPLES,
     ) -> None:
         """Take the quotas.
 
-        clock: monotonic seconds. user_of: returns the name of a connection's user. resolve: returns the address of a
-            host, or None.
+        Args:
+            quotas: of clients.
+            clock: monotonic seconds.
+            user_of: returns the name of a connection's user.
+            resolve: returns the address of a host, or None.
+            samples: what rates are measured in.
+            samples_of_changes: those for controller_mutation_rate.
         """
         self._quotas = quotas
         self._clock = clock
         self._user_of = user_of
         self._resolve = resolve
+        self._samples = samples
+        self._samples_of_changes = samples_of_changes
+        self.bound_ms = samples.size_ms
         self._rates: OrderedDict[_Key, tuple[RateWindow, int]] = OrderedDict()
         self._buckets: OrderedDict[_Key, tuple[TokenBucket, int]] = OrderedDict()
         self._hosts: dict[str | None, float] = {}
@@ -83,7 +96,7 @@ class ClientThrottles:
     def _record(self, key: _Key, bound: float, value: float, *, keeps: bool) -> int:
         now_ms = int(self._clock() * 1000)
         with self._lock:
-            window = _kept(self._rates, key, RateWindow, now_ms)
+            window = _kept(self._rates, key, lambda: RateWindow(self._samples), now_ms)
             window.record(value, now_ms)
             throttle_ms = window.throttle_ms(bound, now_ms)
             if throttle_ms and not keeps:
@@ -93,7 +106,10 @@ class ClientThrottles:
     def max_fetch_bytes(self, user: str, client_id: str) -> int:
         """Return the most bytes that are not throttled for certain (`ClientQuotaManager.maxValueInQuotaWindow`)."""
         applied = self._quotas.applied(CONSUMER_RATE, user, client_id)
-        return _UNLIMITED if applied is None else min(_UNLIMITED, int(applied.bound * (SAMPLES - 1) * WINDOW_MS / 1000))
+        if applied is None:
+            return _UNLIMITED
+        kept = self._samples
+        return min(_UNLIMITED, int(applied.bound * (kept.count - 1) * kept.size_ms / 1000))
 
     def mutate(self, user: str, client_id: str, count: int, *, is_strict: bool) -> tuple[bool, int]:
         """Take tokens for partitions that are created or deleted; return whether that is allowed, and the throttle.
@@ -106,7 +122,8 @@ class ClientThrottles:
             return True, 0
         now_ms = int(self._clock() * 1000)
         with self._lock:
-            bucket = _kept(self._buckets, (MUTATION_RATE, *applied.shared_by), TokenBucket, now_ms)
+            key = (MUTATION_RATE, *applied.shared_by)
+            bucket = _kept(self._buckets, key, lambda: TokenBucket(self._samples_of_changes), now_ms)
             if is_strict and bucket.tokens(applied.bound, now_ms) < 0:
                 return False, bucket.throttle_ms(applied.bound, now_ms)
             bucket.take(count, applied.bound, now_ms)
@@ -126,7 +143,7 @@ class ClientThrottles:
         rate = self._hosts.get(host, self._hosts.get(None))
         if rate is None:
             return 0.0
-        return min(_BOUND_MS, self._record((CONNECTION_RATE, host, ""), rate, 1, keeps=False)) / 1000
+        return min(self.bound_ms, self._record((CONNECTION_RATE, host, ""), rate, 1, keeps=False)) / 1000
 
     def _address_of(self, host: str) -> str:
         """Return the address of a host, which is looked up once, as brokers do it."""
@@ -173,7 +190,7 @@ class RequestThrottle:
             spent_s = self._spent_s + (0.0 if since_s is None else self._clock() - since_s)
             # ClientRequestQuotaManager.nanosToPercentage: 100 is one thread for all of a second
             throttle_ms = self._all.record(REQUEST_PERCENTAGE, self._user, self._client_id, 100 * spent_s)
-            self._processed_ms = min(_BOUND_MS, throttle_ms)
+            self._processed_ms = min(self._all.bound_ms, throttle_ms)
         return max(self._processed_ms, self._mutation_ms)
 
     def produced_ms(self) -> int:

@@ -19,6 +19,7 @@ from kafkalog_core.broker.groups.modern_groups import (
     ModernGroups,
     unknown_member,
 )
+from kafkalog_core.broker.network.disk_threads import leave_network
 from kafkalog_core.topics.modern_group_records import SharedTopics, TopicNumbers
 from kafkalog_core.topics.share_state_records import ShareKey
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -144,6 +145,7 @@ class ShareGroups(ModernGroups[ShareGroup]):
             present = kept[topic_id].numbers if topic_id in kept else ()
             if len(present) >= counts[topic]:
                 continue
+            leave_network()  # the first state creates the topic of states, and finalizes share.version
             for number in set(range(counts[topic])) - set(present):
                 key = ShareKey(group.group_id, topic_id, number)
                 self._states.initialize(key, state_epoch=group.epoch + 1, start=-1)

@@ -16,7 +16,7 @@ from kafkalog_core.broker.network.answers import PendingAnswer
 from kafkalog_core.broker.share.share_partition import Acknowledgement, AcknowledgeType, InvalidAcknowledgementError
 from kafkalog_core.broker.share.share_partitions import DeliveryRequest
 from kafkalog_core.broker.share.share_sessions import FINAL_EPOCH, SessionKey
-from kafkalog_core.broker.topics.fetch_requests import MAX_RESPONSE_BYTES
+from kafkalog_core.broker.topics.fetch_requests import quota_bytes
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.topics.share_state_records import ShareKey
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.logs.append_waiters import AppendWaiters
     from kafkalog_core.broker.logs.partition_access import TopicIds
+    from kafkalog_core.broker.metrics.traffic import Traffic
     from kafkalog_core.broker.network.answers import Answer, FinalAnswer
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.share.share_partitions import Delivery, SharePartitions
@@ -50,10 +51,21 @@ class _Fetch:
     acknowledged: dict[Partition, Body]
 
     @property
+    def limit_bytes(self) -> int:
+        """What the response may send: no more than a quota that nothing has been used of."""
+        limit: int = min(self.context.body["max_bytes"], quota_bytes(self.context))
+        return limit
+
+    @property
+    def min_bytes(self) -> int:
+        """What it waits for."""
+        limit: int = min(self.context.body["min_bytes"], self.limit_bytes)
+        return limit
+
+    @property
     def max_bytes(self) -> int:
         """What one partition may send (`PartitionMaxBytesStrategy.uniformPartitionMaxBytes`)."""
-        limit: int = min(self.context.body["max_bytes"], MAX_RESPONSE_BYTES)
-        return max(1, limit // max(1, len(self.partitions)))
+        return max(1, self.limit_bytes // max(1, len(self.partitions)))
 
 
 @dataclass(slots=True)
@@ -79,8 +91,13 @@ class ShareRequests:
         topics: TopicIds,
         clock: Callable[[], float],
         appends: AppendWaiters,
+        traffic: Traffic | None = None,
     ) -> None:
-        """Take what the answers are made of. clock: that of the network, in seconds."""
+        """Take what the answers are made of.
+
+        clock: that of the network, in seconds. appends: where a fetch waits. traffic: counts what is sent.
+        """
+        self._traffic = traffic
         self._partitions = partitions
         self._sessions = sessions
         self._topics = topics
@@ -159,9 +176,9 @@ class ShareRequests:
     def find(self, fetch: _Fetch, *, is_last: bool) -> _Found:
         """Return records for a fetch, which are acquired; none if there are fewer than it waits for."""
         body, found = fetch.context.body, _Found()
-        if not is_last and body["min_bytes"] > 1 and self._readable_bytes(fetch) < body["min_bytes"]:
+        if not is_last and fetch.min_bytes > 1 and self._readable_bytes(fetch) < fetch.min_bytes:
             return found
-        left, left_bytes = body["max_records"], min(body["max_bytes"], MAX_RESPONSE_BYTES)
+        left, left_bytes = body["max_records"], fetch.limit_bytes
         for place in fetch.partitions:
             if left <= 0 or left_bytes <= 0:
                 break
@@ -216,7 +233,33 @@ class ShareRequests:
         return size_bytes
 
     def sent(self, fetch: _Fetch, found: _Found) -> FinalAnswer:
-        """Return the encoded response. What cannot be encoded is given back."""
+        """Return the encoded response. What is not sent is given back: it cannot be encoded, or a quota is used up."""
+        context = fetch.context
+        try:
+            reply = context.reply(self._response(fetch, found))
+            throttle_ms = 0 if context.throttle is None else context.throttle.fetched_ms(sum(map(len, reply.pieces)))
+            if throttle_ms:  # KafkaApis.processShareFetchResponse: no records, but the outcome of acknowledgements
+                reply = context.reply(self._response(fetch, _Found()), throttle_ms)
+                self._drop(found)
+                return reply
+        except BaseException:
+            self._drop(found)
+            raise
+        self._sessions.rotate(fetch.key, found.deliveries)
+        if self._traffic is not None and found.deliveries:
+            self._traffic.fetched(self._sizes_of(found))
+        return reply
+
+    def _sizes_of(self, found: _Found) -> dict[str, int]:
+        """Return the bytes of records by topic; one that was deleted meanwhile does not count."""
+        sizes: dict[str, int] = {}
+        for (topic_id, _), delivery in found.deliveries.items():
+            name = self._topics.topic_name(topic_id)
+            if name is not None:
+                sizes[name] = sizes.get(name, 0) + delivery.range.size_bytes
+        return sizes
+
+    def _response(self, fetch: _Fetch, found: _Found) -> Body:
         rows: dict[Partition, Body] = {}
         for place in [*fetch.acknowledged, *found.errors, *found.deliveries]:
             rows[place] = _NOTHING | {"partition_index": place[1]}
@@ -230,18 +273,16 @@ class ShareRequests:
                 for each in delivery.acquired
             ]
             rows[place] |= {"records": delivery.range, "acquired_records": acquired}
-        answer = _error(ErrorCode.NONE) | {
+        return _error(ErrorCode.NONE) | {
             "acquisition_lock_timeout_ms": self._partitions.lock_ms(fetch.key.group),
             "responses": _by_topic(rows),
         }
-        self._sessions.rotate(fetch.key, found.deliveries)
-        try:
-            return fetch.context.reply(answer)
-        except BaseException:
-            self.give_back(found)
-            for delivery in found.deliveries.values():
-                delivery.range.file.release()
-            raise
+
+    def _drop(self, found: _Found) -> None:
+        self.give_back(found)
+        for delivery in found.deliveries.values():
+            delivery.range.file.release()
+        found.deliveries.clear()
 
     def give_back(self, found: _Found) -> None:
         """Undo deliveries that are not sent."""

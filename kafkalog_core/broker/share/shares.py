@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.disks.live_disks import LiveDisks
     from kafkalog_core.broker.groups.group_registry import GroupRegistry
     from kafkalog_core.broker.logs.append_waiters import AppendWaiters
+    from kafkalog_core.broker.metrics.traffic import Traffic
     from kafkalog_core.broker.network.answers import NetworkObserver
     from kafkalog_core.broker.share.share_groups import ShareGroup
     from kafkalog_core.topics.group_records import Record
@@ -52,6 +53,7 @@ class Shares:
         waiters: AppendWaiters,
         clock: Callable[[], float],
         clock_ms: Callable[[], int],
+        traffic: Traffic | None = None,
     ) -> None:
         """Load the states.
 
@@ -61,6 +63,7 @@ class Shares:
             waiters: where fetches wait for records.
             clock: monotonic seconds.
             clock_ms: time of day, in milliseconds since 1970.
+            traffic: counts what members read.
 
         Raises SettingError for settings of the broker that contradict each other.
         """
@@ -71,7 +74,7 @@ class Shares:
         self.groups = ShareGroups(disks, clock, self._states, self.configs.share_limits, save)
         self._sessions = ShareSessions()
         partitions = SharePartitions(disks, self._states, self.configs, clock, clock_ms, waiters.notify)
-        self._requests = ShareRequests(partitions, self._sessions, disks, clock, waiters)
+        self._requests = ShareRequests(partitions, self._sessions, disks, clock, waiters, traffic)
 
     def handlers(self, registry: GroupRegistry) -> tuple[ShareRequests, ShareGroupRequests]:
         """Return the handlers of all requests. registry: all groups of the broker."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.network.answers import Answer, FileRange, FinalAnswer
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
-__all__ = ["MAX_RESPONSE_BYTES", "FetchRequests"]
+__all__ = ["MAX_RESPONSE_BYTES", "FetchRequests", "quota_bytes"]
 
 MAX_RESPONSE_BYTES: Final = 55 * 1024 * 1024
 """The default of fetch.max.bytes: a broker's bound of what one response holds, whatever the client asks for."""
@@ -161,7 +161,7 @@ class FetchRequests:
     def _sent_or_waiting(self, context: RequestContext, response: _Response, appends: AppendWaiters) -> Answer:
         """Send a response with enough data, or wait for it until max_wait is over (`DelayedFetch`)."""
         body = context.body
-        min_bytes = min(body["min_bytes"], _quota_of(context))
+        min_bytes = min(body["min_bytes"], quota_bytes(context))
         if body["max_wait_ms"] <= 0 or not response.is_known or _is_enough(min_bytes, response):
             return self._sent(context, response)
         response.release()
@@ -224,7 +224,7 @@ class FetchRequests:
     def _read_all(self, context: RequestContext) -> _Response:
         """Read every partition, in the order of the request. Files are released if anything unexpected happens."""
         body = context.body
-        limit = min(body.get("max_bytes", MAX_RESPONSE_BYTES), MAX_RESPONSE_BYTES, _quota_of(context))
+        limit = min(body.get("max_bytes", MAX_RESPONSE_BYTES), quota_bytes(context))
         response = _Response(context.version, body.get("isolation_level", 0) == _COMMITTED, max(0, limit))
         try:
             for topic in body["topics"]:
@@ -295,9 +295,11 @@ def _is_enough(min_bytes: int, response: _Response) -> bool:
     return response.has_error or response.size_bytes >= min_bytes
 
 
-def _quota_of(context: RequestContext) -> int:
-    """Return the most bytes that the client's quota allows a response to have."""
-    return MAX_RESPONSE_BYTES if context.throttle is None else context.throttle.max_fetch_bytes()
+def quota_bytes(context: RequestContext) -> int:
+    """Return the most bytes that a response may have: no more than a client's quota that nothing was used of."""
+    return (
+        MAX_RESPONSE_BYTES if context.throttle is None else min(MAX_RESPONSE_BYTES, context.throttle.max_fetch_bytes())
+    )
 
 
 def _replica_of(body: Body) -> int:

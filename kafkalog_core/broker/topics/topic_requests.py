@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog_core.broker.logs.partition_access import ReadableDisks
 from kafkalog_core.broker.network.answers import Close
-from kafkalog_core.broker.network.disk_threads import leave_network
+from kafkalog_core.broker.network.disk_threads import LISTING_BYTES, count_read, leave_network
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.storage.partition import read_partition
@@ -279,6 +279,7 @@ class TopicRequests:
                 if wanted is not None and (topic.name, number) not in wanted:
                     continue
                 for copy in copies:
+                    count_read(LISTING_BYTES)
                     size = {"partition_index": number, "partition_size": _size_of(copy.place.path)}
                     partitions = found.setdefault(copy.log_dir, {}).setdefault(topic.name, [])
                     partitions.append(size | {"offset_lag": 0, "is_future_key": False})

@@ -14,7 +14,7 @@ from kafkalog_core.broker.logs import log_reader, partition_view
 from kafkalog_core.broker.logs.log_reader import LiveSegment
 from kafkalog_core.broker.network import disk_threads
 from kafkalog_core.broker.network.answers import Close, PendingAnswer, Reply
-from kafkalog_core.broker.network.disk_threads import DiskThreads, cost_of_opening, count_read
+from kafkalog_core.broker.network.disk_threads import DiskThreads, cost_of_opening, cost_of_reading, count_read
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
 from kafkalog_core.wire.codec import codec
@@ -130,6 +130,8 @@ def test_the_cost_of_opening_is_that_of_the_last_log(tmp_path: Path) -> None:
     (tmp_path / "00000000000000000009.log").write_bytes(bytes(2 * MIB))
     assert 2 * MIB < cost_of_opening(str(tmp_path)) < 3 * MIB
     assert cost_of_opening(str(tmp_path / "none")) == 0
+    assert 7 * MIB < cost_of_reading(str(tmp_path)) < 8 * MIB
+    assert cost_of_reading(str(tmp_path / "none")) == 0
 
 
 class Client:
@@ -312,3 +314,47 @@ def test_one_of_two_requests_creates_a_topic(tmp_path: Path) -> None:
             asked.append(live.broker.dispatcher.handle(memoryview(frame)[4:], FROM))
         codes = [response("CreateTopics", 5, completed(each))["topics"][0]["error_code"] for each in asked]
         assert sorted(codes) == [0, 36, 36, 36]
+
+
+BEAT = {"group_id": "g", "member_id": "m", "member_epoch": 0, "instance_id": None, "rack_id": None}
+MODERN = {"rebalance_timeout_ms": 1000, "subscribed_topic_names": ["t"], "subscribed_topic_regex": None}
+NONE_YET = {"server_assignor": None, "topic_partitions": []}
+OFFSETS = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": None}]
+COMMIT = {"generation_id_or_member_epoch": -1, "member_id": "", "topics": [{"name": "t", "partitions": OFFSETS}]}
+SHARE = {"member_id": "m", "member_epoch": 0, "rack_id": None, "subscribed_topic_names": ["t"]}
+PRODUCER = {"transaction_timeout_ms": 1000, "producer_id": -1, "producer_epoch": -1}
+RECORDS = [{"index": 0, "records": batch_of(b"v")}]
+PRODUCE = {"transactional_id": None, "acks": 1, "timeout_ms": 1000}
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        [("InitProducerId", 4, PRODUCER | {"transactional_id": None})],
+        [("InitProducerId", 4, PRODUCER | {"transactional_id": name}) for name in "xyz"],
+        [("OffsetCommit", 7, COMMIT | {"group_id": name}) for name in "ghij"],
+        [("ConsumerGroupHeartbeat", 1, BEAT | MODERN | NONE_YET)],
+        [("ShareGroupHeartbeat", 1, SHARE | {"group_id": name}) for name in "ghij"],
+        [("Produce", 9, PRODUCE | {"topic_data": [{"name": "t", "partition_data": RECORDS}]})],
+    ],
+    ids=lambda requests: requests[0][0],
+)
+def test_no_request_waits_for_an_fsync_on_the_thread_of_its_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requests: list[tuple[str, int, dict[str, Any]]]
+) -> None:
+    """The first ones create Kafka's own topics, and write the metadata log."""
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(threading.current_thread().name)
+        real(descriptor)
+
+    with living(tmp_path, None, "share.coordinator.state.topic.num.partitions=2") as live:
+        live.create("t")
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", fsync)
+            for name, version, body in requests:
+                live.send(name, version, **body)
+        assert all(name.startswith("kafkalog-reads-") for name in synced), synced
+        assert synced or requests[0][0] == "Produce"

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 
 from kafkalog_core.broker.network.answers import NoResponse, Reply
 from kafkalog_core.broker.quotas.client_quotas import CONSUMER_RATE, MUTATION_RATE, PRODUCER_RATE, ClientQuotas
-from kafkalog_core.broker.quotas.quota_windows import RateWindow, TokenBucket
+from kafkalog_core.broker.quotas.quota_windows import QuotaSamples, RateWindow, TokenBucket
 from kafkalog_core.broker.quotas.throttling import ClientThrottles
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import encode_request
@@ -40,7 +40,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 # --- values -----------------------------------------------------------------------------------------------------------
 def test_a_rate_is_measured_over_ten_samples_and_the_current_one() -> None:
-    window, now_ms = RateWindow(), 0
+    window, now_ms = RateWindow(QuotaSamples()), 0
     for _ in range(10):
         window.record(400, now_ms)
         assert window.throttle_ms(500, now_ms) == 0
@@ -57,7 +57,7 @@ def test_a_rate_is_measured_over_ten_samples_and_the_current_one() -> None:
 
 
 def test_a_first_value_counts_as_if_ten_seconds_had_passed() -> None:
-    window = RateWindow()
+    window = RateWindow(QuotaSamples())
     window.record(5000, 7)
     assert window.throttle_ms(500, 7) == 0
     window.record(1, 7)
@@ -68,7 +68,7 @@ def test_a_first_value_counts_as_if_ten_seconds_had_passed() -> None:
 
 
 def test_a_bucket_has_the_tokens_of_all_samples_and_may_be_overdrawn_once() -> None:
-    bucket = TokenBucket()
+    bucket = TokenBucket(QuotaSamples())
     assert bucket.tokens(10, 0) == 110
     bucket.take(110, 10, 0)
     assert bucket.throttle_ms(10, 0) == 0
@@ -77,6 +77,28 @@ def test_a_bucket_has_the_tokens_of_all_samples_and_may_be_overdrawn_once() -> N
     assert bucket.throttle_ms(10, 5000) == 6000
     assert bucket.tokens(10, 11_000) == 0
     assert bucket.tokens(10, 60_000) == 110
+
+
+def test_samples_of_another_number_and_size_are_those_of_kafka() -> None:
+    """The figures are those of `Rate` and `TokenBucket` of Kafka 4.3.1 with a quota of 100, three samples of 2 s."""
+    kept = QuotaSamples(3, 2000)
+    window = RateWindow(kept)
+    found = []
+    for now_ms, value in ((0, 300), (500, 200), (2500, 100), (5200, 400), (7000, 50), (11_400, 10)):
+        window.record(value, now_ms)
+        found.append((round(window.rate(now_ms), 3), window.span_ms(now_ms), window.throttle_ms(100, now_ms)))
+    assert found == [
+        (75.0, 4000, 0),
+        (111.111, 4500, 500),
+        (133.333, 4500, 1500),
+        (192.308, 5200, 4800),
+        (122.222, 4500, 1000),
+        (74.194, 6200, 0),
+    ]
+    bucket = TokenBucket(kept)
+    assert bucket.tokens(100, 0) == 600
+    bucket.take(1300, 100, 1000)
+    assert bucket.tokens(100, 1500) == -650
 
 
 def quotas_of(*rows: tuple[dict[str, str | None], float], key: str = PRODUCER_RATE) -> ClientQuotas:
@@ -302,6 +324,24 @@ def test_a_producer_is_answered_at_once_and_muted_until_its_rate_is_that_of_the_
     silent = produced(live, 120 * KIB, acks=0)
     assert isinstance(silent, NoResponse)
     assert silent.mute_s == pytest.approx(2, rel=0.1)
+
+
+def test_the_samples_of_quotas_are_settings_of_the_broker(tmp_path: Path) -> None:
+    settings = ("quota.window.num=3", "quota.window.size.seconds=2")
+    changes = ("controller.quota.window.num=5", "controller.quota.window.size.seconds=1")
+    with living(tmp_path, None, *settings, *changes) as live:
+        live.create("t")
+        quotas = {"producer_byte_rate": 10 * KIB, "consumer_byte_rate": 10 * KIB, "controller_mutation_rate": 1}
+        alter(live, entry({"client-id": "test"}, **quotas))
+        assert produced(live, 40 * KIB - 1000).mute_s == 0, "two samples of two seconds may come at once"
+        assert produced(live, 10 * KIB).mute_s == pytest.approx(1, rel=0.1)
+        request = live.fetch("t", min_bytes=1 << 20, max_wait_ms=500)
+        assert isinstance(request, Reply), "40 KiB are enough"
+        live.create("five", 5)
+        assert live.create("overdrawn", 1)["error_code"] == ErrorCode.NONE
+        assert live.send("DeleteTopics", 4, topic_names=["five"], timeout_ms=1000).mute_s == 6  # type: ignore[union-attr]
+        live.clock.now_ms += 6_000
+        assert produced(live, 100).mute_s == 0, "the window has nothing of before"
 
 
 def test_a_fetch_over_the_quota_is_answered_without_records_and_does_not_count(live: Live) -> None:

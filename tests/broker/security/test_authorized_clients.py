@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import socket
+import ssl
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +22,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafkalog_core.broker.network.tls import subject_of
+from kafkalog_core.broker.network import tls
+from kafkalog_core.broker.network.answers import Close, PendingAnswer, Reply
+from kafkalog_core.broker.network.socket_server import Listener, NetworkServer
+from kafkalog_core.broker.network.tls import TlsTransport, server_context, subject_of
 from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from kafkalog_core.broker.network.answers import Answer, ConnectionFacts
 
 STANDARD: Final = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TLS: Final = Path(__file__).parent / "tls"
@@ -152,6 +162,46 @@ def der(tag: int, *parts: bytes) -> bytes:
     content = b"".join(parts)
     size = bytes([len(content)]) if len(content) < 128 else bytes([0x82]) + len(content).to_bytes(2, "big")
     return bytes([tag]) + size + content
+
+
+def test_the_name_in_a_certificate_is_found_once_on_the_thread_of_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other threads, which answer changes, ask for it too: an SSL socket is that of one thread."""
+    found_on, seen = [], []
+
+    def subject(certificate: bytes) -> str:
+        found_on.append(threading.current_thread().name)
+        return subject_of(certificate)
+
+    class Handler:
+        def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
+            del request
+            pending = PendingAnswer(math.inf, lambda: Close("too late"))
+
+            def answer() -> None:
+                seen.append(connection.certificate_subject())
+                pending.complete(Reply([b"done"]))
+
+            threading.Thread(target=answer).start()
+            return pending
+
+    monkeypatch.setattr(tls, "subject_of", subject)
+    context = server_context(CERTIFICATE, KEY, CERTIFICATE)
+    listener = Listener("SSL", "127.0.0.1", 0, lambda accepted: TlsTransport(accepted, context))
+    client = ssl.create_default_context(cafile=CERTIFICATE)
+    client.load_cert_chain(CERTIFICATE, KEY)
+    with NetworkServer([listener], Handler(), time.monotonic) as server:
+        address = server.addresses[0]
+        with (
+            socket.create_connection((address.host, address.port), 60) as plain,
+            client.wrap_socket(plain, server_hostname=address.host) as connection,
+        ):
+            for _ in range(3):
+                connection.sendall(b"\0\0\0\1x")
+                assert connection.recv(8) == b"\0\0\0\4done"
+    assert seen == ["CN=127.0.0.1"] * 3
+    assert found_on == ["kafkalog-network-0"]
 
 
 def certificate_of(*names: Sequence[tuple[str, int, bytes]], has_version: bool = True) -> bytes:

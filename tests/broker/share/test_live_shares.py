@@ -12,6 +12,7 @@ from kafkalog_core.broker.disks.live_settings import LiveSettings
 from kafkalog_core.broker.groups.assignors import Subscriber, share_assignment
 from kafkalog_core.broker.groups.group_configs import milliseconds_of
 from kafkalog_core.broker.logs.partition_access import PartitionError
+from kafkalog_core.broker.metrics.traffic import Traffic
 from kafkalog_core.broker.network.answers import NO_OBSERVER, CloseReason, PendingAnswer, Reply
 from kafkalog_core.broker.share.share_sessions import SessionKey, SessionObserver, ShareSessions
 from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog
@@ -329,6 +330,40 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(live: Live) -> None:
     assert waiting.take(live.clock.seconds()) is None
     produce(live, 1)
     assert acquired(decoded(waiting)) == [(0, 1, 1)]
+
+
+def test_a_fetch_over_the_quota_is_answered_without_records_and_counts_by_topic_once_it_has_them(
+    tmp_path: Path,
+) -> None:
+    """`KafkaApis.processShareFetchResponse`: what is throttled is not counted, acknowledgements are answered."""
+    traffic = Traffic()
+    with living(tmp_path, None, STATE, traffic=traffic) as live:
+        live.create("t")
+        assert configure(live, EARLIEST) == (0, None)
+        for _ in range(3):
+            live.produce("t", batch_of(b"x" * 60_000))
+        entity = [{"entity_type": "user", "entity_name": None}]
+        operations = [{"key": "consumer_byte_rate", "value": 10_000.0, "remove": False}]
+        live.ask("AlterClientQuotas", 1, entries=[{"entity": entity, "ops": operations}], validate_only=False)
+        member, other = Member(live, "a"), Member(live, "b")
+        assert member.take(max_records=1) == [(0, 0, 1)]
+        sent = traffic.counts().topics["t"]
+        assert (sent.fetches, 60_000 < sent.bytes_out < 60_200) == (1, True)
+        answer = member.send((0, 0, [ACCEPT]), max_records=1)
+        assert isinstance(answer, Reply)
+        assert answer.mute_s == pytest.approx(2, rel=0.1)
+        body = decoded(answer)
+        assert body["throttle_time_ms"] == round(answer.mute_s * 1000)
+        assert [(bytes(row["records"]), row["acquired_records"]) for row in rows(body)] == [(b"", [])]
+        assert rows(body)[0]["acknowledge_error_code"] == ErrorCode.NONE
+        assert offset(live)[0] == 1, "it was accepted"
+        assert traffic.counts().topics["t"] == sent
+        waiting = other.send(max_records=1, max_wait_ms=500, min_bytes=1 << 20)
+        assert isinstance(waiting, Reply), "enough for the quota is enough"
+        assert waiting.mute_s > 0
+        live.clock.now_ms += 11_000
+        assert other.take(max_records=1) == [(1, 1, 1)], "its records were given back"
+        assert traffic.counts().topics["t"].fetches == 2
 
 
 def test_a_fetch_of_kafkas_own_topic_is_answered_at_its_deadline(live: Live) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.broker.disks import served_disks
+from kafkalog_core.broker.disks.served_disks import DiskOptions, FinalizedFeatures, ServedDisks
+from kafkalog_core.broker.network import disk_threads
 from kafkalog_core.broker.network.answers import Close, Reply
 from kafkalog_core.broker.requests import RequestDispatcher
+from kafkalog_core.broker.topics import topic_requests
 from kafkalog_core.broker.topics.topic_requests import NodeAddress, TopicRequests
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.format.names import DirectoryState
@@ -19,6 +23,7 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.asking import FROM, ask, response, send
+from tests.broker.serving import serving
 from tests.build import Record, batch_v2, epoch_checkpoint, meta_properties
 
 if TYPE_CHECKING:
@@ -74,6 +79,23 @@ def test_the_topics_and_ids_of_a_log_directory() -> None:
     assert not disks.has_partition("orders", 2)
     assert disks.partition("orders", 2) is None
     assert disks.partition("nothing", 0) is None
+
+
+def test_features_are_those_of_the_metadata_log() -> None:
+    """As Kafka's DumpLogSegments shows them."""
+    levels = {"metadata.version": 30, "transaction.version": 2}
+    levels |= dict.fromkeys(
+        ("eligible.leader.replicas.version", "group.version", "share.version", "streams.version"), 1
+    )
+    disks = disks_of(DEMO)
+    assert disks.features == FinalizedFeatures(levels, 52)
+    disks.close()
+    with serving(DEMO) as broker:
+        body = {"client_software_name": "test", "client_software_version": "1"}
+        answer = ask(broker.dispatcher, "ApiVersions", 4, body)
+    found = {each["name"]: each["max_version_level"] for each in answer["finalized_features"]}
+    assert levels.items() - found.items() == {("transaction.version", 2), ("streams.version", 1)}, "not served"
+    assert answer["finalized_features_epoch"] == 52
 
 
 def test_a_partition_is_opened_once() -> None:
@@ -273,6 +295,36 @@ def test_the_sizes_of_logs(version: int, demo: RequestDispatcher) -> None:
     assert sizes["orders", 1] == sum(each.stat().st_size for each in DEMO.glob("orders-1/*.log"))
     (one,) = ask(demo, "DescribeLogDirs", version, {"topics": [{"topic": "orders", "partitions": [1]}]})["results"]
     assert [topic["name"] for topic in one["topics"]] == ["orders"]
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "module", "reads"),
+    [
+        ("DescribeLogDirs", {"topics": None}, topic_requests, "read_partition"),
+        (
+            "DescribeConfigs",
+            {"resources": [{"resource_type": 2, "resource_name": "orders", "configuration_keys": None}]},
+            served_disks,
+            "read_copies",
+        ),
+    ],
+)
+def test_what_is_read_of_the_disk_for_a_description_is_counted(
+    demo: RequestDispatcher, monkeypatch: pytest.MonkeyPatch, name: str, body: dict[str, Any], module: Any, reads: str
+) -> None:
+    """A request that reads more than its thread of the network may is handled by another thread."""
+    read_by = set()
+    real = getattr(module, reads)
+
+    def read(*given: Any) -> Any:
+        read_by.add(threading.current_thread().name)
+        return real(*given)
+
+    monkeypatch.setattr(module, reads, read)
+    monkeypatch.setattr(disk_threads, "_SHORT_BYTES", 0)
+    (found,) = ask(demo, name, 1, body)["results"]
+    assert found["error_code"] == 0
+    assert read_by == {"kafkalog-reads-0"}
 
 
 def test_what_a_broker_without_authorizer_and_reassignments_answers(demo: RequestDispatcher) -> None:
