@@ -137,6 +137,17 @@ def test_what_is_killed_in_the_middle_of_an_export(cluster, log_dir, tmp_path):
     assert list((output / "_kafkalog" / "staging").rglob("*.parquet")) == []
 
 
+def test_executors_that_cannot_start(cluster, log_dir, tmp_path):
+    """The master starts ten of them, then it removes the application."""
+    cluster.start_workers()
+    options = ("--master", cluster.url, "--conf", f"spark.executorEnv.JAVA_HOME={tmp_path}/none")
+    exporting = run("-m", "kafkalog_cli", "spark", "export", log_dir, "--to", tmp_path / "out", *options)
+    _, err = exporting.communicate(timeout=240)
+    assert "the master removed the application: its executors failed" in err
+    assert "Traceback" not in err
+    assert exporting.returncode not in (0, None)
+
+
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 

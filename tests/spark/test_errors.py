@@ -119,6 +119,37 @@ def test_one_sentence(error, kind, sentence):
     assert str(caught.value) == sentence
 
 
+@pytest.mark.parametrize(
+    ("text", "log", "sentence"),
+    [
+        (
+            "Job aborted due to stage failure: Master removed our application: FAILED",
+            "",
+            (
+                "the master removed the application: its executors failed (each worker keeps their stderr in its work "
+                "directory, $SPARK_HOME/work if no other is set, below the id of the application)"
+            ),
+        ),
+        (
+            "Cannot call methods on a stopped SparkContext.",
+            "ERROR Application has been killed. Reason: Master removed our application: KILLED\n" + "\tat x\n" * 99,
+            "the master removed the application: it is killed there",
+        ),
+        (
+            "Cannot call methods on a stopped SparkContext.",
+            "ERROR All masters are unresponsive! Giving up.",
+            "no Spark master answers there; --master 'local[*]' needs none",
+        ),
+    ],
+)
+def test_an_application_that_the_master_removed(text, log, sentence, tmp_path):
+    path = tmp_path / "log"
+    path.write_text(log)
+    with pytest.raises(SparkError) as caught, spark_errors(str(path)):
+        raise Py4JError(text)
+    assert str(caught.value) == f"{sentence} (Spark's log: {path})"
+
+
 @pytest.mark.parametrize("error", [ValueError("a bug"), NotFoundError("no such file", path="x"), KeyboardInterrupt()])
 def test_what_is_not_sparks_stays_as_it_is(error):
     with pytest.raises(type(error)) as caught, spark_errors():

@@ -32,6 +32,11 @@ _UNREACHABLE: Final = (
     "Could not parse Master URL",
     "Invalid master URL",
 )
+_REMOVED: Final = re.compile(r"Master removed our application: (\w+)")
+"""Of `StandaloneAppClient`: ten executors in turn failed (`spark.deploy.maxExecutorRetries`), or somebody killed it.
+Spark then stops its context, and later calls say that it is stopped and not why: the log has the reason."""
+_STOPPED: Final = ("on a stopped SparkContext", "SparkContext was shut down")
+_FAILED: Final = "FAILED"
 _NOT_STARTED: Final = "JAVA_GATEWAY_EXITED"
 _ADVICE: Final = re.compile(
     r" (?:This stopped SparkContext|Verify the spelling|If you did not|To tolerate|If necessary set|Use `try_).*$"
@@ -41,6 +46,7 @@ _ADVICE: Final = re.compile(
 _MEMORY: Final = ("OutOfMemoryError", "MemoryError", "maxResultSize")
 _ATTEMPT: Final = re.compile(r"^Lost task \S+ in stage \S+ \(TID \d+\) \([^)]*\): ")
 _LAST_LINES: Final = 20
+_LINES_OF_A_STOP: Final = 1000  # with the stack traces of what fails after it
 _LONGEST: Final = 400
 
 
@@ -75,6 +81,11 @@ def _ours(error: Exception, log: str | None) -> KafkalogError:
     if thrown is not None and thrown[0].startswith(_OURS) and not _is_end(error, text):
         return SparkError(thrown[1])
     place = "" if log is None else f" (Spark's log: {log})"
+    removed = _REMOVED.search(text)
+    if removed is None and any(word in text for word in _STOPPED):
+        removed = _REMOVED.search("\n".join(_last_lines(log, _LINES_OF_A_STOP)))
+    if removed is not None:
+        return SparkError(f"{_removal(removed[1])}{place}")
     lost = _lost(error, text, thrown)
     if lost is not None:
         return WorkerLostError(f"{lost}{place}")
@@ -84,6 +95,16 @@ def _ours(error: Exception, log: str | None) -> KafkalogError:
         reason = _last_error_line(log)
         return SparkError(f"Spark's Java process did not start{f': {reason}' if reason else ''}{place}")
     return SparkError(f"{thrown[0]}: {thrown[1]}" if thrown else f"Spark reports: {_sentence(text)}")
+
+
+def _removal(state: str) -> str:
+    """Return a sentence about an application that a standalone master ended in some state."""
+    if state != _FAILED:
+        return f"the master removed the application: it is {state.lower()} there"
+    return (
+        "the master removed the application: its executors failed (each worker keeps their stderr in its work "
+        "directory, $SPARK_HOME/work if no other is set, below the id of the application)"
+    )
 
 
 def _lost(error: Exception, text: str, thrown: tuple[str, str] | None) -> str | None:
@@ -117,15 +138,23 @@ def _text(error: Exception) -> str:
 
 def _last_error_line(log: str | None) -> str:
     """Return the line of the log that shows why a JVM ended: the last line with an error, else the last line."""
-    if log is None:
-        return ""
-    try:
-        lines = Path(log).read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
-    except OSError:
-        return ""
-    texts = [line.strip() for line in lines if line.strip() and not line.startswith(("\tat ", "    at "))]
+    texts = [
+        line.strip()
+        for line in _last_lines(log, _LAST_LINES)
+        if line.strip() and not line.startswith(("\tat ", "    at "))
+    ]
     errors = [line for line in texts if any(word in line for word in ("Error", "Exception", "Invalid"))]
     return _short((errors or texts or [""])[-1])
+
+
+def _last_lines(log: str | None, count: int) -> list[str]:
+    """Return the last lines of a log; None, or one that cannot be read, has none."""
+    if log is None:
+        return []
+    try:
+        return Path(log).read_text(encoding="utf-8", errors="replace").splitlines()[-count:]
+    except OSError:
+        return []
 
 
 def _thrown_by_python(text: str) -> tuple[str, str] | None:
