@@ -1,4 +1,4 @@
-"""What all tests share: the corpus of real log directories, whole or in part; and CI's rule about skips."""
+"""What all tests share: the corpus of real log directories, whole or in part, and CI's rules about skips and twins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import skips
+from tests import reaching, skips
 from tests.corpus import archives
 from tests.corpus.tree import Tree
 
@@ -25,9 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
         codecs.lookup(name)  # one first looked up while a test leaves no free descriptor would never be found again
     settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any-machine")  # no test is a matter of time: machines are busy, a twin is interpreted
-    guard = skips.guard()
-    if guard is not None:
-        config.pluginmanager.register(guard)
+    for plugin in (skips.guard(), reaching.plugin()):
+        if plugin is not None:
+            config.pluginmanager.register(plugin)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
