@@ -25,6 +25,8 @@ SPARK_SOURCE_VERSION: Final = "4.2.0"
 """The newest that is published; later releases of Spark load it too."""
 ZOOKEEPER_ERA: Final = "2.8.2"
 BEFORE_TOPIC_IDS: Final = "2.7.2"
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of Java for what runs for seconds, next to other tests."""
 _TOOLS_APART_FROM: Final = (4,)  # the release from which the command-line tools are a package of their own
 _WITHOUT_TOOLS: Final = frozenset({"4.2.2", NEWEST})  # their tools are not published
 _WITHOUT_JAXB: Final = (2, 8)  # releases before use classes that Java 11 no longer has
@@ -81,15 +83,15 @@ def _fetched(name: str, packages: list[str]) -> Path:
         return libs
     if shutil.which("mvn") is None:
         raise MissingError(f"no mvn on this machine to fetch the jars of {name} with")
-    with _alone() as cache:
+    with alone() as cache:
         if not libs.is_dir():
             _copy_jars(cache, libs, packages)
     return libs
 
 
 @contextmanager
-def _alone() -> Iterator[Path]:
-    """The cache, which no other process fills meanwhile: Maven's own cache is not made for several at a time."""
+def alone() -> Iterator[Path]:
+    """Give the cache, which no other process fills meanwhile: Maven's own cache is not made for several at a time."""
     cache = _cache()
     cache.mkdir(parents=True, exist_ok=True)
     with Path(cache, ".lock").open("w") as lock:
@@ -149,7 +151,7 @@ def runtime(version: str) -> Path:
         return Path(found)
     home = _cache() / "java-11"
     if not home.is_dir():
-        with _alone() as cache:
+        with alone() as cache:
             if not home.is_dir():
                 _fetch_java_11(cache, home)
     return home / "bin" / "java"
