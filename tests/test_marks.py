@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -37,3 +38,9 @@ def test_all_marks_are_known() -> None:
     settings = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     marks = settings["tool"]["pytest"]["ini_options"]["markers"]
     assert {mark.partition(":")[0] for mark in marks} == set(NAMES)
+
+
+def test_marks_are_in_the_text_of_the_module_that_has_them() -> None:
+    others = [path for path in Path(__file__).parent.rglob("*.py") if not path.name.startswith("test_")]
+    given = re.compile(r"\bmark\.(corpus|java|slow|steps)\b")
+    assert [path.name for path in others if given.search(path.read_text("utf-8"))] == []
