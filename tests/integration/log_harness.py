@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA, fetch
+from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, QUICK, ZOOKEEPER_ERA, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ _CLASSES: Final = {
 }
 _SMALL_SEGMENTS: Final = 4  # from this release on another setting than segment.bytes takes any size
 _COMPILE_SECONDS: Final = 60
-_OPTIONS: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+_OPTIONS: Final = ("-Xmx512m", *QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 
 
 class HarnessError(Exception):

@@ -146,7 +146,7 @@ def write(version: str, bootstrap: str, seed: int, steps: Sequence[str]) -> None
     name = "LegacyWriter" if client == _LEGACY_CLIENT else "ReleaseWriter"
     libs = jars.fetch(client)
     java = shutil.which("java") or "java"
-    options = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    options = ["-Xmx256m", *jars.QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     source = _SOURCES / f"{name}.java"
     _run([java, *options, "-cp", f"{libs}/*", str(source), bootstrap, str(seed), *steps], _WRITE_SECONDS)
 

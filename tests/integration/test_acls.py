@@ -28,6 +28,7 @@ from kafkalog_core.broker.security.acls import AclOperation as Operation
 from kafkalog_core.broker.security.acls import ResourceType as Type
 from kafkalog_core.broker.security.authorization import host_text
 from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
+from tests.integration import jars
 from tests.integration.successor import Successor
 
 if TYPE_CHECKING:
@@ -49,7 +50,15 @@ def kafkas_answers(libs: Path, scratch: Path, lines: Sequence[str]) -> list[bool
     path = os.pathsep.join((str(scratch), f"{libs}/*"))
     source = Path(__file__).parent / "java" / "AclHarness.java"
     subprocess.run(["javac", "-d", str(scratch), "-cp", path, str(source)], check=True, timeout=60)
-    command = ["java", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", path, "AclHarness"]
+    command = [
+        "java",
+        "-Xmx256m",
+        *jars.QUICK,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+        "-cp",
+        path,
+        "AclHarness",
+    ]
     asked = "".join(f"{each}\n" for each in lines)
     done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True, timeout=120)
     return [each == "true" for each in done.stdout.split()]

@@ -39,7 +39,7 @@ def java() -> list[str]:
         libs = jars.fetch_frameworks()
     except jars.MissingError as missing:
         pytest.skip(str(missing))
-    return ["java", "-Xmx400m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{libs}/*"]
+    return ["java", "-Xmx400m", *jars.QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{libs}/*"]
 
 
 @contextmanager
@@ -156,7 +156,16 @@ def test_mirror_maker_1_copies_a_dead_disk_into_the_live_broker(tmp_path: Path) 
         settings = {"bootstrap_servers": address(dead), "group_id": "mirror", "auto_offset_reset": "earliest"}
         consumer = write_settings(tmp_path / "consumer.properties", **settings)
         producer = write_settings(tmp_path / "producer.properties", bootstrap_servers=server.address)
-        command = ["java", "-Xmx256m", "-cp", f"{libs}/*", "kafka.tools.MirrorMaker", "--include", "|".join(topics)]
+        command = [
+            "java",
+            "-Xmx256m",
+            *jars.QUICK,
+            "-cp",
+            f"{libs}/*",
+            "kafka.tools.MirrorMaker",
+            "--include",
+            "|".join(topics),
+        ]
         command += ["--consumer.config", consumer, "--producer.config", producer, "--num.streams", "2"]
         with running(command, log):
             for topic in topics:

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
+from tests.integration import jars
 from tests.integration.test_live_broker import AT_EVERY_START, Successor
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def done_with(handled: Sequence[Handled]) -> Counter[Place]:
 @pytest.fixture
 def client(libs: Path) -> Client:
     """Members of share groups."""
-    return Client(["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"])
+    return Client(["java", "-Xmx256m", *jars.QUICK, "-cp", f"{libs}/*"])
 
 
 @pytest.fixture
@@ -153,7 +154,7 @@ class Tools:
 
 def test_kafkas_own_programs_work_with_share_groups(client: Client, libs: Path, tmp_path: Path) -> None:
     with LiveServer(tmp_path / "data", "share.coordinator.state.topic.num.partitions=3") as server:
-        tools = Tools(["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*"], server.address)
+        tools = Tools(["java", "-Xmx256m", *jars.QUICK, "-cp", f"{libs}/*"], server.address)
         create_topics(server.address, ["work"], 1)
         places = send(server.address, 0, 500)
         options = ("--topic", "work", "--group-id", "checked", "--max-messages", "500")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.corpus import goldens
-from tests.integration import clients
+from tests.integration import clients, jars
 from tests.integration.records import dump
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def test_batches_are_those_of_the_stock_tool(broker: Broker, libs: Path, tmp_pat
 
 
 def _run_tool(libs: Path, logs: list[Path], output: Path) -> Path:
-    tool = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{libs}/*", "org.apache.kafka.tools.DumpLogSegments"]
+    tool = ["java", "-Xmx256m", *jars.QUICK, "-cp", f"{libs}/*", "org.apache.kafka.tools.DumpLogSegments"]
     files = ",".join(map(str, logs))
     done = subprocess.run([*tool, "--files", files], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr

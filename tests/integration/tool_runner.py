@@ -24,7 +24,7 @@ log4j.appender.err.layout=org.apache.log4j.PatternLayout
 log4j.appender.err.layout.ConversionPattern=%p %c %m%n
 """
 _OPTIONS: Final = (
-    *("-Xmx700m", "-XX:TieredStopAtLevel=1", "-Djava.security.manager=allow"),
+    *("-Xmx700m", *jars.QUICK, "-Djava.security.manager=allow"),
     *("--add-opens", "java.base/java.lang=ALL-UNNAMED"),
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )

@@ -6,8 +6,10 @@ import importlib
 import random
 import re
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import kio
 import pytest
 from kio.serial import entity_reader, entity_writer
 
@@ -16,23 +18,30 @@ from kafkalog_core.wire.schemas import schema_of
 from tests.wire.messages import all_versions, message
 
 OF_BROKERS = ("request", "response", "header", "data")
+KIO = Path(kio.__file__).parent / "schema"
 ENUMERATED = 7
 """Bits of numbers that kio turns into times and enumerations, which do not have every value."""
 
 
-def kio_class(name: str, version: int) -> Any | None:
-    """kio's class of a version of a message; None: it has none."""
+def place_in_kio(name: str, version: int) -> str:
+    """The module below `kio.schema` that has a version of a message, where there is one."""
     schema = schema_of(name, version)
     package = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub("(Request|Response)$", "", name)).lower()
-    module = schema.kind if schema.kind in OF_BROKERS else "data"
-    try:
-        found = importlib.import_module(f"kio.schema.{package}.v{version}.{module}")
-    except ModuleNotFoundError:
-        return None
-    return getattr(found, name, None)
+    return f"{package}.v{version}.{schema.kind if schema.kind in OF_BROKERS else 'data'}"
 
 
-COMMON = [(name, version) for name, version in all_versions() if kio_class(name, version) is not None]
+def is_in_kio(name: str, version: int) -> bool:
+    """Whether kio has the message, by its text: to import all of its 750 modules takes seconds, in each worker."""
+    path = KIO.joinpath(*place_in_kio(name, version).split(".")).with_suffix(".py")
+    return path.is_file() and re.search(rf"^class {name}\b", path.read_text("utf-8"), re.MULTILINE) is not None
+
+
+def kio_class(name: str, version: int) -> Any:
+    """kio's class of a version of a message."""
+    return getattr(importlib.import_module(f"kio.schema.{place_in_kio(name, version)}"), name)
+
+
+COMMON = [(name, version) for name, version in all_versions() if is_in_kio(name, version)]
 
 
 def test_kio_has_most_of_the_messages() -> None:
@@ -50,7 +59,6 @@ def test_kio_reads_what_we_write_and_writes_the_same(name: str) -> None:
     dice = random.Random(name)
     for version in (version for other, version in COMMON if other == name):
         kind, one = kio_class(name, version), codec(name, version)
-        assert kind is not None
         for _ in range(2):
             data = b"".join(map(bytes, one.encode(message(schema_of(name, version).fields, version, dice, ENUMERATED))))
             entity, end = entity_reader(kind)(data, 0)

@@ -54,10 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         copy = _copy(scratch / "w0")
         where = options.map or scratch
         if not (where / ".coverage").exists():
-            _measure(copy, where)
+            _measure(copy, where, options.tests)
         tests = Tests(where, options.seconds)
         mutants = _again(options.again) if options.again else _drawn(paths, options.seed, options.count)
-        results = _run((_job(mutant, tests) for mutant in mutants), scratch, options.workers, options.minutes)
+        jobs = (_job(mutant, tests) for mutant in mutants)
+        results = _run(jobs, scratch, options.workers, options.minutes, options.tests)
         _unmount(scratch)
     if options.results is not None:
         with options.results.open("a", encoding="utf-8") as file:
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--count", type=int, default=300, help="how many")
     add("--paths", nargs="*", default=[], help="modules and folders to mutate; default: all")
     add("--since", metavar="COMMIT", help="mutate only modules that changed since this commit, if any did")
+    add("--tests", nargs="*", default=[], help="files and folders of the tests that are measured and run; default: all")
     add("--map", type=Path, metavar="DIR", help="where the coverage of each test is kept")
     add(
         "--again", type=Path, metavar="FILE", help="run what survived by an earlier --results again, in place of a draw"
@@ -114,8 +116,8 @@ def _copy(target: Path) -> Path:
     return target
 
 
-def _measure(copy: Path, where: Path) -> None:
-    """Run the suite once, and keep which test ran which line."""
+def _measure(copy: Path, where: Path, chosen: Sequence[str]) -> None:
+    """Run the suite once, or the chosen tests of it, and keep which test ran which line."""
     where.mkdir(parents=True, exist_ok=True)
     settings = copy / ".mutants.coveragerc"
     settings.write_text("[run]\nsource = kafkalog_core,kafkalog_cli\nrelative_files = true\n", encoding="utf-8")
@@ -124,7 +126,7 @@ def _measure(copy: Path, where: Path) -> None:
         "MUTANTS_DURATIONS": str(where / ".durations.json"),
     }
     options = ["-n", "2", "-p", "tools.mutants.timing", "--cov", f"--cov-config={settings}", "--cov-context=test"]
-    subprocess.run([*_PYTEST, *options, "--cov-report="], cwd=copy, env=environment, check=False)
+    subprocess.run([*_PYTEST, *options, "--cov-report=", *chosen], cwd=copy, env=environment, check=False)
 
 
 def _environment(copy: Path) -> dict[str, str]:
@@ -158,12 +160,14 @@ def _job(mutant: Mutant, tests: Tests) -> dict[str, Any]:
     return {**job, "slowest": tests.slowest(names)}
 
 
-def _run(jobs: Iterable[dict[str, Any]], scratch: Path, workers: int, minutes: float) -> list[dict[str, Any]]:
+def _run(
+    jobs: Iterable[dict[str, Any]], scratch: Path, workers: int, minutes: float, chosen: Sequence[str]
+) -> list[dict[str, Any]]:
     """Run the tests of each mutant in one of several processes; return the results in the order of the mutants."""
     place = scratch / "c"
     place.mkdir()
     ends = time.time() + minutes * 60
-    processes = [_worker(scratch, place, number, ends) for number in range(workers)]
+    processes = [_worker(scratch, place, number, ends, chosen) for number in range(workers)]
     count = 0
     for job in jobs:
         (place / f"{count}.tmp").write_text(json.dumps(job), encoding="utf-8")
@@ -178,7 +182,7 @@ def _run(jobs: Iterable[dict[str, Any]], scratch: Path, workers: int, minutes: f
     return [json.loads(path.read_text(encoding="utf-8")) for path in done if path.exists()]
 
 
-def _worker(scratch: Path, place: Path, number: int, ends: float) -> subprocess.Popen[bytes]:
+def _worker(scratch: Path, place: Path, number: int, ends: float, chosen: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a process that takes jobs, in a copy of its own."""
     copy = scratch / f"w{number}"
     if number:
@@ -189,6 +193,7 @@ def _worker(scratch: Path, place: Path, number: int, ends: float) -> subprocess.
     temporary.mkdir()
     environment = _environment(copy) | {"MUTANTS_JOBS": str(place), "MUTANTS_ENDS": str(ends), "TMPDIR": str(temporary)}
     command = [*_PYTEST, "-p", "tools.mutants.running", f"--basetemp={scratch}/b{number}", "-m", _MARKS]
+    command += chosen
     return subprocess.Popen(command, cwd=copy, env=environment, stdout=subprocess.DEVNULL)
 
 
