@@ -15,13 +15,13 @@ from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import Interruption, StoppableProgress, early_end, warn_of_interpreted
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.dump.follow import follow
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
 from kafkalog_core.rows import tables
 
@@ -209,7 +209,7 @@ def _row_types(request: DumpRequest) -> tuple[Table, ...]:
 
 def _level(level: str | None, filters: Filters) -> str:
     """Return the requested level; by default records if a filter needs them, else batches."""
-    needs_records = bool(filters.headers or filters.key is not None or filters.patterns)
+    needs_records = filters.looks_at_content
     if needs_records and level not in {None, "records"}:
         raise click.UsageError(f"filters on keys, values and headers need --records, not --{level}")
     return level or ("records" if needs_records else "batches")

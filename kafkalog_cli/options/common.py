@@ -15,8 +15,9 @@ import click
 
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading import selection
-from kafkalog_core.ops.reading.selection import Filters, Selection
+from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import LogDirTarget, resolve, where_to_look
 
 if TYPE_CHECKING:

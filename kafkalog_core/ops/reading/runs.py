@@ -7,8 +7,11 @@ read; backwards, all of it comes in reverse. Damage does not count against a lim
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import and_
 from typing import TYPE_CHECKING, Literal, cast
 
+from kafkalog_core.filters.expression import Filters
+from kafkalog_core.filters.rows import batch_marks, batches_in_times, content_marks, range_marks, undecided
 from kafkalog_core.findings import for_rules
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import (
@@ -22,13 +25,6 @@ from kafkalog_core.format.decode import (
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, rows_at
-from kafkalog_core.ops.reading.selection import (
-    Filters,
-    batch_filter,
-    has_time_in_range,
-    record_selection,
-    undecided_by_times,
-)
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.scan import Run, ScanOptions
 
@@ -74,10 +70,10 @@ class RunReader:
     def rows(self, run: Run, lines: Lines, view: CommittedView | None) -> Iterator[Chunk]:
         """Yield rows of the request's level of one run, in the request's order."""
         self._count(run)
-        selection = self._selection(run, view)
+        selection, asked = self._selection(run, view)
         parts: list[Iterator[Chunk]] = [self._contradictions(run, lines)]
         if self._request.level == "batches":
-            parts += [self._undecided(run, lines, selection), self._batches(run, lines, selection)]
+            parts += [self._undecided(run, lines, selection, asked), self._batches(run, lines, selection)]
         elif self._request.newest_first:
             parts.append(self._records_backwards(run, lines, view, selection))
         else:
@@ -125,19 +121,16 @@ class RunReader:
         if chunk.count:
             yield chunk
 
-    def _undecided(self, run: Run, lines: Lines, selection: bytearray | None) -> Iterator[RowChunk]:
+    def _undecided(
+        self, run: Run, lines: Lines, selection: bytearray | None, asked: bytearray | None
+    ) -> Iterator[RowChunk]:
         """Open the batches whose headers do not show whether a timestamp is in the range; drop those without one.
 
         A batch that cannot be opened is kept and reported.
         """
+        if selection is None or asked is None or not any(asked):
+            return
         bounds = self._request.filters.times_ms
-        if selection is None:
-            return
-        asked = bytearray(
-            bool(is_chosen) and undecided_by_times(bounds, run.batches, row) for row, is_chosen in enumerate(selection)
-        )
-        if not any(asked):
-            return
         self._opened(asked, 0, len(asked))
         kept = set()
         for item in self._decoded(run, asked):
@@ -145,7 +138,7 @@ class RunReader:
                 kept.add(item.batch)
                 yield self._payload_damage(item, run, lines)
             else:
-                kept.update(has_time_in_range(bounds, item.records))
+                kept.update(batches_in_times(bounds, item.records))
         for row, is_asked in enumerate(asked):
             if is_asked and row not in kept:
                 selection[row] = 0
@@ -205,28 +198,28 @@ class RunReader:
             yield chunk
 
     # --- what is wanted -----------------------------------------------------------------------------------------------
-    def _selection(self, run: Run, view: CommittedView | None) -> bytearray | None:
-        """Return a byte for each batch, 0 for those that are left out; None: all are selected."""
+    def _selection(self, run: Run, view: CommittedView | None) -> tuple[bytearray | None, bytearray | None]:
+        """Return a byte for each batch, 0 for those that are left out, and one that is 1 for those to be opened first.
+
+        None: all are selected, and their headers are enough to know.
+        """
         count = run.batches.count
-        by_filters = batch_filter(self._request.filters, run.batches)
-        selection = None if by_filters is None else bytearray(map(by_filters, range(count)))
+        selection = asked = None
+        marks = batch_marks(self._request.filters, run.batches)
+        if marks is not None:
+            selection, asked = undecided(marks)
         if view is None:
-            return selection
-        is_committed = bytearray(map(view.batch_filter(run.batches), range(count)))
-        if selection is None:
-            return is_committed
-        return bytearray(one and other for one, other in zip(selection, is_committed, strict=True))
+            return selection, asked
+        committed = bytearray(map(view.batch_filter(run.batches), range(count)))
+        return _both(selection, committed), _both(asked, committed) if asked is not None else None
 
     def _record_selection(self, run: RecordRun, view: CommittedView | None) -> bytearray | None:
-        selection = record_selection(self._request.filters, run)
+        selection = range_marks(self._request.filters, run.records)
         offsets = run.records.column("offset")
-        if view is None or (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
-            return selection
-        selection = selection or bytearray(b"\x01") * run.records.count
-        for row, offset in enumerate(offsets):
-            if not view.is_readable(offset):
-                selection[row] = 0
-        return selection
+        if view is not None and not (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
+            selection = _both(selection, bytearray(map(view.is_readable, offsets)))
+        hits = content_marks(self._request.filters, run, selection)
+        return selection if hits is None else hits
 
     def _limited(self, selection: bytearray | None, count: int) -> bytearray | None:
         """Return the selection without the rows that exceed the limit."""
@@ -297,7 +290,14 @@ class RunReader:
 
 
 def _asked(selection: bytearray | None) -> Callable[[int], bool] | None:
-    return None if selection is None else cast("Callable[[int], bool]", selection.__getitem__)
+    if selection is None or selection.count(1) == len(selection):
+        return None
+    return cast("Callable[[int], bool]", selection.__getitem__)
+
+
+def _both(one: bytearray | None, other: bytearray) -> bytearray:
+    """Return the marks of the rows that are marked in both; None: all of them are."""
+    return other if one is None else bytearray(map(and_, one, other))
 
 
 def _rows_of(item: RecordRun | PayloadDamage) -> memoryview | tuple[int]:

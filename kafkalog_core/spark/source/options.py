@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kafkalog_core.errors import SelectionError, SettingError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.reading.selection import Filters, Selection, parse_size, parse_time_ms, whole_number
+from kafkalog_core.ops.reading.selection import Selection, parse_size, parse_time_ms, whole_number
 from kafkalog_core.ops.reading.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
 
