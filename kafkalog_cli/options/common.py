@@ -43,6 +43,7 @@ __all__ = [
     "parse_pattern",
     "parse_range",
     "parse_size",
+    "parse_text",
     "parse_times",
     "resolve_all",
     "resolve_readable",
@@ -100,6 +101,13 @@ def parse_pattern(text: str) -> str:
     return text
 
 
+def parse_text(text: str) -> bytes:
+    """Return the bytes of a text to search for, which must not be empty."""
+    if not text:
+        raise click.BadParameter("every record contains the empty text")
+    return command_line_bytes(text)
+
+
 def parse_hex(text: str) -> bytes:
     """Return the bytes of a hexadecimal text, which may have spaces between bytes."""
     try:
@@ -146,16 +154,22 @@ def filter_options(function: Decorated) -> Decorated:
     """Add filters on batches and records, all of which must hold: the command gets `Filters`, `filters`."""
 
     def with_filters(*arguments: object, **options: Any) -> object:
-        key, key_hex = options.pop("key"), options.pop("key_hex")
-        if key is not None and key_hex is not None:
-            raise click.UsageError("--key and --key-hex are two forms of the same filter; give one of them")
+        key, value = (_one_form(options.pop(name), options.pop(f"{name}_hex"), name) for name in ("key", "value"))
         ranges: dict[str, Any] = {name: options.pop(option) or OPEN for name, option in _RANGES.items()}
         others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS}
-        filters = Filters(key=key if key_hex is None else key_hex, **ranges, **others)
+        filters = Filters(key=key, value=value, **ranges, **others)
+        if filters.inverted and not filters.looks_at_content:
+            raise click.UsageError("--invert needs a filter on keys, values or headers")
         return function(*arguments, filters=filters, **options)
 
     decorators = (*_RANGE_FILTERS, *_RECORD_FILTERS, *_BATCH_FILTERS)
     return stacked(*decorators)(cast("Decorated", update_wrapper(with_filters, function)))
+
+
+def _one_form(text: bytes | None, from_hex: bytes | None, name: str) -> bytes | None:
+    if text is not None and from_hex is not None:
+        raise click.UsageError(f"--{name} and --{name}-hex are two forms of the same filter; give one of them")
+    return text if from_hex is None else from_hex
 
 
 _SELECTION = (
@@ -189,7 +203,18 @@ _SELECTION = (
     ),
 )
 _RANGES = {"offsets": "offsets", "positions": "positions", "times_ms": "times"}
-_OTHER_FILTERS = ("key_regex", "value_regex", "headers", "producer_id", "transactional", "control", "codec")
+_OTHER_FILTERS = (
+    "key_regex",
+    "value_regex",
+    "contains",
+    "headers",
+    "ignores_case",
+    "inverted",
+    "producer_id",
+    "transactional",
+    "control",
+    "codec",
+)
 _RANGE_FILTERS = (
     click.option(
         "--offsets",
@@ -225,6 +250,10 @@ _RECORD_FILTERS = (
         metavar="REGEX",
         help="Only records with a key in which this regular expression (over bytes) matches; never a null key.",
     ),
+    click.option("--value", type=command_line_bytes, metavar="TEXT", help="Only records with exactly this value."),
+    click.option(
+        "--value-hex", type=parse_hex, metavar="HEX", help="Only records with exactly this value, in hexadecimal."
+    ),
     click.option(
         "--value-regex",
         type=parse_pattern,
@@ -238,6 +267,30 @@ _RECORD_FILTERS = (
         metavar="KEY[=VALUE]",
         multiple=True,
         help="Only records with this header, with any value or with exactly VALUE. Repeatable: all of them.",
+    ),
+    click.option(
+        "--contains",
+        type=parse_text,
+        metavar="TEXT",
+        help="Only records with this text anywhere in the key, the value, or the keys and values of headers.",
+    ),
+    click.option(
+        "--ignore-case",
+        "ignores_case",
+        is_flag=True,
+        help=(
+            "Letters of either case match in --contains, --key-regex and --value-regex; in regular expressions the "
+            "letters of ASCII."
+        ),
+    ),
+    click.option(
+        "--invert",
+        "inverted",
+        is_flag=True,
+        help=(
+            "Only records that the filters on keys, values and headers do not select. Ranges and filters on batches "
+            "still hold."
+        ),
     ),
 )
 _BATCH_FILTERS = (

@@ -11,7 +11,7 @@ from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.kernels.constants import R_KEY, R_VALUE
 from kafkalog_core.format.kernels.programs import WANTS_HEADERS, WANTS_KEY, WANTS_VALUE
 from kafkalog_core.format.layout import CODEC_NAMES
-from kafkalog_core.format.literals import ByteLiteral, required_literals, sees_its_place
+from kafkalog_core.format.literals import ByteClasses, ByteLiteral, required_bytes, sees_its_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,13 +30,13 @@ class ContentCondition(NamedTuple):
 
     Attributes:
         parts: the `WANTS_*` bits of the parts of which one must meet the condition.
-        literals: groups of literals; such a part has one of each group.
+        literals: groups of literals and classes; such a part has one of each group.
         pattern: what must match in one of the parts; None: the literals are the whole condition.
         sees_its_place: whether a match may depend on what is before it, so that the part must be cut out.
     """
 
     parts: int
-    literals: tuple[tuple[ByteLiteral, ...], ...]
+    literals: tuple[tuple[ByteLiteral | ByteClasses, ...], ...]
     pattern: re.Pattern[bytes] | None
     sees_its_place: bool = False
 
@@ -126,12 +126,12 @@ class Filters:
                 pattern = re.compile(text.encode("utf-8", "surrogateescape"), flags)
             except (re.error, OverflowError, RecursionError) as error:
                 raise SelectionError(f"{text!r} is not a regular expression: {error}") from error
-            yield ContentCondition(part, required_literals(pattern), pattern, sees_its_place(pattern))
+            yield ContentCondition(part, required_bytes(pattern), pattern, sees_its_place(pattern))
         if not self.contains:
             return
         if self.ignores_case and not self.contains.isascii():
             pattern = re.compile(_either_case(self.contains))
-            yield ContentCondition(_EVERYWHERE, required_literals(pattern), pattern)
+            yield ContentCondition(_EVERYWHERE, required_bytes(pattern), pattern)
         else:
             yield ContentCondition(_EVERYWHERE, ((ByteLiteral(self.contains, folds=self.ignores_case),),), None)
 

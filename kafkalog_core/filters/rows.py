@@ -132,10 +132,10 @@ def _keep_content(filters: Filters, run: RecordRun, marks: bytearray) -> None:
 
 def _keep_matching(content: ContentCondition, pattern: re.Pattern[bytes], run: RecordRun, marks: bytearray) -> None:
     """Clear the marks of records in none of whose parts the pattern matches."""
-    if not content.literals and content.parts in _FIELDS:
+    if content.parts in _FIELDS and 2 * marks.count(1) > len(marks):
         _keep_matching_fields(_FIELDS[content.parts], content, pattern, run, marks)
         return
-    row = marks.find(1)  # the literals have left few of them
+    row = marks.find(1)
     while row >= 0:
         if not any(pattern.search(text) is not None for text in _texts(content.parts, run, row)):
             marks[row] = 0

@@ -8,13 +8,15 @@ What is not understood requires nothing, so that an unknown construct costs time
 from __future__ import annotations
 
 import re
+from array import array
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from math import log2
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["ByteLiteral", "required_literals", "sees_its_place"]
+__all__ = ["ByteClasses", "ByteLiteral", "required_bytes", "sees_its_place"]
 
 _COMMON: Final = b' \x00etaoinsrhldcum"fpg0wyb:,1v{}2k.3_-4/567\n89xjqzETAOINSRHLDC'
 """Bytes by how often they are in records, the most frequent first; others are rarer."""
@@ -23,6 +25,8 @@ _MOST: Final = 8
 """Number of alternatives that are searched: each of them is one more pass over the bytes."""
 _MOST_GROUPS: Final = 3
 _LONG: Final = 8
+_MANY: Final = 250
+"""A set of that many bytes excludes nothing."""
 _FOLDED: Final = 0x20
 """The bit in which the two cases of an ASCII letter differ."""
 
@@ -42,24 +46,51 @@ class ByteLiteral:
     def __init__(self, text: bytes, *, folds: bool = False) -> None:
         self.folds = folds
         self.text = text.lower() if folds else text
-        self.mask = bytes(_FOLDED if folds and chr(byte).isascii() and chr(byte).isalpha() else 0 for byte in text)
-        by_rank = sorted(range(len(text)), key=lambda at: -_RANKS.get(self.text[at], len(_RANKS)))
+        self.mask = bytes(_FOLDED if folds and _is_letter(byte) else 0 for byte in text)
+        by_rank = sorted(range(len(text)), key=lambda at: -_rank(self.text[at]))
         self.first, self.second = by_rank[0], by_rank[min(1, len(by_rank) - 1)]
 
-    def __repr__(self) -> str:
-        return f"ByteLiteral({self.text!r}, folds={self.folds})"
+
+class ByteClasses:
+    """Adjacent bytes to search for, each of which is one of a set, such as `[A-Z][0-9]`.
+
+    Attributes:
+        table: for each byte value, the positions at which it is not allowed, as bits.
+        size: the number of positions, at most 32.
+    """
+
+    __slots__ = ("size", "table")
+
+    def __init__(self, sets: Sequence[frozenset[int]]) -> None:
+        self.size = len(sets)
+        self.table = array("q", [sum((byte not in each) << at for at, each in enumerate(sets)) for byte in range(256)])
 
 
-def required_literals(pattern: re.Pattern[bytes]) -> tuple[tuple[ByteLiteral, ...], ...]:
-    """Return groups of literals: every match of a pattern has one of each group. None: nothing is known to be required.
+def required_bytes(pattern: re.Pattern[bytes]) -> tuple[tuple[ByteLiteral | ByteClasses, ...], ...]:
+    """Return groups of literals and classes: every match of a pattern has one of each group.
 
-    There are few groups: one whose literals are everywhere is no loss where another one's are rare.
+    None: nothing is known to be required. There are few groups, literals first: one that is everywhere is no loss
+    where another one is rare.
     """
     parsed = _parsed(pattern)
     if parsed is None:
         return ()
     groups = _Sequence(parsed, pattern.flags).best()[:_MOST_GROUPS]
-    return tuple(tuple(ByteLiteral(text, folds=folds) for text, folds in group) for group in groups)
+    found: list[tuple[ByteLiteral | ByteClasses, ...]] = [tuple(map(_literal, group)) for group in groups]
+    found += [tuple(map(ByteClasses, group)) for group in _Sequence(parsed, pattern.flags, classes=True).best()[:1]]
+    return tuple(found)
+
+
+def _literal(sets: _Run) -> ByteLiteral:
+    return ByteLiteral(bytes(max(each) for each in sets), folds=any(len(each) > 1 for each in sets))
+
+
+def _is_letter(byte: int) -> bool:
+    return 0x41 <= byte <= 0x5A or 0x61 <= byte <= 0x7A
+
+
+def _rank(byte: int) -> int:
+    return _RANKS.get(byte, len(_RANKS))
 
 
 def sees_its_place(pattern: re.Pattern[bytes]) -> bool:
@@ -113,71 +144,137 @@ _NESTED: Final[dict[str, Any]] = {
 
 
 # --- what every match contains ----------------------------------------------------------------------------------------
-class _Text(NamedTuple):
-    """Bytes that a match contains, in the case that is written or in either case."""
-
-    text: bytes
-    folds: bool
-
-
-_Alternatives = tuple[_Text, ...]
+_Run = tuple[frozenset[int], ...]
+"""Adjacent bytes of a match, each as the set of its values."""
+_Alternatives = tuple[_Run, ...]
 """A match contains one of them."""
+
+_ALL: Final = frozenset(range(256))
+_CATEGORIES: Final = {
+    "CATEGORY_DIGIT": frozenset(b"0123456789"),
+    "CATEGORY_SPACE": frozenset(b" \t\n\r\f\v"),
+    "CATEGORY_WORD": frozenset(byte for byte in range(128) if chr(byte).isalnum() or byte == 0x5F),
+}
+_MOST_BYTES: Final = 32
+"""Length of the longest run that is searched; its start is as good."""
 
 
 class _Sequence:
-    """The items of an expression in a row, each of which a match must pass."""
+    """The items of an expression in a row, each of which a match must pass.
 
-    def __init__(self, parsed: Iterable[tuple[Any, Any]], flags: int) -> None:
+    A run is of bytes that are written, in the case that is written or in either case; with `classes` it is of sets.
+    """
+
+    def __init__(self, parsed: Iterable[tuple[Any, Any]], flags: int, *, classes: bool = False) -> None:
         self._found: list[_Alternatives] = []
-        self._run = bytearray()
+        self._run: list[frozenset[int]] = []
         self._folds = False
+        self._classes = classes
         self._take(parsed, flags)
         self._end()
 
     def best(self) -> list[_Alternatives]:
         """Return what a match must contain: those that exclude most records first."""
-        return sorted(self._found, key=_worth, reverse=True)
+        return sorted(self._found, key=_worth_of_classes if self._classes else _worth, reverse=True)
 
     def _take(self, parsed: Iterable[tuple[Any, Any]], flags: int) -> None:
         for op, value in parsed:
             name = str(op)
-            if name == "LITERAL":
-                if flags & re.LOCALE:  # bytes above 127 may have two cases as well
-                    self._end()
-                else:
-                    self._add(value, folds=bool(flags & re.IGNORECASE))
-            elif name == "SUBPATTERN":
+            if name == "SUBPATTERN":
                 _, added, removed, inner = value
                 self._take(inner, (flags | added) & ~removed)
             elif name == "ATOMIC_GROUP":
                 self._take(value, flags)
             elif name.endswith("_REPEAT") and name in _NESTED and value[0] > 0:
-                self._take(value[2], flags)  # the first time; the text after it follows the last time
+                least, most, repeated = value
+                self._repeat(least, most, repeated, flags)
+            elif name == "BRANCH":
                 self._end()
+                self._branch(value[1], flags)
             else:
-                self._end()
-                if name == "BRANCH":
-                    self._branch(value[1], flags)
+                self._add(_set_of(name, value, flags), folds=bool(flags & re.IGNORECASE))
 
-    def _add(self, byte: int, *, folds: bool) -> None:
-        if folds != self._folds:
+    def _repeat(self, least: int, most: int, repeated: Any, flags: int) -> None:
+        """Take an expression as often as it must match at least; what comes next follows the last time."""
+        for _ in range(least):
+            before = len(self._run)
+            self._take(repeated, flags)
+            if len(self._run) <= before or len(self._run) == _MOST_BYTES:
+                self._end()
+                return
+        if least != most:
+            self._end()
+
+    def _add(self, values: frozenset[int] | None, *, folds: bool) -> None:
+        """Add a byte to the run; None: something that is not one byte."""
+        is_written = values is not None and len(set(bytes(values).lower())) == 1
+        if not self._classes and (not is_written or folds != self._folds):
             self._end()
             self._folds = folds
-        self._run.append(byte)
+        if values is None:
+            self._end()
+        elif len(self._run) < _MOST_BYTES and (self._classes or is_written):
+            self._run.append(values)
 
     def _end(self) -> None:
-        """End the run of adjacent bytes."""
-        if self._run:
-            self._found.append((_Text(bytes(self._run), self._folds),))
-            self._run.clear()
+        """End the run of adjacent bytes; one of which every byte may be each value is none."""
+        if any(len(each) < _MANY for each in self._run):
+            self._found.append((tuple(self._run),))
+        self._run.clear()
 
     def _branch(self, branches: Iterable[Any], flags: int) -> None:
-        """Add the literals of all branches, if each of them requires some."""
-        each = [_Sequence(branch, flags).best() for branch in branches]
+        """Add the runs of all branches, if each of them requires some."""
+        each = [_Sequence(branch, flags, classes=self._classes).best() for branch in branches]
         if all(each) and sum(len(groups[0]) for groups in each) <= _MOST:
-            self._found.append(tuple(text for groups in each for text in groups[0]))
+            self._found.append(tuple(run for groups in each for run in groups[0]))
 
 
 def _worth(alternatives: _Alternatives) -> tuple[int, int]:
     """Return the size of the shortest alternative, up to which longer ones are no better, then how few there are."""
-    return min(_LONG, *(len(text.text) for text in alternatives)), -len(alternatives)
+    return min(_LONG, *map(len, alternatives)), -len(alternatives)
+
+
+def _worth_of_classes(alternatives: _Alternatives) -> float:
+    """Return how unlikely the likeliest alternative is, if all bytes were equally frequent: minus its logarithm."""
+    return min(sum(8 - log2(max(1, len(values))) for values in run) for run in alternatives)
+
+
+def _set_of(name: str, value: Any, flags: int) -> frozenset[int] | None:
+    """Return the values of an item that is one byte; None: it is not, or nothing is known about it."""
+    if flags & re.LOCALE:  # bytes above 127 may have two cases as well
+        return None
+    if name == "LITERAL":
+        return _cased(frozenset({value}), flags)
+    if name == "NOT_LITERAL":
+        return _ALL - _cased(frozenset({value}), flags)
+    if name == "ANY":
+        return _ALL if flags & re.DOTALL else _ALL - {0x0A}
+    return _set_in_brackets(value, flags) if name == "IN" else None
+
+
+def _set_in_brackets(items: Iterable[tuple[Any, Any]], flags: int) -> frozenset[int] | None:
+    values: set[int] = set()
+    is_negated = False
+    for op, value in items:
+        name = str(op)
+        if name == "NEGATE":
+            is_negated = True
+        elif name == "LITERAL":
+            values.add(value)
+        elif name == "RANGE":
+            values.update(range(value[0], value[1] + 1))
+        elif name == "CATEGORY" and str(value) in _CATEGORIES:
+            values |= _CATEGORIES[str(value)]
+        elif name == "CATEGORY" and str(value).replace("_NOT_", "_") in _CATEGORIES:
+            values |= _ALL - _CATEGORIES[str(value).replace("_NOT_", "_")]
+        else:
+            return None
+    cased = _cased(frozenset(values), flags)
+    return _ALL - cased if is_negated else cased
+
+
+def _cased(values: frozenset[int], flags: int) -> frozenset[int]:
+    """Return the values in either case of ASCII letters, if case is ignored."""
+    if not flags & re.IGNORECASE:
+        return values
+    return values | {value ^ _FOLDED for value in values if _is_letter(value)}

@@ -3,7 +3,7 @@ from array import array
 from collections.abc import Callable, Iterable
 
 from kafkalog_core.format.columns import BatchColumns, DamageColumns, RecordColumns
-from kafkalog_core.format.literals import ByteLiteral
+from kafkalog_core.format.literals import ByteClasses, ByteLiteral
 from kafkalog_core.format.templates import Cells, CsvTemplate, GatherPlan, Headers, Template, Texts
 
 __all__ = [
@@ -230,7 +230,7 @@ def keep_holding(
     memory: bytes | bytearray | memoryview,
     records: RecordColumns,
     parts: int,
-    literals: Iterable[ByteLiteral],
+    literals: Iterable[ByteLiteral | ByteClasses],
     marks: bytearray,
 ) -> int: ...
 def keep_times(batches: BatchColumns, low: int, high: int, marks: bytearray) -> int: ...

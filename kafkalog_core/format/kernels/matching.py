@@ -196,6 +196,8 @@ class _Search:
     memory: object
     text: object
     folds: cython.bint
+    has_classes: cython.bint
+    table: cython.pointer[cython.longlong]  # of classes: the positions, as bits, at which each byte is not allowed
     p: cython.pointer[cython.const[cython.uchar]]
     t: cython.pointer[cython.const[cython.uchar]]
     mask: cython.pointer[cython.const[cython.uchar]]
@@ -205,10 +207,14 @@ class _Search:
     end: cython.Py_ssize_t
 
     def __init__(self, memory: object, literal: object) -> None:
-        self.memory, self.text, self.folds = memory, literal.text, literal.folds
-        self.p, self.t, self.mask = bytes_of(memory), bytes_of(literal.text), bytes_of(literal.mask)
-        self.size, self.first, self.second = len(literal.text), literal.first, literal.second
-        self.end = len(memory)
+        self.memory, self.p, self.end = memory, bytes_of(memory), len(memory)
+        self.has_classes = hasattr(literal, "table")
+        if self.has_classes:
+            self.table, self.size = cells_of(literal.table), literal.size
+        else:
+            self.text, self.folds, self.size = literal.text, literal.folds, len(literal.text)
+            self.t, self.mask = bytes_of(literal.text), bytes_of(literal.mask)
+            self.first, self.second = literal.first, literal.second
 
 
 @cython.cfunc
@@ -218,6 +224,8 @@ def _holds(search: _Search, start: cython.Py_ssize_t, size: cython.longlong) -> 
     """Return whether a field has the literal in it; size -1: it is null."""
     if size < search.size:
         return False
+    if search.has_classes:
+        return _holds_classes(search, start, size)
     if not cython.compiled:
         field = bytes(search.memory[start : start + size])
         return search.text in (field.lower() if search.folds else field)
@@ -230,6 +238,25 @@ def _holds(search: _Search, start: cython.Py_ssize_t, size: cython.longlong) -> 
     return find_bytes(search.p + start, size, search.end - start, cython.address(literal))
 
 
+@cython.cfunc
+@cython.exceptval(check=False)
+def _holds_classes(search: _Search, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
+    """Return whether a field has the classes in it: shift-or (Baeza-Yates and Gonnet, CACM 35, 1992), no branches."""
+    p: cython.pointer[cython.const[cython.uchar]] = search.p
+    table: cython.pointer[cython.longlong] = search.table
+    state: cython.longlong = -1
+    seen: cython.longlong = -1
+    at: cython.Py_ssize_t
+    # p: the memory. Bit i of `state` is 0 if the classes up to i match the bytes that end before `at`; `seen` has the
+    # bits that were 1 all the time.
+    for at in range(start, start + size):
+        state = (state << 1) | table[p[at]]
+        if not cython.compiled:
+            state &= 0xFFFFFFFF
+        seen &= state
+    return (seen >> (search.size - 1)) & 1 == 0
+
+
 def keep_holding(memory: object, records: object, parts: cython.Py_ssize_t, literals: object, marks: object) -> int:
     """Keep records that have one of the literals in one of their parts.
 
@@ -237,7 +264,7 @@ def keep_holding(memory: object, records: object, parts: cython.Py_ssize_t, lite
         memory: the buffer that the spans of the records refer to.
         records: record columns.
         parts: the `WANTS_*` bits of the parts that are searched: key, value, keys and values of headers.
-        literals: `ByteLiteral` objects, none of them empty.
+        literals: `ByteLiteral` and `ByteClasses` objects, none of them empty.
         marks: a byte for each record.
     """
     r: cython.pointer[cython.longlong] = cells_of(records.cells)

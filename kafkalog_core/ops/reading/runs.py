@@ -25,7 +25,9 @@ from kafkalog_core.format.decode import (
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, rows_at
+from kafkalog_core.ops.reading.hits import Hits
 from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.scan import Run, ScanOptions
 
 if TYPE_CHECKING:
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.report import LogStats, Report
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.chunk import Chunk, RowChunk
+    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.rows.tables import Table
 
 __all__ = ["Committed", "DumpRequest", "Level", "RunReader"]
 
@@ -52,12 +55,22 @@ class RunReader:
         self._progress = progress
         self._left = request.limit
         self._records = RecordColumns()
+        self._hits = Hits(request.before, request.after, request.max_count)
         self._reported: tuple[Lines, int] | None = None
 
     @property
     def is_full(self) -> bool:
         """Whether the request's limit of rows is reached."""
         return self._left is not None and self._left <= 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more of the current log is shown: the limit, or the largest number of matches, is reached."""
+        return self.is_full or self._hits.is_over
+
+    def begin_log(self) -> None:
+        """Start to read another log: context and the number of matching records are those of one log."""
+        self._hits = Hits(self._request.before, self._request.after, self._request.max_count)
 
     def take(self, count: int) -> int:
         """Return how many of `count` more rows the limit allows, and count them."""
@@ -157,7 +170,7 @@ class RunReader:
                 continue
             yield from self._chosen(item, lines, view, resynced=run.resynced)
             yield from self._wrong_records(item, lines)
-            if self.is_full:
+            if self.is_done:
                 return
         self._opened(selection, opened, run.batches.count)
 
@@ -181,7 +194,7 @@ class RunReader:
             yield from reversed([*self._wrong_records(item, lines)])
             item.records.reverse()
             yield from self._chosen(item, lines, view, resynced=run.resynced)
-            if self.is_full:
+            if self.is_done:
                 return
         self._opened(selection, 0, opened)
 
@@ -191,11 +204,24 @@ class RunReader:
 
     def _chosen(self, run: RecordRun, lines: Lines, view: CommittedView | None, *, resynced: bool) -> Iterator[Chunk]:
         """Yield the selected records of a decoded run."""
-        selection = self._limited(self._record_selection(run, view), run.records.count)
+        among, hits = self._record_marks(run, view)
+        if self._hits.is_needed:
+            earlier, hits = self._hits.widen(among, hits, run.records.count)
+            yield from self._earlier(earlier)
+            hidden = self._hits.last_hidden(among, hits, run.records.count)
+            last = RecordChunk(lines, run, resynced=resynced, selection=hidden)
+            self._hits.keep((last.table, row) for row in last.rows())
+        selection = self._limited(hits, run.records.count)
         chunk = RecordChunk(lines, run, resynced=resynced, selection=selection)
         self._report.records += chunk.count
         if chunk.count:
             yield chunk
+
+    def _earlier(self, earlier: list[tuple[Table, dict[str, object]]]) -> Iterator[RowChunk]:
+        """Yield records of earlier runs, which come before a matching one."""
+        for table, row in earlier[: self.take(len(earlier))]:
+            self._report.records += 1
+            yield RowChunk(table, [row])
 
     # --- what is wanted -----------------------------------------------------------------------------------------------
     def _selection(self, run: Run, view: CommittedView | None) -> tuple[bytearray | None, bytearray | None]:
@@ -213,13 +239,14 @@ class RunReader:
         committed = bytearray(map(view.batch_filter(run.batches), range(count)))
         return _both(selection, committed), _both(asked, committed) if asked is not None else None
 
-    def _record_selection(self, run: RecordRun, view: CommittedView | None) -> bytearray | None:
-        selection = range_marks(self._request.filters, run.records)
+    def _record_marks(self, run: RecordRun, view: CommittedView | None) -> tuple[bytearray | None, bytearray | None]:
+        """Return the marks of the records in the ranges, and of those among them that match; None: all of them."""
+        among = range_marks(self._request.filters, run.records)
         offsets = run.records.column("offset")
         if view is not None and not (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
-            selection = _both(selection, bytearray(map(view.is_readable, offsets)))
-        hits = content_marks(self._request.filters, run, selection)
-        return selection if hits is None else hits
+            among = _both(among, bytearray(map(view.is_readable, offsets)))
+        hits = content_marks(self._request.filters, run, among)
+        return among, among if hits is None else hits
 
     def _limited(self, selection: bytearray | None, count: int) -> bytearray | None:
         """Return the selection without the rows that exceed the limit."""
@@ -338,6 +365,10 @@ class DumpRequest:
         level: one row for each segment, batch or record of every log.
         files: whether the entries of indexes, snapshots, checkpoints and property files are rows too.
         filters: which batches and records.
+        before: number of records of context that are shown before each matching one, of its log and in its ranges.
+        after: the same after each matching one.
+        max_count: matching records of each log after which the rest of it is not read; None: all.
+        counts: whether each log has one row with the number of its matching records, instead of a row for each.
         committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
         newest_first: whether the highest offsets come first.
         limit: most rows of the level, entries of files included; None: all.
@@ -352,6 +383,10 @@ class DumpRequest:
     level: Level = "batches"
     files: bool = False
     filters: Filters = field(default_factory=Filters)
+    before: int = 0
+    after: int = 0
+    max_count: int | None = None
+    counts: bool = False
     committed: Committed | None = None
     newest_first: bool = False
     limit: int | None = None
