@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.format.kernels.constants import R_KEY, R_VALUE
-from kafkalog_core.format.kernels.programs import WANTS_HEADERS, WANTS_KEY, WANTS_VALUE
 from kafkalog_core.format.layout import CODEC_NAMES
 from kafkalog_core.format.literals import ByteClasses, ByteLiteral, required_bytes, sees_its_place
 
@@ -22,20 +20,20 @@ Range = tuple[int | None, int | None]
 """First and last value, both included; None: no limit."""
 ANY: Final[Range] = (None, None)
 
-_EVERYWHERE: Final = WANTS_KEY | WANTS_VALUE | WANTS_HEADERS
+_EVERYWHERE: Final = ("key", "value", "headers")
 
 
 class ContentCondition(NamedTuple):
     """A condition on the bytes of a record, cheap tests first.
 
     Attributes:
-        parts: the `WANTS_*` bits of the parts of which one must meet the condition.
+        parts: `key`, `value` or `headers`: one of them must meet the condition, of headers a key or a value.
         literals: groups of literals and classes; such a part has one of each group.
         pattern: what must match in one of the parts; None: the literals are the whole condition.
         sees_its_place: whether a match may depend on what is before it, so that the part must be cut out.
     """
 
-    parts: int
+    parts: tuple[str, ...]
     literals: tuple[tuple[ByteLiteral | ByteClasses, ...], ...]
     pattern: re.Pattern[bytes] | None
     sees_its_place: bool = False
@@ -107,10 +105,10 @@ class Filters:
         return ranged or any(flag is not None for flag in flags)
 
     @property
-    def exact(self) -> tuple[tuple[int, bytes], ...]:
-        """The columns, R_KEY or R_VALUE, and the bytes that they must have."""
-        given = ((R_KEY, self.key), (R_VALUE, self.value))
-        return tuple((field, text) for field, text in given if text is not None)
+    def exact(self) -> tuple[tuple[str, bytes], ...]:
+        """The parts, `key` or `value`, and the bytes that they must be."""
+        given = (("key", self.key), ("value", self.value))
+        return tuple((part, text) for part, text in given if text is not None)
 
     @cached_property
     def content(self) -> tuple[ContentCondition, ...]:
@@ -119,14 +117,14 @@ class Filters:
 
     def _content(self) -> Iterator[ContentCondition]:
         flags = re.IGNORECASE if self.ignores_case else re.NOFLAG
-        for part, text in ((WANTS_KEY, self.key_regex), (WANTS_VALUE, self.value_regex)):
+        for part, text in (("key", self.key_regex), ("value", self.value_regex)):
             if text is None:
                 continue
             try:
                 pattern = re.compile(text.encode("utf-8", "surrogateescape"), flags)
             except (re.error, OverflowError, RecursionError) as error:
                 raise SelectionError(f"{text!r} is not a regular expression: {error}") from error
-            yield ContentCondition(part, required_bytes(pattern), pattern, sees_its_place(pattern))
+            yield ContentCondition((part,), required_bytes(pattern), pattern, sees_its_place(pattern))
         if not self.contains:
             return
         if self.ignores_case and not self.contains.isascii():

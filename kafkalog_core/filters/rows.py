@@ -17,7 +17,7 @@ from kafkalog_core.format.layout import CODEC_NAMES, CONTROL_BIT, MAX_INT64, TRA
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import RecordRun
@@ -115,15 +115,16 @@ def content_marks(filters: Filters, run: RecordRun, among: bytearray | None) -> 
 def _keep_content(filters: Filters, run: RecordRun, marks: bytearray) -> None:
     """Clear the marks of records that do not meet a condition: the cheap conditions first, until none is left."""
     memory, records = run.memory, run.records
-    for field, text in filters.exact:
-        if not kernels.keep_equal(memory, records, field, text, marks):
+    for part, text in filters.exact:
+        if not kernels.keep_equal(memory, records, _FIELDS[part], text, marks):
             return
     for key, value in filters.headers:
         if not kernels.keep_header(memory, records, key, value, marks):
             return
     for content in filters.content:
+        wanted = sum(_WANTED[part] for part in content.parts)
         for literals in content.literals:
-            if not kernels.keep_holding(memory, records, content.parts, literals, marks):
+            if not kernels.keep_holding(memory, records, wanted, literals, marks):
                 return
     for content in filters.content:
         if content.pattern is not None:
@@ -132,8 +133,8 @@ def _keep_content(filters: Filters, run: RecordRun, marks: bytearray) -> None:
 
 def _keep_matching(content: ContentCondition, pattern: re.Pattern[bytes], run: RecordRun, marks: bytearray) -> None:
     """Clear the marks of records in none of whose parts the pattern matches."""
-    if content.parts in _FIELDS and 2 * marks.count(1) > len(marks):
-        _keep_matching_fields(_FIELDS[content.parts], content, pattern, run, marks)
+    if content.parts[0] in _FIELDS and len(content.parts) == 1 and 2 * marks.count(1) > len(marks):
+        _keep_matching_fields(content.parts[0], content, pattern, run, marks)
         return
     row = marks.find(1)
     while row >= 0:
@@ -160,16 +161,17 @@ def _keep_matching_fields(
         ]
 
 
-_FIELDS: Final = {WANTS_KEY: "key", WANTS_VALUE: "value"}
+_FIELDS: Final = {"key": k.R_KEY, "value": k.R_VALUE}
+_WANTED: Final = {"key": WANTS_KEY, "value": WANTS_VALUE, "headers": WANTS_HEADERS}
 
 
-def _texts(parts: int, run: RecordRun, row: int) -> Iterator[memoryview]:
+def _texts(parts: Iterable[str], run: RecordRun, row: int) -> Iterator[memoryview]:
     """Yield the parts of a record that are not null."""
     records = run.records
-    spans = [(f"{name}_start", f"{name}_size") for part, name in _FIELDS.items() if parts & part]
-    for start, size in spans:
-        yield from _text(run.memory, records.column(start)[row], records.column(size)[row])
-    if parts & WANTS_HEADERS:
+    for part in parts:
+        if part in _FIELDS:
+            yield from _text(run.memory, records.column(f"{part}_start")[row], records.column(f"{part}_size")[row])
+            continue
         first = records.column("first_header")[row]
         for index in range(first, first + records.column("header_count")[row]):
             header = records.headers.row(index)

@@ -69,8 +69,8 @@ class ByteClasses:
 def required_bytes(pattern: re.Pattern[bytes]) -> tuple[tuple[ByteLiteral | ByteClasses, ...], ...]:
     """Return groups of literals and classes: every match of a pattern has one of each group.
 
-    None: nothing is known to be required. There are few groups, literals first: one that is everywhere is no loss
-    where another one is rare.
+    None: nothing is known to be required. There are few groups, literals first: a frequent literal costs little where
+    another one is rare.
     """
     parsed = _parsed(pattern)
     if parsed is None:
@@ -94,7 +94,7 @@ def _rank(byte: int) -> int:
 
 
 def sees_its_place(pattern: re.Pattern[bytes]) -> bool:
-    r"""Return whether a match may depend on what is before it: `^`, `\b`, a look behind, or something unknown."""
+    r"""Return whether a match may depend on what is before it: `^`, `\b`, a lookbehind, or something unknown."""
     parsed = _parsed(pattern)
     return parsed is None or any(_looks_back(op, value) for op, value in _all_items(parsed))
 

@@ -127,7 +127,7 @@ def _is_same(
 
 
 def keep_equal(memory: object, records: object, field: cython.Py_ssize_t, text: object, marks: object) -> int:
-    """Keep records whose key or value is `text`; `field`: R_KEY or R_VALUE. A null is no text."""
+    """Keep records whose key or value is `text`; `field`: R_KEY or R_VALUE. A null never is."""
     p: cython.pointer[cython.const[cython.uchar]] = bytes_of(memory)
     t: cython.pointer[cython.const[cython.uchar]] = bytes_of(text)
     r: cython.pointer[cython.longlong] = cells_of(records.cells)

@@ -1,4 +1,4 @@
-"""Matching records and their context, as `grep` shows them: some records before and after each, and at most so many.
+"""Matching records and their context, as `grep` shows them: records before and after each one, and at most N matches.
 
 Marks are a byte for each record of a run, 1 for those that are meant; `None` means all of them.
 """
