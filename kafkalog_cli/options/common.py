@@ -31,6 +31,7 @@ __all__ = [
     "Range",
     "chosen_output",
     "command_line_bytes",
+    "content_options",
     "filter_options",
     "jobs_option",
     "level_option",
@@ -152,18 +153,28 @@ def selection_options(function: Decorated) -> Decorated:
 
 def filter_options(function: Decorated) -> Decorated:
     """Add filters on batches and records, all of which must hold: the command gets `Filters`, `filters`."""
+    decorators = (*_RANGE_FILTERS, *_RECORD_FILTERS, *_BATCH_FILTERS)
+    return stacked(*decorators)(_with_filters(function))
+
+
+def content_options(function: Decorated) -> Decorated:
+    """Add filters on keys, values and headers, all of which must hold: the command gets `Filters`, `filters`."""
+    return stacked(*_RECORD_FILTERS)(_with_filters(function))
+
+
+def _with_filters(function: Decorated) -> Decorated:
+    """Return a function that takes the values of the options of filters, and passes `Filters` on."""
 
     def with_filters(*arguments: object, **options: Any) -> object:
         key, value = (_one_form(options.pop(name), options.pop(f"{name}_hex"), name) for name in ("key", "value"))
-        ranges: dict[str, Any] = {name: options.pop(option) or OPEN for name, option in _RANGES.items()}
-        others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS}
+        ranges: dict[str, Any] = {name: options.pop(option, None) or OPEN for name, option in _RANGES.items()}
+        others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS if name in options}
         filters = Filters(key=key, value=value, **ranges, **others)
         if filters.inverted and not filters.looks_at_content:
             raise click.UsageError("--invert needs a filter on keys, values or headers")
         return function(*arguments, filters=filters, **options)
 
-    decorators = (*_RANGE_FILTERS, *_RECORD_FILTERS, *_BATCH_FILTERS)
-    return stacked(*decorators)(cast("Decorated", update_wrapper(with_filters, function)))
+    return cast("Decorated", update_wrapper(with_filters, function))
 
 
 def _one_form(text: bytes | None, from_hex: bytes | None, name: str) -> bytes | None:
