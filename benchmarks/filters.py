@@ -1,7 +1,8 @@
 """Filters of `dump` next to `verify` and a full dump: `python -m benchmarks.filters [--size 200MB] [--turns 5]`.
 
 Whole processes, one after the other in each turn, on logs of each codec and on one whose keys are all different. Prints
-the medians of wall time, and the ratio to `verify --jobs 1` and to the full dump of the same run. Decides nothing.
+the medians of wall time and of processor time, and their ratios to `verify --jobs 1` and to the full dump of the same
+run; on a busy machine, only those of processor time mean something. Decides nothing.
 """
 
 from __future__ import annotations
@@ -57,17 +58,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _measure(name: str, path: str, turns: int) -> None:
     """Print the medians of one log."""
-    seconds: dict[str, list[float]] = {}
+    passes: dict[str, list[machine.ProcessPass]] = {}
     machine.verify_process(path, "--jobs", "1")  # into the page cache
     for _ in range(turns):
-        seconds.setdefault("verify", []).append(machine.verify_process(path, "--jobs", "1").seconds)
-        seconds.setdefault("full dump", []).append(machine.dump_process(path, *_DUMP).seconds)
+        passes.setdefault("verify", []).append(machine.verify_process(path, "--jobs", "1"))
+        passes.setdefault("full dump", []).append(machine.dump_process(path, *_DUMP))
         for each, given in _FILTERS.items():
-            seconds.setdefault(each, []).append(machine.dump_process(path, *_DUMP, *given).seconds)
-    medians = {each: median(some) for each, some in seconds.items()}
-    print(f"\n{name:<20} {'seconds':>8} {'to verify':>10} {'to full':>8}")
-    for each, value in medians.items():
-        print(f"{each:<20} {value:8.2f} {value / medians['verify']:10.2f} {value / medians['full dump']:8.2f}")
+            passes.setdefault(each, []).append(machine.dump_process(path, *_DUMP, *given))
+    wall = {each: median(one.seconds for one in some) for each, some in passes.items()}
+    cpu = {each: median(one.cpu_seconds for one in some) for each, some in passes.items()}
+    print(f"\n{name:<20} {'seconds':>8} {'to verify':>10} {'to full':>8} {'cpu s':>8} {'to verify':>10} {'to full':>8}")
+    for each in passes:
+        print(f"{each:<20}", *(_ratios(some, each) for some in (wall, cpu)), flush=True)
+
+
+def _ratios(medians: dict[str, float], name: str) -> str:
+    value = medians[name]
+    return f"{value:8.2f} {value / medians['verify']:10.2f} {value / medians['full dump']:8.2f}"
 
 
 if __name__ == "__main__":
