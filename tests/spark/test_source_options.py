@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,8 @@ def test_conditions_on_content() -> None:
         ignores_case=True,
         inverted=True,
     )
+    options = source_options({"path": "/kafka", **given})
+    assert pickle.loads(pickle.dumps(options)).filters == options.filters  # noqa: S301 - as Spark sends it to tasks
     given = {"keyRegex": "k", "value": "v", "header": "c"}
     assert source_options({"path": "/kafka", **given}, is_stream=True).filters == Filters(
         key_regex="k", value=b"v", headers=((b"c", None),)

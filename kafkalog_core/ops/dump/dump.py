@@ -293,6 +293,7 @@ class Dumper:
         if is_snapshot:
             as_segment = self._request.level == "segments"
             log, reader = unit.files[0], self._reader
+            reader.begin_log()
             rows = segment_row(reader, log, unit, None) if as_segment else reader.rows(log, unit, None)
             yield from self._guarded(rows, file.path, unit)
         else:
