@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.filters.expression import Filters
+from kafkalog_core.ops.dump.follow import follow
 from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.splits import plan_splits
+from kafkalog_core.ops.reading.targets import resolve
 from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, message_v0, wrapper_v0, wrapper_v1
 from tests.filters.patterns import TEXTS, patterns
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
@@ -202,6 +206,16 @@ def test_counts(tmp_path: Path, log: Path) -> None:
     rows = dump_rows(log, filters=Filters(key=b"k1"), max_count=2, path=True, **request)
     assert [(row["records"], row["path"]) for row in rows] == [(2, str(log))]
     assert [row["records"] for row in dump_rows(log, **request)] == [60]
+
+
+def test_parts_and_growing_logs_have_no_context(log: Path) -> None:
+    targets = tuple(resolve([str(log)]))
+    for more in ({"before": 1}, {"after": 1}, {"max_count": 1}, {"counts": True}):
+        request = DumpRequest(targets=targets, level="records", **more)
+        with pytest.raises(SelectionError, match="only all of a log can be read in parts"):
+            plan_splits(request)
+        with pytest.raises(SelectionError, match="without context"):
+            next(follow(request, Report(), lambda: True))
 
 
 # --- what is no expression --------------------------------------------------------------------------------------------

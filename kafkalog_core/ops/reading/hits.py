@@ -9,8 +9,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from kafkalog_core.rows.tables import Table
 
 __all__ = ["Hits"]
@@ -71,22 +69,21 @@ class Hits:
                 recent.append(row)
         return earlier, shown
 
-    def last_hidden(self, among: bytearray | None, shown: bytearray | None, count: int) -> bytearray:
-        """Return the marks of the last records of a run after those that are shown: a match may follow in the next run.
+    def last_hidden(self, among: bytearray | None, shown: bytearray, count: int) -> list[int]:
+        """Return the last rows of a run after those that are shown: a match may follow in the next run.
 
         What was kept before is forgotten if a record is shown, because the next context starts after it.
         """
-        marks, wanted = bytearray(count), self._before
-        if shown is None or any(shown):
+        rows: list[int] = []
+        if 1 in shown:
             self._kept.clear()
         for row in range(count - 1, -1, -1):
-            if wanted == 0 or shown is None or shown[row]:
+            if len(rows) == self._before or shown[row]:
                 break
             if among is None or among[row]:
-                marks[row] = 1
-                wanted -= 1
-        return marks
+                rows.append(row)
+        return rows[::-1]
 
-    def keep(self, rows: Iterable[tuple[Table, dict[str, object]]]) -> None:
-        """Keep records of a run, the last ones, for what is shown before a match in the next run."""
-        self._kept.extend(rows)
+    def keep(self, table: Table, row: dict[str, object]) -> None:
+        """Keep a record of a run, for what is shown before a match in the next run."""
+        self._kept.append((table, row))

@@ -208,9 +208,9 @@ class RunReader:
         if self._hits.is_needed:
             earlier, hits = self._hits.widen(among, hits, run.records.count)
             yield from self._earlier(earlier)
-            hidden = self._hits.last_hidden(among, hits, run.records.count)
-            last = RecordChunk(lines, run, resynced=resynced, selection=hidden)
-            self._hits.keep((last.table, row) for row in last.rows())
+            whole = RecordChunk(lines, run, resynced=resynced)
+            for row in self._hits.last_hidden(among, hits, run.records.count):
+                self._hits.keep(whole.table, _owned(whole.row_view(row)))
         selection = self._limited(hits, run.records.count)
         chunk = RecordChunk(lines, run, resynced=resynced, selection=selection)
         self._report.records += chunk.count
@@ -322,6 +322,11 @@ def _asked(selection: bytearray | None) -> Callable[[int], bool] | None:
     return cast("Callable[[int], bool]", selection.__getitem__)
 
 
+def _owned(row: dict[str, object]) -> dict[str, object]:
+    """Return a row that does not refer to the buffer."""
+    return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+
+
 def _both(one: bytearray | None, other: bytearray) -> bytearray:
     """Return the marks of the rows that are marked in both; None: all of them are."""
     return other if one is None else bytearray(map(and_, one, other))
@@ -395,6 +400,11 @@ class DumpRequest:
     stats: bool = False
     path: bool = False
     kafka: Release | None = None
+
+    @property
+    def shows_context(self) -> bool:
+        """Whether what is shown of a log depends on more than each of its records."""
+        return bool(self.before or self.after or self.max_count is not None or self.counts)
 
     @property
     def scan_options(self) -> ScanOptions:
