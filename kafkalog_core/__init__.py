@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         UnsupportedError,
         WorkerLostError,
     )
+    from kafkalog_core.filters.expression import Filters
     from kafkalog_core.findings import FINDING_TYPES, Finding
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.planners import make_plan
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.ops.reading.selection import Filters
     from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
     from kafkalog_core.ops.repair.apply import apply_plan, resume
     from kafkalog_core.ops.repair.context import TargetDir, target_dirs
@@ -200,6 +200,7 @@ _HOMES: Final = {
         "LockedError NotFoundError RefusedError SelectionError SettingError StorageError TruncatedError "
         "UnfinishedError UnknownFileError UnsupportedError WorkerLostError"
     ),
+    "filters.expression": "Filters",
     "findings": "FINDING_TYPES Finding",
     "format.columns": "BatchColumns RecordColumns",
     "format.decode": "PayloadDamage RecordRun decode_run",
@@ -215,7 +216,6 @@ _HOMES: Final = {
     "ops.planners": "make_plan",
     "ops.reading.report": "Report",
     "ops.reading.runs": "DumpRequest",
-    "ops.reading.selection": "Filters",
     "ops.reading.targets": "FileTarget LogDirTarget PartitionTarget Selection resolve",
     "ops.repair.apply": "apply_plan resume",
     "ops.repair.loss": "Loss",

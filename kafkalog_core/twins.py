@@ -47,6 +47,7 @@ MODULES: Final = (
     "index_checks",
     "key_map",
     "lines",
+    "matching",
     "producers",
     "rebuild",
     "record_checks",
@@ -57,6 +58,8 @@ MODULES: Final = (
 )
 """All modules that are compiled with it."""
 NATIVE: Final = (
+    "find_bytes.h",
+    "find_bytes.pxd",
     "short_crc.h",
     "short_crc.pxd",
     "json_copy.h",

@@ -15,13 +15,13 @@ from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import Interruption, StoppableProgress, early_end, warn_of_interpreted
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.dump.follow import follow
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
 from kafkalog_core.rows import tables
 
@@ -46,6 +46,11 @@ EXAMPLES = (
         "kafkalog dump --records --committed --topic 'pay*' --output ndjson /var/lib/kafka > payments.ndjson",
         "What a read_committed consumer would get from some topics, as JSON",
     ),
+    Example(
+        "kafkalog dump --contains 4711 --ignore-case --before 2 --after 2 /var/lib/kafka/orders-0",
+        "Records with a text in key, value or headers, each with the two before and after it",
+    ),
+    Example("kafkalog dump --value-regex 'timeout|refused' --count /var/lib/kafka", "How many records match"),
     Example("kafkalog dump --segments --files --output json /var/lib/kafka", "A census of a whole log directory"),
     Example("kafkalog dump --records --resync broken.log", "Records after damage too"),
 )
@@ -59,7 +64,7 @@ EXAMPLES = (
     "--records",
     "level",
     flag_value="records",
-    help="One row for each record. This is the default with --key, --key-regex, --value-regex or --header.",
+    help="One row for each record. This is the default with a filter on keys, values or headers.",
 )
 @click.option(
     "--files",
@@ -86,6 +91,35 @@ EXAMPLES = (
     type=click.IntRange(min=0),
     metavar="N",
     help="Stop after N rows, including entries of --files; damage and findings are not counted.",
+)
+@click.option(
+    "--count",
+    "counts",
+    is_flag=True,
+    help="Instead of records, one row for each partition or named log file: the number of records that are selected.",
+)
+@click.option(
+    "--max-count",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Stop reading a partition or a named log file after N selected records. --limit counts the rows of all.",
+)
+@click.option(
+    "--before",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help=(
+        "Also show the N records before each selected one, in the order of the output: of the same partition, within "
+        "the ranges, and whatever their keys, values and headers are."
+    ),
+)
+@click.option(
+    "--after",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Also show the N records after each selected one.",
 )
 @click.option("--newest-first", is_flag=True, help="Highest offsets first.")
 @click.option(
@@ -130,7 +164,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     """
     output = common.chosen_output(given.pop("output"))
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
-    given["level"] = _level(given["level"], filters)
+    given["level"] = _level(given["level"], filters, given)
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
     _check_together(given, filters)
     is_following, poll_ms = given.pop("follow"), given.pop("poll_ms")
@@ -165,6 +199,11 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
 def _check_together(given: dict[str, Any], filters: Filters) -> None:
     """Raise UsageError for options that exclude each other."""
     counts = given["stats"] or given["level"] == "segments"
+    is_like_grep = any(given[name] for name in _LIKE_GREP)
+    if given["follow"] and is_like_grep:
+        raise click.UsageError("--follow cannot be combined with --count, --max-count, --before or --after")
+    if given["counts"] and (given["before"] or given["after"] or given["files"]):
+        raise click.UsageError("--count cannot be combined with --before, --after or --files")
     if given["follow"] and (counts or given["newest_first"] or given["committed"]):
         raise click.UsageError("--follow cannot be combined with --stats, --segments, --newest-first or --committed")
     if counts and (given["committed"] or filters != Filters()):
@@ -197,7 +236,7 @@ def row_types(request: DumpRequest) -> tuple[Table, ...]:
 def _row_types(request: DumpRequest) -> tuple[Table, ...]:
     """Return the row types without paths. The KRaft snapshots among the files are shown as records."""
     level = {"segments": tables.SEGMENT, "batches": tables.BATCH, "records": tables.RECORD_V07}[request.level]
-    first = tables.STATS if request.stats else level
+    first = tables.STATS if request.stats else tables.COUNT if request.counts else level
     entries = (tables.INDEX_ENTRY, tables.PRODUCER, tables.CHECKPOINT, tables.PROPERTY)
     if not request.files and all(
         not isinstance(target, FileTarget) or target.kind in LOG_KINDS for target in request.targets
@@ -207,9 +246,16 @@ def _row_types(request: DumpRequest) -> tuple[Table, ...]:
     return (first, tables.DAMAGE, tables.FINDING, *entries, *of_snapshots)
 
 
-def _level(level: str | None, filters: Filters) -> str:
-    """Return the requested level; by default records if a filter needs them, else batches."""
-    needs_records = bool(filters.headers or filters.key is not None or filters.patterns)
-    if needs_records and level not in {None, "records"}:
-        raise click.UsageError(f"filters on keys, values and headers need --records, not --{level}")
-    return level or ("records" if needs_records else "batches")
+_LIKE_GREP = {"counts": "--count", "max_count": "--max-count", "before": "--before", "after": "--after"}
+
+
+def _level(level: str | None, filters: Filters, given: dict[str, Any]) -> str:
+    """Return the requested level; by default records if a filter or an option needs them, else batches."""
+    needing = [option for name, option in _LIKE_GREP.items() if given[name]]
+    if filters.looks_at_content:
+        needing.append("filters on keys, values and headers")
+    if needing and level not in {None, "records"}:
+        raise click.UsageError(f"{needing[0]} {'need' if needing[0][0] == 'f' else 'needs'} --records, not --{level}")
+    if needing and given["stats"]:
+        raise click.UsageError(f"--stats counts whole logs; it cannot be combined with {needing[0]}")
+    return level or ("records" if needing else "batches")

@@ -19,6 +19,7 @@ from kafkalog_core.rows import tables
 
 if TYPE_CHECKING:
     from kafkalog_cli.render.writers import Writer
+    from kafkalog_core.filters.expression import Filters
     from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["seek_command"]
@@ -39,6 +40,10 @@ EXAMPLES = (
     ),
     Example(
         "kafkalog seek --position 17230 /var/lib/kafka/orders-0/00000000000000004096.log", "The batch at a position"
+    ),
+    Example(
+        "kafkalog seek --key customer-17 --timestamp 2026-11-21 /var/lib/kafka/orders-0",
+        "The first record of a key since a day",
     ),
     Example(
         "kafkalog seek --before -1 --max 5 /var/lib/kafka/orders-0",
@@ -116,25 +121,30 @@ def parse_before(text: str) -> int:
     metavar="SIZE",
     help="With --read, 0.7 to 0.10.0: a client doubles the fetch size up to this limit for a larger message.",
 )
+@common.content_options
 @click.option("--explain", is_flag=True, help="Show each step: segments, index slots and 4 KiB pages, bytes read.")
 @kafka_option
 @common.selection_options
 @common.limit_options
 @common.output_option
-def seek_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
-    """Find a record by its offset, its time or its position, with the help of the indexes.
+def seek_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
+    """Find a record by its offset, its time, its position or its content, with the help of the indexes.
 
     PATH is a partition directory, a log directory, a log file or a glob of them; each log gives an answer. The answer
     comes from the log: kafkalog uses an index entry only if the log agrees with it. A broker trusts its indexes and
     searches one segment for a time; a finding reports where it would answer differently.
 
+    With a filter on keys, values or headers, the answer is the first record that the filters select, from the offset or
+    time on, or in the whole log. No index helps there: the log is read up to that record.
+
     The exit status is 3 if no log has an answer: the offset is out of range, or no record is that late. It is 4 if
     kafkalog found damage on the way.
     """
-    question = _question(given)
+    question = _question(given, filters)
     request = SeekRequest(
         targets=resolve_all(paths, selection),
         question=question,
+        filters=filters,
         now_ms=clock_ms(),
         read_bytes=given["read_bytes"],
         max_read_bytes=given["max_read_bytes"],
@@ -163,10 +173,14 @@ def _write_all(writer: Writer, request: SeekRequest) -> int:
     return status
 
 
-def _question(given: dict[str, Any]) -> SeekQuestion:
-    """Return the question. Raises UsageError unless there is exactly one."""
+def _question(given: dict[str, Any], filters: Filters) -> SeekQuestion:
+    """Return the question; a filter alone asks for its first record. Raises UsageError unless there is exactly one."""
     asked = [kind for kind in ("offset", "timestamp", "position", "before") if given[kind] is not None]
     asked += [kind for kind in ("earliest", "latest") if given[kind]]
+    if filters.looks_at_content:
+        asked = asked or ["earliest"]
+        if asked[0] in {"position", "before", "latest"}:
+            raise click.UsageError(f"--{asked[0]} asks for one place; filters on keys, values and headers do not apply")
     if len(asked) != 1:
         raise click.UsageError("give one of --offset, --timestamp, --position, --earliest, --latest and --before")
     kind = asked[0]

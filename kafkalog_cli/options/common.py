@@ -15,8 +15,9 @@ import click
 
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading import selection
-from kafkalog_core.ops.reading.selection import Filters, Selection
+from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import LogDirTarget, resolve, where_to_look
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "Range",
     "chosen_output",
     "command_line_bytes",
+    "content_options",
     "filter_options",
     "jobs_option",
     "level_option",
@@ -42,6 +44,7 @@ __all__ = [
     "parse_pattern",
     "parse_range",
     "parse_size",
+    "parse_text",
     "parse_times",
     "resolve_all",
     "resolve_readable",
@@ -99,6 +102,13 @@ def parse_pattern(text: str) -> str:
     return text
 
 
+def parse_text(text: str) -> bytes:
+    """Return the bytes of a text to search for, which must not be empty."""
+    if not text:
+        raise click.BadParameter("every record contains the empty text")
+    return command_line_bytes(text)
+
+
 def parse_hex(text: str) -> bytes:
     """Return the bytes of a hexadecimal text, which may have spaces between bytes."""
     try:
@@ -143,18 +153,34 @@ def selection_options(function: Decorated) -> Decorated:
 
 def filter_options(function: Decorated) -> Decorated:
     """Add filters on batches and records, all of which must hold: the command gets `Filters`, `filters`."""
+    decorators = (*_RANGE_FILTERS, *_RECORD_FILTERS, *_BATCH_FILTERS)
+    return stacked(*decorators)(_with_filters(function))
+
+
+def content_options(function: Decorated) -> Decorated:
+    """Add filters on keys, values and headers, all of which must hold: the command gets `Filters`, `filters`."""
+    return stacked(*_RECORD_FILTERS)(_with_filters(function))
+
+
+def _with_filters(function: Decorated) -> Decorated:
+    """Return a function that takes the values of the options of filters, and passes `Filters` on."""
 
     def with_filters(*arguments: object, **options: Any) -> object:
-        key, key_hex = options.pop("key"), options.pop("key_hex")
-        if key is not None and key_hex is not None:
-            raise click.UsageError("--key and --key-hex are two forms of the same filter; give one of them")
-        ranges: dict[str, Any] = {name: options.pop(option) or OPEN for name, option in _RANGES.items()}
-        others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS}
-        filters = Filters(key=key if key_hex is None else key_hex, **ranges, **others)
+        key, value = (_one_form(options.pop(name), options.pop(f"{name}_hex"), name) for name in ("key", "value"))
+        ranges: dict[str, Any] = {name: options.pop(option, None) or OPEN for name, option in _RANGES.items()}
+        others: dict[str, Any] = {name: options.pop(name) for name in _OTHER_FILTERS if name in options}
+        filters = Filters(key=key, value=value, **ranges, **others)
+        if filters.inverted and not filters.looks_at_content:
+            raise click.UsageError("--invert needs a filter on keys, values or headers")
         return function(*arguments, filters=filters, **options)
 
-    decorators = (*_RANGE_FILTERS, *_RECORD_FILTERS, *_BATCH_FILTERS)
-    return stacked(*decorators)(cast("Decorated", update_wrapper(with_filters, function)))
+    return cast("Decorated", update_wrapper(with_filters, function))
+
+
+def _one_form(text: bytes | None, from_hex: bytes | None, name: str) -> bytes | None:
+    if text is not None and from_hex is not None:
+        raise click.UsageError(f"--{name} and --{name}-hex are two forms of the same filter; give one of them")
+    return text if from_hex is None else from_hex
 
 
 _SELECTION = (
@@ -188,7 +214,18 @@ _SELECTION = (
     ),
 )
 _RANGES = {"offsets": "offsets", "positions": "positions", "times_ms": "times"}
-_OTHER_FILTERS = ("key_regex", "value_regex", "headers", "producer_id", "transactional", "control", "codec")
+_OTHER_FILTERS = (
+    "key_regex",
+    "value_regex",
+    "contains",
+    "headers",
+    "ignores_case",
+    "inverted",
+    "producer_id",
+    "transactional",
+    "control",
+    "codec",
+)
 _RANGE_FILTERS = (
     click.option(
         "--offsets",
@@ -224,6 +261,10 @@ _RECORD_FILTERS = (
         metavar="REGEX",
         help="Only records with a key in which this regular expression (over bytes) matches; never a null key.",
     ),
+    click.option("--value", type=command_line_bytes, metavar="TEXT", help="Only records with exactly this value."),
+    click.option(
+        "--value-hex", type=parse_hex, metavar="HEX", help="Only records with exactly this value, in hexadecimal."
+    ),
     click.option(
         "--value-regex",
         type=parse_pattern,
@@ -237,6 +278,30 @@ _RECORD_FILTERS = (
         metavar="KEY[=VALUE]",
         multiple=True,
         help="Only records with this header, with any value or with exactly VALUE. Repeatable: all of them.",
+    ),
+    click.option(
+        "--contains",
+        type=parse_text,
+        metavar="TEXT",
+        help="Only records with this text anywhere in the key, the value, or the keys and values of headers.",
+    ),
+    click.option(
+        "--ignore-case",
+        "ignores_case",
+        is_flag=True,
+        help=(
+            "Letters of either case match in --contains, --key-regex and --value-regex; in regular expressions the "
+            "letters of ASCII."
+        ),
+    ),
+    click.option(
+        "--invert",
+        "inverted",
+        is_flag=True,
+        help=(
+            "Only records that the filters on keys, values and headers do not select. Ranges and filters on batches "
+            "still hold."
+        ),
     ),
 )
 _BATCH_FILTERS = (

@@ -208,6 +208,13 @@ _CATALOG: Final = (
     size_column("unchanged", "unchanged_bytes", rank=2),
 )
 
+_COUNT: Final = (
+    word_column("topic", "topic"),
+    number_column("partition", "partition"),
+    word_column("path", "path"),
+    number_column("records", "records"),
+)
+
 SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
     "batch": _BATCH,
     "record": _RECORD,
@@ -222,6 +229,7 @@ SHOWN: Final[dict[str, tuple[TableColumn, ...]]] = {
     "seek": _SEEK,
     "fetch": _FETCH,
     "catalog": _CATALOG,
+    "count": _COUNT,
 }
 
 
@@ -242,6 +250,8 @@ def heading_of(row: Mapping[str, object]) -> str:
     """Return the file of a row, which is written once above consecutive rows of the same file."""
     if row.get("type") in {"segment", "catalog"}:
         return partition_of(row)
+    if row.get("type") == "count":
+        return ""
     if "file" in row:
         return f"{plain(row.get('file'))} ({plain(row.get('kind'))})"
     return place_of(row)

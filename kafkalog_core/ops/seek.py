@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, fixed_file_name
@@ -69,6 +70,8 @@ class SeekRequest:
     Args:
         targets: files, partitions and log directories, from `targets.resolve`.
         question: what is looked for.
+        filters: conditions on content: the answer is the first record, from the one that is looked for on, that meets
+            them.
         now_ms: the current time, in ms: `before` lists the log end offset with it.
         read_bytes: size of a fetch that starts at the answer and is shown too; None: no fetch.
         max_read_bytes: up to this size a client of 0.8 to 0.10.0 doubles `read_bytes` for a larger message.
@@ -79,6 +82,7 @@ class SeekRequest:
 
     targets: tuple[Target, ...]
     question: SeekQuestion
+    filters: Filters = field(default_factory=Filters)
     now_ms: int
     read_bytes: int | None = None
     max_read_bytes: int = MAX_BATCH_BYTES
@@ -234,6 +238,7 @@ class _Seeker:
             search = _Search(self._request, log, guess, lookup, trace)
             answers = search.answers()
             differences = search.differences(answers[0])
+            answers = [search.matching(answer, self._request.filters) for answer in answers]
             yield self._rows(search, answers)
             yield from self._fetched(search, answers[0])
             yield from self._damages(search)
@@ -457,6 +462,16 @@ class _Search:
             offset=end,
             log_end_offset=end,
         )
+
+    def matching(self, answer: _Answer, filters: Filters) -> _Answer:
+        """Return the answer that meets conditions on content: the first record from the answer's on."""
+        if answer.record is None or not filters.looks_at_content:
+            return answer
+        record = self.lookup.find_match(answer.record, filters, self.trace)
+        if record is None:
+            detail = f"no record from offset {answer.record.offset} on meets the filters"
+            return _Answer(outcome="none", detail=detail)
+        return _Answer(outcome="found", record=record, fetch=record.batch)
 
     # --- what a broker answers ----------------------------------------------------------------------------------------
     def differences(self, answer: _Answer) -> list[Finding]:

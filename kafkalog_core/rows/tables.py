@@ -45,6 +45,7 @@ __all__ = [
     "CLEANED_SEGMENT",
     "CLEANING_PASS",
     "COMPACTION",
+    "COUNT",
     "DAMAGE",
     "EVENT",
     "EXPLANATION",
@@ -355,6 +356,7 @@ SUMMARY: Final = new_table(
     Column("interrupted", "bool", "ended by Ctrl-C before all was read"),
     Column("exit_status", "int32", "exit status of the command"),
 )
+COUNT: Final = new_table("count", *PLACE[:2], Column("records", "int64", "records that the filters select"))
 STATS: Final = new_table(
     "stats",
     *PLACE[:2],
@@ -489,6 +491,7 @@ TABLES: Final = {
         CHECKPOINT,
         PROPERTY,
         FINDING,
+        COUNT,
         STATS,
         PARTITION,
         EXPLANATION,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import TracebackType
 
+    from kafkalog_core.filters.expression import Filters
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.scan import Run
 
@@ -252,6 +253,24 @@ class PartitionLookup:
                     scanned.reached(run, run.batches.column("position").tolist().index(record.batch.position))
                     return record
                 scanned.reached(run, run.batches.count - 1)
+        return None
+
+    # --- content ------------------------------------------------------------------------------------------------------
+    def find_match(self, start: RecordPlace, filters: Filters, trace: Trace) -> RecordPlace | None:
+        """Return the first record, from one on, whose content an expression selects; None: there is none.
+
+        Raises StorageError.
+        """
+        first = self.segments.index(start.batch.segment)
+        for number in range(first, len(self.segments)):
+            lookup, position = self.segment(number), start.batch.position if number == first else 0
+            with _Scanned(lookup, position, trace) as scanned:
+                for run in lookup.runs(position, trace):
+                    found = lookup.first_match(run, filters, start.offset, trace)
+                    if found is not None:
+                        scanned.reached(run, run.batches.column("position").tolist().index(found.batch.position))
+                        return found
+                    scanned.reached(run, run.batches.count - 1)
         return None
 
     # --- both ends ----------------------------------------------------------------------------------------------------

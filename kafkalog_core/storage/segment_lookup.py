@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.filters.expression import Filters
+from kafkalog_core.filters.rows import content_marks, range_marks
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.index import split_size
@@ -451,6 +453,24 @@ class SegmentLookup:
                 is_late = record.timestamp_ms is not None and record.timestamp_ms >= time_ms
                 if is_late and record.offset >= log_start_offset:
                     return record
+        return None
+
+    def first_match(self, run: Run, filters: Filters, offset: int, trace: Trace) -> RecordPlace | None:
+        """Return the first record of a run, at or after an offset, that an expression selects; None: there is none."""
+        for item in decode_run(
+            run.memory, run.batches, max_bytes=self._options.max_batch_bytes, records=self._columns.records
+        ):
+            if isinstance(item, PayloadDamage):
+                position = run.batches.column("position")[item.batch]
+                trace.met(self.path, Damage(position, 0, item.reason, item.detail, item.next_offset))
+                continue
+            among = range_marks(Filters(offsets=(offset, None)), item.records)
+            marks = content_marks(filters, item, among) or among or bytearray()
+            if 1 in marks:
+                row = item.records.row(marks.index(1))
+                batch = BatchPlace.of(self.segment, run, row["batch"])
+                has_times = run.batches.column("format")[row["batch"]] not in {MAGIC_V0, FORMAT_V07}
+                return RecordPlace(batch, row["offset"], row["timestamp_ms"] if has_times else None)
         return None
 
     def records(self, run: Run, row: int, trace: Trace | None) -> Iterator[RecordPlace]:

@@ -37,6 +37,11 @@ def test_the_defaults(dumping):
         (["--key-hex", "00ff"], "key", b"\x00\xff"),
         (["--key-regex", "^a"], "key_regex", "^a"),
         (["--value-regex", "a$"], "value_regex", "a$"),
+        (["--value", "é"], "value", b"\xc3\xa9"),
+        (["--value-hex", "00 ff"], "value", b"\x00\xff"),
+        (["--contains", "é"], "contains", b"\xc3\xa9"),
+        (["--contains", "a", "--ignore-case"], "ignores_case", True),
+        (["--contains", "a", "--invert"], "inverted", True),
         (["--header", "a=b", "--header", "c"], "headers", ((b"a", b"b"), (b"c", None))),
         (["--producer-id", "-1"], "producer_id", -1),
         (["--transactional"], "transactional", True),
@@ -60,6 +65,16 @@ def test_filters(dumping, arguments, name, value):
         (["--key", "a"], "level", "records"),
         (["--header", "a"], "level", "records"),
         (["--value-regex", "a"], "level", "records"),
+        (["--value", "a"], "level", "records"),
+        (["--contains", "a"], "level", "records"),
+        (["--count"], "level", "records"),
+        (["--max-count", "3"], "level", "records"),
+        (["--before", "1"], "level", "records"),
+        (["--after", "1"], "level", "records"),
+        (["--count"], "counts", True),
+        (["--max-count", "3"], "max_count", 3),
+        (["--before", "2"], "before", 2),
+        (["--after", "2"], "after", 2),
         (["--committed"], "committed", "log-end"),
         (["--committed=high-watermark"], "committed", "high-watermark"),
         (["--committed", "high-watermark"], "committed", "high-watermark"),
@@ -77,6 +92,12 @@ def test_filters(dumping, arguments, name, value):
 def test_requests(dumping, arguments, name, value):
     assert dumping.run(*arguments).exit_code == 0
     assert getattr(dumping.request, name) == value
+
+
+def test_the_empty_text_is_refused(dumping):
+    result = dumping.run("--contains", "")
+    assert result.exit_code == 2
+    assert "every record contains the empty text" in result.stderr
 
 
 def test_a_topic_that_is_not_there_is_refused(dumping):

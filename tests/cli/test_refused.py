@@ -44,6 +44,18 @@ def refused(*arguments: object, status: int) -> str:
     ("line", "said"),
     [
         ("apply plan.json {kafka}", "give one FILE"),
+        ("dump --key a --key-hex 00 {kafka}", "--key and --key-hex are two forms of the same filter"),
+        ("dump --value a --value-hex 00 {kafka}", "--value and --value-hex are two forms of the same filter"),
+        ("dump --invert --offsets 1..2 {kafka}", "--invert needs a filter on keys, values or headers"),
+        ("dump --contains a --batches {kafka}", "filters on keys, values and headers need --records, not --batches"),
+        ("dump --count --segments {kafka}", "--count needs --records, not --segments"),
+        ("dump --max-count 1 --stats {kafka}", "--stats counts whole logs; it cannot be combined with --max-count"),
+        (
+            "dump --after 1 --follow {kafka}",
+            "--follow cannot be combined with --count, --max-count",
+        ),
+        ("dump --count --before 1 {kafka}", "--count cannot be combined with --before, --after or --files"),
+        ("dump --count --files {kafka}", "--count cannot be combined with --before, --after or --files"),
         ("dump --stats --committed {kafka}", "cannot be combined with --committed or filters"),
         ("dump --segments --committed {kafka}", "cannot be combined with --committed or filters"),
         ("reindex --undo-to {new} --no-undo {kafka}", "give only one of them"),

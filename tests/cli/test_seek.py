@@ -112,12 +112,21 @@ def test_damage_on_the_way_is_status_4(orders: Path) -> None:
     assert run("--offset", 25, orders).exit_code == 0  # the index leads past it
 
 
+def test_a_filter_alone_asks_for_its_first_record(orders: Path) -> None:
+    result = run("--value-regex", "^", orders)
+    assert json.loads(result.stdout.splitlines()[0])["query"] == "earliest"
+    assert run("--key", "nobody has it", orders).exit_code == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         ((), "give one of --offset"),
         (("--offset", 1, "--latest"), "give one of --offset"),
         (("--before", "-1", "--read", "1k"), "--read cannot be combined with it"),
+        (("--latest", "--key", "a"), "--latest asks for one place; filters on keys, values and headers do not apply"),
+        (("--position", 1, "--contains", "a"), "--position asks for one place"),
+        (("--invert",), "--invert needs a filter on keys, values or headers"),
         (("--before", "-3"), "not a time"),
         (("--offset", "-1"), "-1"),
         (("--timestamp", "12345"), "is ambiguous"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import SelectionError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
@@ -143,6 +144,46 @@ def test_a_checkpoint_that_a_broker_refuses_says_no_log_start(orders: Path, line
 def test_a_time(orders: Path, time_ms: int, offset: int | None) -> None:
     row = one(orders, "timestamp", time_ms)
     assert (row["outcome"], row["offset"]) == ("none" if offset is None else "found", offset)
+
+
+def test_the_first_record_of_a_content(tmp_path: Path) -> None:
+    """From the answer on: in the same batch, in a later one, in a later segment, and past damage."""
+    keys = [b"a", b"b", b"c", b"a", b"b", b"c", b"a", b"b"]
+    made = [Record(offset=at, timestamp_ms=1000 * at, key=key, value=b"v%d" % at) for at, key in enumerate(keys)]
+    directory = tmp_path / "kafka" / "orders-0"
+    write_segment(
+        directory, 0, [Appended(batch_v2(made[:3], codec=GZIP), 2, 2000), Appended(batch_v2(made[3:5]), 4, 4000)]
+    )
+    write_segment(directory, 5, [Appended(batch_v2(made[5:]), 7, 7000)])
+    second = len(batch_v2(made[:3], codec=GZIP))
+    for kind, value, filters, offset, position in (
+        ("earliest", 0, Filters(key=b"a"), 0, 0),
+        ("offset", 1, Filters(key=b"a"), 3, second),
+        ("offset", 4, Filters(key_regex="[ac]"), 5, 0),
+        ("timestamp", 3500, Filters(contains=b"V6", ignores_case=True), 6, 0),
+        ("timestamp", 3500, Filters(key=b"b", inverted=True), 5, 0),
+    ):
+        row = one(directory, kind, value, filters=filters)
+        assert (row["outcome"], row["offset"], row["timestamp_ms"]) == ("found", offset, 1000 * offset)
+        assert row["position"] == row["fetch_position"] == position
+    row = one(directory, "offset", 1, filters=Filters(key=b"d"))
+    assert (row["outcome"], row["offset"]) == ("none", None)
+    assert row["detail"] == "no record from offset 1 on meets the filters"
+    log = directory / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:-1])
+    rows = ask(directory, "offset", 1, filters=Filters(key=b"a"))
+    assert [(row["type"], row.get("offset"), row.get("reason")) for row in rows][:2] == [
+        ("seek", 6, None),
+        ("damage", None, "torn-tail"),
+    ]
+
+
+def test_the_first_record_of_a_content_in_old_formats(tmp_path: Path) -> None:
+    made = [Record(offset=at, timestamp_ms=1000, key=b"k%d" % at, value=b"v") for at in range(4)]
+    directory = tmp_path / "kafka" / "orders-0"
+    write_segment(directory, 0, [Appended(wrapper_v1(made), 3, 1000)])
+    assert one(directory, "earliest", filters=Filters(key=b"k2"))["offset"] == 2
+    assert one(directory, "offset", 3, filters=Filters(key=b"k2"))["outcome"] == "none"
 
 
 def test_a_byte_of_a_file(orders: Path) -> None:

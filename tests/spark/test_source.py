@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
@@ -107,6 +107,8 @@ def test_options_choose_as_a_dump_does(spark: SparkSession, disk: Path) -> None:
         ("orders", 0, n) for n in (997, 998, 999, 1010, 1011)
     ]
     assert offsets(partitions=0, topics="orders", since=1_000_000_000_000, until="2030-01-01") == []
+    assert offsets(header="trace=1", maxOffset=3) == [("orders", 3, n) for n in range(4)]
+    assert offsets(keyRegex="^K10(09|1[0-2])$", ignoreCase="true") == [("orders", 0, n) for n in (1010, 1011, 1012)]
     ours = dump_rows(disk, level="records", filters=Filters(times_ms=(5000, 5000)))
     assert offsets(since="1970-01-01T00:00:05Z", until="1970-01-01T00:00:05Z") == sorted(
         (row["topic"], row["partition"], row["offset"]) for row in ours if row["type"] == "record"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
 
 from kafkalog_core.errors import SettingError, StorageError, UnsupportedError
-from kafkalog_core.ops.reading.selection import Filters, Selection
+from kafkalog_core.filters.expression import Filters
+from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.source.options import OPTIONS, source_options
 from kafkalog_core.spark.source.reader import SplitGroup, WholePartition, plan, read
@@ -47,6 +49,24 @@ def test_options_are_what_a_dump_is_asked_for() -> None:
     assert (options.split_bytes, options.batch_rows, options.max_batch_bytes) == (32 << 20, 10, 1 << 20)
 
 
+def test_conditions_on_content() -> None:
+    given = {"key": "a", "valueRegex": "^b", "contains": "é", "header": "c=d=e", "ignoreCase": "true", "invert": "true"}
+    assert source_options({"path": "/kafka", **given}).filters == Filters(
+        key=b"a",
+        value_regex="^b",
+        contains="é".encode(),
+        headers=((b"c", b"d=e"),),
+        ignores_case=True,
+        inverted=True,
+    )
+    options = source_options({"path": "/kafka", **given})
+    assert pickle.loads(pickle.dumps(options)).filters == options.filters  # noqa: S301 - as Spark sends it to tasks
+    given = {"keyRegex": "k", "value": "v", "header": "c"}
+    assert source_options({"path": "/kafka", **given}, is_stream=True).filters == Filters(
+        key_regex="k", value=b"v", headers=((b"c", None),)
+    )
+
+
 def test_options_that_are_not_given() -> None:
     options = source_options({"paths": json.dumps(["/a", "/b"])})
     assert options.paths == ("/a", "/b")
@@ -71,6 +91,9 @@ def test_options_that_are_not_given() -> None:
         ({"since": "2026-02-30"}, "option since: '2026-02-30' is not a time"),
         ({"since": "20260101"}, "option since: '20260101' is ambiguous"),
         ({"committed": "yes"}, "option committed must be false or true or log-end or high-watermark, not 'yes'"),
+        ({"keyRegex": "("}, "'(' is not a regular expression"),
+        ({"invert": "true"}, "there is no condition on keys, values or headers to invert"),
+        ({"table": "batches", "key": "a"}, "does not apply to table batches; leave it out"),
         ({"splitBytes": "0"}, "option splitBytes: '0' is out of range"),
         ({"batchRows": "many"}, "option batchRows must be a whole number"),
         ({"paths": "/a,/b"}, "option paths must be a JSON list of paths"),

@@ -140,6 +140,11 @@ D_PREVIOUS: Final = DAMAGE_FIELDS.index("previous_offset")
 D_FIRST: Final = DAMAGE_FIELDS.index("first")
 D_SECOND: Final = DAMAGE_FIELDS.index("second")
 
+# --- marks of rows, which conditions keep or clear -------------------------------------------------------------------
+MARKED: Final = 1
+MARK_UNDECIDED: Final = 2  # only the records of this batch show whether one of them meets the condition
+MARK_FOUND: Final = 4  # while literals are searched: the record has one of them
+
 # --- cells of the state of a walk over damage -------------------------------------------------------------------------
 W_POSITION: Final = 0  # file position of the first available byte
 W_FILE_END: Final = 1

@@ -21,6 +21,14 @@ from kafkalog_core.format.kernels.gather import gather_headers, gather_rows, gat
 from kafkalog_core.format.kernels.index_checks import check_entries, is_ordered, mark_disorder
 from kafkalog_core.format.kernels.key_map import find_key, map_records, merge_entries, pack_entries, put_key, weigh_keys
 from kafkalog_core.format.kernels.lines import write_rows
+from kafkalog_core.format.kernels.matching import (
+    keep_bits,
+    keep_equal,
+    keep_header,
+    keep_holding,
+    keep_times,
+    keep_within,
+)
 from kafkalog_core.format.kernels.producers import find_producer, index_producers, replay
 from kafkalog_core.format.kernels.rebuild import rebuild
 from kafkalog_core.format.kernels.record_checks import check_records, find_odd_marker, read_markers
@@ -48,6 +56,12 @@ __all__ = [
     "index_producers",
     "is_ordered",
     "judge",
+    "keep_bits",
+    "keep_equal",
+    "keep_header",
+    "keep_holding",
+    "keep_times",
+    "keep_within",
     "map_records",
     "mark_disorder",
     "measure_rows",

@@ -1,8 +1,9 @@
 # Types of the kernels, which a type checker cannot read from the annotations for Cython.
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kafkalog_core.format.columns import BatchColumns, DamageColumns, RecordColumns
+from kafkalog_core.format.literals import ByteClasses, ByteLiteral
 from kafkalog_core.format.templates import Cells, CsvTemplate, GatherPlan, Headers, Template, Texts
 
 __all__ = [
@@ -25,6 +26,12 @@ __all__ = [
     "index_producers",
     "is_ordered",
     "judge",
+    "keep_bits",
+    "keep_equal",
+    "keep_header",
+    "keep_holding",
+    "keep_times",
+    "keep_within",
     "map_records",
     "mark_disorder",
     "measure_rows",
@@ -210,6 +217,24 @@ def write_rows(
     template: Template | CsvTemplate,
     out: bytearray,
 ) -> tuple[int, int]: ...
+
+# matching.py
+def keep_bits(batches: BatchColumns, bits: int, is_set: bool, marks: bytearray) -> int: ...
+def keep_equal(
+    memory: bytes | bytearray | memoryview, records: RecordColumns, field: int, text: bytes, marks: bytearray
+) -> int: ...
+def keep_header(
+    memory: bytes | bytearray | memoryview, records: RecordColumns, key: bytes, value: bytes | None, marks: bytearray
+) -> int: ...
+def keep_holding(
+    memory: bytes | bytearray | memoryview,
+    records: RecordColumns,
+    parts: int,
+    literals: Iterable[ByteLiteral | ByteClasses],
+    marks: bytearray,
+) -> int: ...
+def keep_times(batches: BatchColumns, low: int, high: int, marks: bytearray) -> int: ...
+def keep_within(columns: BatchColumns | RecordColumns, field: int, low: int, high: int, marks: bytearray) -> int: ...
 
 # producers.py
 def find_producer(producer_id: int, state: array[int], producers: array[int], slots: array[int]) -> int: ...

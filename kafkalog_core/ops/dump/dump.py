@@ -182,6 +182,8 @@ class Dumper:
             yield from self._stats(unit, path)
         elif self._request.level == "segments":
             yield from segments()
+        elif self._request.counts:
+            yield from self._counted(unit, path)
         else:
             yield from self._logs(unit)
 
@@ -192,11 +194,24 @@ class Dumper:
             yield from self._findings(findings)
             if view is None:
                 return
+        self._reader.begin_log()
         files = files_in_range(unit.files, self._request.filters.offsets)
         for file in reversed(files) if self._request.newest_first else files:
-            if self.is_full:
+            if self._reader.is_done:
                 return
             yield from self._guarded(self._reader.rows(file, unit, view), file.path, unit)
+
+    def _counted(self, unit: Unit, path: str) -> Iterator[Chunk]:
+        """Yield one row with the number of the log's matching records, after what is wrong with it."""
+        count = 0
+        for chunk in self._logs(unit):
+            if chunk.table.name == tables.RECORD.name:
+                count += chunk.count
+            else:
+                yield chunk
+        if self._reader.take(1):
+            place = RowOrigin(unit.topic, unit.partition, "", path if self._request.path else None)
+            yield rows_at(place, tables.COUNT, [{"records": count}])
 
     def _committed(self, unit: Unit) -> tuple[CommittedView | None, list[Finding]]:
         """Return what a read_committed consumer gets, and findings on where it waits; None: no high watermark is known.
@@ -278,6 +293,7 @@ class Dumper:
         if is_snapshot:
             as_segment = self._request.level == "segments"
             log, reader = unit.files[0], self._reader
+            reader.begin_log()
             rows = segment_row(reader, log, unit, None) if as_segment else reader.rows(log, unit, None)
             yield from self._guarded(rows, file.path, unit)
         else:

@@ -291,6 +291,8 @@ def follow(
     """
     if request.committed is not None or request.level == "segments":
         raise SelectionError("a log that grows can be followed by batches or records, without --committed")
+    if request.shows_context:
+        raise SelectionError("a log that grows is followed record by record, without context or a number of matches")
     request.filters.check()
     following = _Following(request, report)
     following.join(request.targets)

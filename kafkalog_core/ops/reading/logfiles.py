@@ -34,8 +34,8 @@ from kafkalog_core.storage.source import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from kafkalog_core.filters.expression import Range
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.ops.reading.selection import Range
     from kafkalog_core.ops.reading.targets import FileTarget
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition

@@ -335,6 +335,15 @@ class LogReader:
         return self._runs.is_full
 
     @property
+    def is_done(self) -> bool:
+        """Whether nothing more of the current log is shown."""
+        return self._runs.is_done
+
+    def begin_log(self) -> None:
+        """Start to read another log, whose matching records have a context and a number of their own."""
+        self._runs.begin_log()
+
+    @property
     def scan_options(self) -> ScanOptions:
         """How files are scanned."""
         return self._request.scan_options
@@ -379,7 +388,7 @@ class LogReader:
                     waiting = []
                 if isinstance(item, Run):
                     yield from self._runs.rows(item, lines, view)
-                if self.is_full:
+                if self.is_done:
                     return
             if waiting:
                 yield self.damages(waiting, file)

@@ -7,8 +7,11 @@ read; backwards, all of it comes in reverse. Damage does not count against a lim
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import and_
 from typing import TYPE_CHECKING, Literal, cast
 
+from kafkalog_core.filters.expression import Filters
+from kafkalog_core.filters.rows import batch_marks, batches_in_times, content_marks, range_marks, undecided
 from kafkalog_core.findings import for_rules
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import (
@@ -22,14 +25,9 @@ from kafkalog_core.format.decode import (
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, rows_at
-from kafkalog_core.ops.reading.selection import (
-    Filters,
-    batch_filter,
-    has_time_in_range,
-    record_selection,
-    undecided_by_times,
-)
+from kafkalog_core.ops.reading.hits import Hits
 from kafkalog_core.rows import tables
+from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.scan import Run, ScanOptions
 
 if TYPE_CHECKING:
@@ -42,7 +40,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.report import LogStats, Report
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.chunk import Chunk, RowChunk
+    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.rows.tables import Table
 
 __all__ = ["Committed", "DumpRequest", "Level", "RunReader"]
 
@@ -56,12 +55,22 @@ class RunReader:
         self._progress = progress
         self._left = request.limit
         self._records = RecordColumns()
+        self._hits = Hits(request.before, request.after, request.max_count)
         self._reported: tuple[Lines, int] | None = None
 
     @property
     def is_full(self) -> bool:
         """Whether the request's limit of rows is reached."""
         return self._left is not None and self._left <= 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more of the current log is shown: the limit, or the largest number of matches, is reached."""
+        return self.is_full or self._hits.is_over
+
+    def begin_log(self) -> None:
+        """Start to read another log: context and the number of matching records are those of one log."""
+        self._hits = Hits(self._request.before, self._request.after, self._request.max_count)
 
     def take(self, count: int) -> int:
         """Return how many of `count` more rows the limit allows, and count them."""
@@ -74,10 +83,10 @@ class RunReader:
     def rows(self, run: Run, lines: Lines, view: CommittedView | None) -> Iterator[Chunk]:
         """Yield rows of the request's level of one run, in the request's order."""
         self._count(run)
-        selection = self._selection(run, view)
+        selection, asked = self._selection(run, view)
         parts: list[Iterator[Chunk]] = [self._contradictions(run, lines)]
         if self._request.level == "batches":
-            parts += [self._undecided(run, lines, selection), self._batches(run, lines, selection)]
+            parts += [self._undecided(run, lines, selection, asked), self._batches(run, lines, selection)]
         elif self._request.newest_first:
             parts.append(self._records_backwards(run, lines, view, selection))
         else:
@@ -125,19 +134,16 @@ class RunReader:
         if chunk.count:
             yield chunk
 
-    def _undecided(self, run: Run, lines: Lines, selection: bytearray | None) -> Iterator[RowChunk]:
+    def _undecided(
+        self, run: Run, lines: Lines, selection: bytearray | None, asked: bytearray | None
+    ) -> Iterator[RowChunk]:
         """Open the batches whose headers do not show whether a timestamp is in the range; drop those without one.
 
         A batch that cannot be opened is kept and reported.
         """
+        if selection is None or asked is None or not any(asked):
+            return
         bounds = self._request.filters.times_ms
-        if selection is None:
-            return
-        asked = bytearray(
-            bool(is_chosen) and undecided_by_times(bounds, run.batches, row) for row, is_chosen in enumerate(selection)
-        )
-        if not any(asked):
-            return
         self._opened(asked, 0, len(asked))
         kept = set()
         for item in self._decoded(run, asked):
@@ -145,7 +151,7 @@ class RunReader:
                 kept.add(item.batch)
                 yield self._payload_damage(item, run, lines)
             else:
-                kept.update(has_time_in_range(bounds, item.records))
+                kept.update(batches_in_times(bounds, item.records))
         for row, is_asked in enumerate(asked):
             if is_asked and row not in kept:
                 selection[row] = 0
@@ -164,7 +170,7 @@ class RunReader:
                 continue
             yield from self._chosen(item, lines, view, resynced=run.resynced)
             yield from self._wrong_records(item, lines)
-            if self.is_full:
+            if self.is_done:
                 return
         self._opened(selection, opened, run.batches.count)
 
@@ -188,7 +194,7 @@ class RunReader:
             yield from reversed([*self._wrong_records(item, lines)])
             item.records.reverse()
             yield from self._chosen(item, lines, view, resynced=run.resynced)
-            if self.is_full:
+            if self.is_done:
                 return
         self._opened(selection, 0, opened)
 
@@ -198,35 +204,49 @@ class RunReader:
 
     def _chosen(self, run: RecordRun, lines: Lines, view: CommittedView | None, *, resynced: bool) -> Iterator[Chunk]:
         """Yield the selected records of a decoded run."""
-        selection = self._limited(self._record_selection(run, view), run.records.count)
+        among, hits = self._record_marks(run, view)
+        if self._hits.is_needed:
+            earlier, hits = self._hits.widen(among, hits, run.records.count)
+            yield from self._earlier(earlier)
+            whole = RecordChunk(lines, run, resynced=resynced)
+            for row in self._hits.last_hidden(among, hits, run.records.count):
+                self._hits.keep(whole.table, _owned(whole.row_view(row)))
+        selection = self._limited(hits, run.records.count)
         chunk = RecordChunk(lines, run, resynced=resynced, selection=selection)
         self._report.records += chunk.count
         if chunk.count:
             yield chunk
 
-    # --- what is wanted -----------------------------------------------------------------------------------------------
-    def _selection(self, run: Run, view: CommittedView | None) -> bytearray | None:
-        """Return a byte for each batch, 0 for those that are left out; None: all are selected."""
-        count = run.batches.count
-        by_filters = batch_filter(self._request.filters, run.batches)
-        selection = None if by_filters is None else bytearray(map(by_filters, range(count)))
-        if view is None:
-            return selection
-        is_committed = bytearray(map(view.batch_filter(run.batches), range(count)))
-        if selection is None:
-            return is_committed
-        return bytearray(one and other for one, other in zip(selection, is_committed, strict=True))
+    def _earlier(self, earlier: list[tuple[Table, dict[str, object]]]) -> Iterator[RowChunk]:
+        """Yield records of earlier runs, which come before a matching one."""
+        for table, row in earlier[: self.take(len(earlier))]:
+            self._report.records += 1
+            yield RowChunk(table, [row])
 
-    def _record_selection(self, run: RecordRun, view: CommittedView | None) -> bytearray | None:
-        selection = record_selection(self._request.filters, run)
+    # --- what is wanted -----------------------------------------------------------------------------------------------
+    def _selection(self, run: Run, view: CommittedView | None) -> tuple[bytearray | None, bytearray | None]:
+        """Return a byte for each batch, 0 for those that are left out, and one that is 1 for those to be opened first.
+
+        None: all are selected, and their headers are enough to know.
+        """
+        count = run.batches.count
+        selection = asked = None
+        marks = batch_marks(self._request.filters, run.batches)
+        if marks is not None:
+            selection, asked = undecided(marks)
+        if view is None:
+            return selection, asked
+        committed = bytearray(map(view.batch_filter(run.batches), range(count)))
+        return _both(selection, committed), _both(asked, committed) if asked is not None else None
+
+    def _record_marks(self, run: RecordRun, view: CommittedView | None) -> tuple[bytearray | None, bytearray | None]:
+        """Return the marks of the records in the ranges, and of those among them that match; None: all of them."""
+        among = range_marks(self._request.filters, run.records)
         offsets = run.records.column("offset")
-        if view is None or (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
-            return selection
-        selection = selection or bytearray(b"\x01") * run.records.count
-        for row, offset in enumerate(offsets):
-            if not view.is_readable(offset):
-                selection[row] = 0
-        return selection
+        if view is not None and not (view.is_readable(min(offsets)) and view.is_readable(max(offsets))):
+            among = _both(among, bytearray(map(view.is_readable, offsets)))
+        hits = content_marks(self._request.filters, run, among)
+        return among, among if hits is None else hits
 
     def _limited(self, selection: bytearray | None, count: int) -> bytearray | None:
         """Return the selection without the rows that exceed the limit."""
@@ -297,7 +317,19 @@ class RunReader:
 
 
 def _asked(selection: bytearray | None) -> Callable[[int], bool] | None:
-    return None if selection is None else cast("Callable[[int], bool]", selection.__getitem__)
+    if selection is None or selection.count(1) == len(selection):
+        return None
+    return cast("Callable[[int], bool]", selection.__getitem__)
+
+
+def _owned(row: dict[str, object]) -> dict[str, object]:
+    """Return a row that does not refer to the buffer."""
+    return {name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()}
+
+
+def _both(one: bytearray | None, other: bytearray) -> bytearray:
+    """Return the marks of the rows that are marked in both; None: all of them are."""
+    return other if one is None else bytearray(map(and_, one, other))
 
 
 def _rows_of(item: RecordRun | PayloadDamage) -> memoryview | tuple[int]:
@@ -338,6 +370,10 @@ class DumpRequest:
         level: one row for each segment, batch or record of every log.
         files: whether the entries of indexes, snapshots, checkpoints and property files are rows too.
         filters: which batches and records.
+        before: number of records of context that are shown before each matching one, of its log and in its ranges.
+        after: the same after each matching one.
+        max_count: matching records of each log after which the rest of it is not read; None: all.
+        counts: whether each log has one row with the number of its matching records, instead of a row for each.
         committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
         newest_first: whether the highest offsets come first.
         limit: most rows of the level, entries of files included; None: all.
@@ -352,6 +388,10 @@ class DumpRequest:
     level: Level = "batches"
     files: bool = False
     filters: Filters = field(default_factory=Filters)
+    before: int = 0
+    after: int = 0
+    max_count: int | None = None
+    counts: bool = False
     committed: Committed | None = None
     newest_first: bool = False
     limit: int | None = None
@@ -360,6 +400,11 @@ class DumpRequest:
     stats: bool = False
     path: bool = False
     kafka: Release | None = None
+
+    @property
+    def shows_context(self) -> bool:
+        """Whether what is shown of a log depends on more than each of its records."""
+        return bool(self.before or self.after or self.max_count is not None or self.counts)
 
     @property
     def scan_options(self) -> ScanOptions:

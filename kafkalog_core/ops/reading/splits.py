@@ -166,10 +166,10 @@ def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPl
     A file that must be read whole is one split: in 0.7's format, with `resync`, for rows of segments.
 
     Raises SelectionError if no target is a log, for filters that are not valid, and for options that need a whole
-    partition: `committed`, `limit`, `newest_first`, `stats`, `files`.
+    partition: `committed`, `limit`, `newest_first`, `stats`, `files`, context and numbers of matching records.
     """
     request.filters.check()
-    if request.committed is not None or request.limit is not None or request.newest_first:
+    if request.committed is not None or request.limit is not None or request.newest_first or request.shows_context:
         raise SelectionError("only all of a log can be read in parts, oldest first")
     if request.stats or request.files:
         raise SelectionError("figures and entries of other files cannot be read in parts")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.ops.reading.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
 from kafkalog_core.ops.reading.logreader import FilePart
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.splits import LogSplit, divide
 from kafkalog_core.spark.commit.commit import hive_name
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kafkalog_core.errors import SelectionError, SettingError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.reading.selection import Filters, Selection, parse_size, parse_time_ms, whole_number
+from kafkalog_core.ops.reading.selection import Selection, parse_size, parse_time_ms, whole_number
 from kafkalog_core.ops.reading.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
 
@@ -27,6 +28,7 @@ _DATA: Final = ("records", "batches")
 _LOGS: Final = (*_DATA, "segments")
 _ALL: Final = (*_LOGS, "findings")
 _STREAM: Final = ("stream",)
+_CONTENT: Final = ("records", *_STREAM)
 _MANY: Final = 1_000_000
 """Maximum size of a range of partition numbers: more than any topic has."""
 
@@ -50,6 +52,14 @@ OPTIONS: Final[dict[str, Option]] = {
     "maxOffset": Option("last offset, inclusive", _DATA),
     "since": Option("first timestamp, inclusive: ISO 8601, in UTC unless it has a zone, or ms since 1970", _DATA),
     "until": Option("last timestamp, inclusive; a date without a time means the whole day", _DATA),
+    "key": Option("only records with exactly this key", _CONTENT),
+    "keyRegex": Option("only records with a key in which this regular expression (over bytes) matches", _CONTENT),
+    "value": Option("only records with exactly this value", _CONTENT),
+    "valueRegex": Option("only records with a value in which this regular expression (over bytes) matches", _CONTENT),
+    "contains": Option("only records with this text anywhere in the key, the value or the headers", _CONTENT),
+    "header": Option("only records with this header: KEY, or KEY=VALUE", _CONTENT),
+    "ignoreCase": Option("true: contains and regular expressions match letters of either case", _CONTENT),
+    "invert": Option("true: only records that the conditions on keys, values and headers do not select", _CONTENT),
     "committed": Option("true: only what a read_committed consumer gets, up to the log end; or high-watermark", _DATA),
     "resync": Option("true: search for batches after damage", _DATA),
     "splitBytes": Option("approximate bytes of log that a task reads: 64m", (*_LOGS, *_STREAM)),
@@ -185,7 +195,34 @@ def _filters(values: Mapping[str, str]) -> Filters:
     for (first, last), names in ((offsets, "minOffset and maxOffset"), (times, "since and until")):
         if first is not None and last is not None and first > last:
             raise SettingError(f"options {names} select nothing: the end is before the start")
-    return Filters(offsets=offsets, times_ms=times)
+    filters = Filters(
+        offsets=offsets,
+        times_ms=times,
+        key=_bytes(values, "key"),
+        value=_bytes(values, "value"),
+        key_regex=values.get("keyRegex"),
+        value_regex=values.get("valueRegex"),
+        contains=_bytes(values, "contains"),
+        headers=_headers(values),
+        ignores_case=_flag(values, "ignoreCase", default=False),
+        inverted=_flag(values, "invert", default=False),
+    )
+    try:
+        filters.check()
+    except SelectionError as error:
+        raise SettingError(error.message) from None
+    return filters
+
+
+def _headers(values: Mapping[str, str]) -> tuple[tuple[bytes, bytes | None], ...]:
+    if "header" not in values:
+        return ()
+    key, equals, value = values["header"].partition("=")
+    return ((key.encode(), value.encode() if equals else None),)
+
+
+def _bytes(values: Mapping[str, str], name: str) -> bytes | None:
+    return values[name].encode() if name in values else None
 
 
 def _committed(values: Mapping[str, str]) -> Committed | None:

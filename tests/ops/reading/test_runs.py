@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.targets import resolve
 from tests.build import GZIP, Record, batch_v2, message_v07, message_v1, wrapper_v07, wrapper_v1
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.ops.reading.selection import Filters
+from kafkalog_core.filters.expression import Filters
 from tests.build import (
     ABORT,
     COMMIT,

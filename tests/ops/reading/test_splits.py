@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, SelectionError
+from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading import splits as splits_module
 from kafkalog_core.ops.reading.logreader import FilePart
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.selection import Filters
 from kafkalog_core.ops.reading.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.partition import read_partition
