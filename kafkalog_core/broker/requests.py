@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
-from kafkalog_core.broker.network.answers import Close, Reply
+from kafkalog_core.broker.network.answers import JOINER, Close, Reply
 from kafkalog_core.broker.network.disk_threads import DiskThreads
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -70,6 +70,7 @@ Not those of what is not served: transaction.version (KIP-890), streams.version 
 Java producer that finds transaction.version 2 finalized adds no partition to a transaction any more.
 """
 _FIRST_WITH_LEVEL_0: Final = 4  # before, clients cannot read a feature that is supported from 0 on (KAFKA-17492)
+_PRODUCE: Final = 0
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
 _UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the user is not known yet
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -167,6 +168,8 @@ class RequestDispatcher:
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
+        if JOINER.settle is not None and int.from_bytes(request[:2], "big") != _PRODUCE:
+            JOINER.end()
         try:
             decoded = decode_request(request)
         except UnsupportedVersionError as error:

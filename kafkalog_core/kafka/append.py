@@ -184,6 +184,11 @@ class Appender:
         """The active segment."""
         return self._segment
 
+    @property
+    def segment_bytes(self) -> int:
+        """The size of a segment, which is the most that one append call may have."""
+        return self._limits.segment_bytes
+
     def limit(self, limits: AppendLimits) -> None:
         """Change the settings; the indexes of the active segment keep theirs until it is rolled."""
         self._limits = limits

@@ -23,7 +23,14 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
-from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES, MAX_INT32, MAX_INT64, V2_LEADER_EPOCH
+from kafkalog_core.format.layout import (
+    CONTROL_BIT,
+    MAX_BATCH_BYTES,
+    MAX_INT32,
+    MAX_INT64,
+    V2_LAST_OFFSET_DELTA,
+    V2_LEADER_EPOCH,
+)
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
@@ -275,6 +282,38 @@ class LiveLog(LiveLogReader):
             self._note_epoch(base)
             self._appender.append_set(Run(memory, rows, False), now_ms=now_ms)
             return Appended(base, self.log_end_offset - 1)
+
+    def append_all(
+        self, batches: Sequence[memoryview], check: Callable[[bytearray], BatchColumns | None]
+    ) -> int | None:
+        """Append whole batches of magic 2, each as a call of its own; return the first offset, None: `check` refuses.
+
+        Args:
+            batches: as clients send them, none larger than a segment may be.
+            check: returns the headers of these bytes, which are all batches with their offsets; called under the lock.
+
+        Raises WriteError, and StorageError if the partition is deleted.
+        """
+        with self._lock:
+            self._check_open()
+            first, epoch = self.log_end_offset, self.leader_epoch.to_bytes(4, "big")
+            data, position, base = bytearray().join(batches), 0, first
+            for each in batches:
+                data[position : position + 8] = base.to_bytes(8, "big")
+                data[position + V2_LEADER_EPOCH : position + V2_LEADER_EPOCH + 4] = epoch
+                base += int.from_bytes(each[V2_LAST_OFFSET_DELTA : V2_LAST_OFFSET_DELTA + 4], "big") + 1
+                position += len(each)
+            rows = check(data)
+            if rows is None:
+                return None
+            self._note_epoch(first)
+            self._appender.append_batches(Run(memoryview(data), rows, False), now_ms=self._clock_ms())
+            return first
+
+    @property
+    def segment_bytes(self) -> int:
+        """The size of a segment, which is the most that one batch may have."""
+        return self._appender.segment_bytes
 
     def _note_epoch(self, offset: int) -> None:
         latest = self._epochs.entries[-1].epoch if self._epochs.entries else _UNDEFINED

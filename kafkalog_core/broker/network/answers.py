@@ -11,12 +11,13 @@ import os
 import threading
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
+    "JOINER",
     "NO_OBSERVER",
     "Answer",
     "Close",
@@ -24,6 +25,8 @@ __all__ = [
     "ConnectionFacts",
     "FileRange",
     "FinalAnswer",
+    "JoinedAnswer",
+    "Joiner",
     "NetworkCounters",
     "NetworkLimits",
     "NetworkObserver",
@@ -225,7 +228,39 @@ class PendingAnswer:
             self._abandoned()
 
 
-Answer: TypeAlias = FinalAnswer | PendingAnswer
+class JoinedAnswer:
+    """An answer that is found together with those to requests of the same connection that came with this one.
+
+    The network takes it when it has read what the client has sent so far, or asks for something else.
+    """
+
+    __slots__ = ("take",)
+
+    def __init__(self, take: Callable[[], FinalAnswer]) -> None:
+        """`take` returns the answer: the network calls it once, for all joined answers in the order of requests."""
+        self.take = take
+
+
+Answer: TypeAlias = FinalAnswer | PendingAnswer | JoinedAnswer
+
+
+class Joiner(threading.local):
+    """Whether requests that are handled on this thread may be answered together, and what ends that.
+
+    A client that sends requests without waiting for their answers, as producers do, has several of them here at once.
+    """
+
+    is_open: bool = False
+    settle: Callable[[], None] | None = None
+
+    def end(self) -> None:
+        """Do what was put off, before a request that may depend on it."""
+        settle, self.settle = self.settle, None
+        if settle is not None:
+            settle()
+
+
+JOINER: Final = Joiner()
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -12,7 +12,14 @@ from kafkalog_core.broker.network.answers import CloseReason, FileRange
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog_core.broker.network.answers import ConnectionFacts, NetworkLimits, PendingAnswer, Reply, SharedFile
+    from kafkalog_core.broker.network.answers import (
+        ConnectionFacts,
+        JoinedAnswer,
+        NetworkLimits,
+        PendingAnswer,
+        Reply,
+        SharedFile,
+    )
 
 __all__ = ["Closing", "Connection", "ConnectionQuotas", "FrameMemory", "Transport"]
 
@@ -117,8 +124,8 @@ class Connection:
 
     __slots__ = (
         "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed", "is_paused",
-        "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes", "since_s", "then_close",
-        "transport",
+        "joined", "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes", "since_s",
+        "then_close", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, facts: ConnectionFacts) -> None:
@@ -135,6 +142,7 @@ class Connection:
         self.pending: PendingAnswer | None = None
         self.output: deque[memoryview | _FilePart] = deque()
         self.request_bytes = self.response_bytes = 0
+        self.joined: list[tuple[JoinedAnswer, int]] = []  # answers that are taken together, and the requests' sizes
 
     def receive(self) -> int:
         """Read once, and return the number of bytes; 0: nothing can be read now. Raises Closing if the client left."""

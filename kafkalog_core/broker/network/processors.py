@@ -20,7 +20,16 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
 
-from kafkalog_core.broker.network.answers import Close, CloseReason, NetworkCounters, NoResponse, PendingAnswer, Reply
+from kafkalog_core.broker.network.answers import (
+    JOINER,
+    Close,
+    CloseReason,
+    JoinedAnswer,
+    NetworkCounters,
+    NoResponse,
+    PendingAnswer,
+    Reply,
+)
 from kafkalog_core.broker.network.connections import Closing, Connection
 
 if TYPE_CHECKING:
@@ -42,6 +51,9 @@ _MAX_SLEEP_S: Final = 3600.0
 """A selector takes no infinite time."""
 _HELD_PIECES: Final = 8  # a length and a body for each of four responses; producers have five requests in flight
 _HELD_BYTES: Final = 4096
+_MOST_JOINED: Final = 8
+_JOINED_BYTES: Final = 1024 * 1024
+"""Requests that wait to be answered together, whose memory is no longer reserved."""
 _READ: Final = selectors.EVENT_READ
 _WRITE: Final = selectors.EVENT_WRITE
 
@@ -224,6 +236,9 @@ class Processor(Loop):
             stack.callback(connection.transport.close)
             stack.callback(self._shared.memory.release, connection, connection.reserved_bytes)
             stack.callback(connection.drop_output)
+            if connection.joined:
+                connection.joined.clear()
+                stack.callback(JOINER.end)  # they are here, so they count, although nobody gets the answer
             if pending is not None:
                 self._waiting -= 1
                 stack.callback(pending.abandon)
@@ -247,6 +262,10 @@ class Processor(Loop):
         self._by_activity.move_to_end(connection)
 
     # --- the loop ---
+    def _run(self) -> None:
+        JOINER.is_open = True
+        super()._run()
+
     def _is_done(self) -> bool:
         until = self._drain_until_s
         return until is not None and (not self._connections or self._clock() >= until)
@@ -327,6 +346,7 @@ class Processor(Loop):
                     return
             elif not self._go_on(connection):
                 break
+        self._take_joined(connection)
         if connection.output:
             self._send(connection)
         elif left <= 0:
@@ -374,12 +394,36 @@ class Processor(Loop):
         if connection.reserved_bytes:
             reserved, connection.reserved_bytes = connection.reserved_bytes, 0
             self._shared.memory.release(connection, reserved)
+        if isinstance(answer, JoinedAnswer):
+            connection.joined.append((answer, len(request)))
+            sizes = sum(size for _, size in connection.joined)
+            if len(connection.joined) >= _MOST_JOINED or sizes > _JOINED_BYTES:
+                self._take_joined(connection)
+            return True
+        self._take_joined(connection)
         if not self._may_hold(answer, connection):
             self._answer(connection, answer)
             return False
         connection.load(answer, self._shared.limits.max_response_bytes)
         self._report(connection)
         return True
+
+    def _take_joined(self, connection: Connection) -> None:
+        """Take the answers that were put off, and hold them all: they are small."""
+        if not connection.joined:
+            return
+        JOINER.end()
+        last_bytes = connection.request_bytes
+        joined = connection.joined[:]
+        connection.joined.clear()
+        for answer, request_bytes in joined:
+            reply = answer.take()
+            if not isinstance(reply, Reply):
+                raise Closing(CloseReason.HANDLER, "a request that was joined with others has no response")
+            connection.load(reply, self._shared.limits.max_response_bytes)
+            connection.request_bytes = request_bytes
+            self._report(connection)
+        connection.request_bytes = last_bytes
 
     def _may_hold(self, answer: Answer, connection: Connection) -> TypeGuard[Reply]:
         """Return whether a response may be sent with the next one: it is small, and nothing follows from it."""

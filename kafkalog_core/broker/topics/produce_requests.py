@@ -6,22 +6,24 @@ it is in the log: acks=all and acks=1 are the same here.
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.broker.logs.appends import InvalidBatchError, append_produced, checked_batch
+from kafkalog_core.broker.logs.joined_appends import append_together
 from kafkalog_core.broker.logs.partition_access import PartitionError, TopicNames, error_of
-from kafkalog_core.broker.network.answers import Close, NoResponse
+from kafkalog_core.broker.network.answers import JOINER, Close, JoinedAnswer, NoResponse
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.broker.logs.appends import AppendPolicy, ProducedBatch
     from kafkalog_core.broker.logs.live_log import LiveLog
     from kafkalog_core.broker.metrics.traffic import Traffic
-    from kafkalog_core.broker.network.answers import Answer
+    from kafkalog_core.broker.network.answers import Answer, FinalAnswer
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
 __all__ = ["ProduceRequests", "TransactionCheck", "WritableDisks"]
@@ -30,6 +32,7 @@ _LAST_VERSION: Final = 13
 _FIRST_WITH_IDS: Final = 13
 _FIRST_WITH_ABORTABLE: Final = 11  # KIP-890
 _ACKS: Final = frozenset({-1, 0, 1})
+_ANSWERED: Final = frozenset({-1, 1})
 _ALL: Final = -1
 _UNKNOWN: Final = -1
 _WRITTEN_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -58,6 +61,38 @@ class TransactionCheck(Protocol):
         """Return NONE if a batch of the transaction may be appended to a partition (KIP-890)."""
 
 
+class _Joined:
+    """Requests of one connection that are answered together; only the thread of the connection uses it."""
+
+    def __init__(self, requests: ProduceRequests) -> None:
+        self._requests = requests
+        self._contexts: list[RequestContext] = []
+        self._answers: list[FinalAnswer] = []
+        self.is_settled = False
+
+    def add(self, context: RequestContext) -> int:
+        """Add a request, and return its number."""
+        self._contexts.append(context)
+        return len(self._contexts) - 1
+
+    def settle(self) -> None:
+        """Answer all requests that were added; none is added later."""
+        if not self.is_settled:
+            self.is_settled = True
+            self._answers = self._requests.answers_of(self._contexts)
+
+    def take(self, number: int) -> FinalAnswer:
+        """Return the answer to a request."""
+        self.settle()
+        return self._answers[number]
+
+
+class _Thread(threading.local):
+    """What the requests are joined to that come on this thread."""
+
+    joined: _Joined | None = None
+
+
 class ProduceRequests:
     """The handler of Produce."""
 
@@ -79,20 +114,84 @@ class ProduceRequests:
         self._clock_ms = clock_ms
         self._appended = appended
         self._traffic = traffic
+        self._thread = _Thread()
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
         """Return the last version that is served and the handler, by the name of the API."""
         return {"Produce": (_LAST_VERSION, self.produce)}
 
     def produce(self, context: RequestContext) -> Answer:
-        """Answer Produce. With acks=0 there is no answer, and an error closes the connection."""
+        """Answer Produce. With acks=0 there is no answer, and an error closes the connection.
+
+        Requests of an idempotent or plain producer that are here at once are answered together.
+        """
+        is_usual = context.body["acks"] in _ANSWERED and context.body.get("transactional_id") is None
+        if not JOINER.is_open or not is_usual or context.throttle is not None:
+            JOINER.end()
+            return self._answered(context, {})
+        joined = self._thread.joined
+        if joined is None or joined.is_settled:
+            joined = self._thread.joined = _Joined(self)
+            JOINER.settle = joined.settle
+        return JoinedAnswer(partial(joined.take, joined.add(context)))
+
+    def answers_of(self, contexts: Sequence[RequestContext]) -> list[FinalAnswer]:
+        """Return the answers to requests of one connection."""
+        appended = self._appended_together(contexts) if len(contexts) > 1 else {}
+        return [self._answered(context, appended) for context in contexts]
+
+    def _appended_together(self, contexts: Sequence[RequestContext]) -> dict[int, Body]:
+        """Append what several requests send to the same partitions, and return the answers, by the id of the part."""
+        asked: dict[tuple[str, int], list[Body]] = {}
+        for context in contexts:
+            for topic in context.body["topic_data"]:
+                name = self._named(topic, context.version)["found"]
+                if name is None or name in _WRITTEN_BY_BROKERS:
+                    continue
+                for each in topic["partition_data"]:
+                    asked.setdefault((name, each["index"]), []).append(each)
+        version = min(context.version for context in contexts)
+        answers: dict[int, Body] = {}
+        for (name, number), parts in asked.items():
+            if len(parts) > 1:
+                self._append_together(name, number, parts, version, answers)
+        return answers
+
+    def _append_together(
+        self, topic: str, number: int, parts: Sequence[Body], version: int, answers: dict[int, Body]
+    ) -> None:
+        try:
+            log, policy = self._disks.partition(topic, number), self._disks.policy_of(topic)
+            if log is None or policy.min_in_sync > 1:
+                return
+            batches = [each["records"] for each in parts]
+            offsets = append_together(log, policy, batches, version=version, now_ms=self._clock_ms())
+        except (KafkalogError, OSError) as error:
+            for each in parts:
+                answers[id(each)] = {"index": number, "base_offset": _UNKNOWN, "error_code": error_of(error)}
+            return
+        if offsets is None:
+            return
+        for each, batch, offset, following in zip(
+            parts, batches, offsets, (*offsets[1:], log.log_end_offset), strict=True
+        ):
+            if self._traffic is not None:
+                self._traffic.produced(topic, len(batch), following - offset)
+            answers[id(each)] = _success(number, offset, _UNKNOWN, log.log_start_offset)
+        self._appended(topic, number)
+
+    def _answered(self, context: RequestContext, appended: Mapping[int, Body]) -> FinalAnswer:
+        """Return the answer; `appended`: those of parts that were appended together with others."""
         body = context.body
         topics = []
         failed: list[ErrorCode] = []
         for topic in body["topic_data"]:
             named = self._named(topic, context.version)
             name = named.pop("found")
-            answers = [self._append(name, each, body, context.version) for each in topic["partition_data"]]
+            answers = [
+                appended.get(id(each)) or self._append(name, each, body, context.version)
+                for each in topic["partition_data"]
+            ]
             failed += [each["error_code"] for each in answers if each["error_code"]]
             topics.append({**named, "partition_responses": answers})
         throttle_ms = 0 if context.throttle is None else context.throttle.produced_ms()
@@ -125,13 +224,7 @@ class ProduceRequests:
         except (KafkalogError, OSError) as error:
             return answer | {"error_code": error_of(error)}
         self._appended(topic, number)
-        return {
-            "index": number,
-            "error_code": ErrorCode.NONE,
-            "base_offset": base_offset,
-            "log_append_time_ms": batch.append_time_ms,
-            "log_start_offset": log.log_start_offset,
-        }
+        return _success(number, base_offset, batch.append_time_ms, log.log_start_offset)
 
     def _appended_batch(
         self, topic: str, number: int, records: memoryview | None, body: Body, version: int
@@ -182,6 +275,16 @@ class ProduceRequests:
             code = ErrorCode.INVALID_TXN_STATE  # AddPartitionsToTxnManager
         if code:
             raise PartitionError(code)
+
+
+def _success(number: int, base_offset: int, append_time_ms: int, log_start_offset: int) -> Body:
+    return {
+        "index": number,
+        "error_code": ErrorCode.NONE,
+        "base_offset": base_offset,
+        "log_append_time_ms": append_time_ms,
+        "log_start_offset": log_start_offset,
+    }
 
 
 def _is_open(log: LiveLog, batch: ProducedBatch) -> bool:
