@@ -389,6 +389,8 @@ class Processor(Loop):
         try:
             answer = self._handler.handle(request, connection.facts)
         finally:
+            if not isinstance(answer, JoinedAnswer):
+                self._take_joined(connection)
             if isinstance(answer, Close) and connection.output:
                 self._send(connection)  # the responses before it; what the client does not take at once is dropped
         if connection.reserved_bytes:
@@ -400,7 +402,6 @@ class Processor(Loop):
             if len(connection.joined) >= _MOST_JOINED or sizes > _JOINED_BYTES:
                 self._take_joined(connection)
             return True
-        self._take_joined(connection)
         if not self._may_hold(answer, connection):
             self._answer(connection, answer)
             return False

@@ -235,3 +235,18 @@ def test_what_came_before_the_client_left_is_appended(tmp_path):
                 client.shutdown(socket.SHUT_WR)
             events.wait("connection_closed")
         assert live.log("plain").log_end_offset == 6
+
+
+def test_a_request_that_closes_the_connection_leaves_the_answers_before_it(tmp_path):
+    stream = stream_of(3) + (8).to_bytes(4, "big") + b"\x7f" * 8
+    with living(tmp_path) as live:
+        start(live)
+        live.produce("plain", batch_of(b"first"))
+        answer = partial(live.broker.dispatcher.handle, connection=FROM)
+        with serving(lambda request: answer(memoryview(request))) as (server, _), connected(server) as client:
+            client.sendall(stream)
+            with client.makefile("rb") as reader:
+                for number in range(3):
+                    found = reader.read(int.from_bytes(reader.read(4), "big"))
+                    assert int.from_bytes(found[:4], "big") == number
+                assert reader.read() == b""
