@@ -55,8 +55,8 @@ _THREAD: Final = _Thread()
 
 def append_together(
     log: LiveLog, policy: AppendPolicy, batches: Sequence[memoryview | None], *, version: int, now_ms: int
-) -> list[int] | None:
-    """Append batches of one partition, and return their base offsets; None: none was appended, each is to be tried.
+) -> list[tuple[int, int]] | None:
+    """Append batches of one partition, and return base offset and number of records of each; None: none was appended.
 
     Args:
         log: the partition.
@@ -75,7 +75,7 @@ def append_together(
         return None
     sizes: list[int] = []
     first = log.append_all(plain, partial(_checked, log, policy, len(plain), version, now_ms, sizes))
-    return None if first is None else list(accumulate(sizes[:-1], initial=first))
+    return None if first is None else list(zip(accumulate(sizes[:-1], initial=first), sizes, strict=True))
 
 
 def _is_framed(batch: memoryview, most_bytes: int) -> bool:

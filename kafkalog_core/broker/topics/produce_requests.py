@@ -165,18 +165,16 @@ class ProduceRequests:
             if log is None or policy.min_in_sync > 1:
                 return
             batches = [each["records"] for each in parts]
-            offsets = append_together(log, policy, batches, version=version, now_ms=self._clock_ms())
+            appended = append_together(log, policy, batches, version=version, now_ms=self._clock_ms())
         except (KafkalogError, OSError) as error:
             for each in parts:
                 answers[id(each)] = {"index": number, "base_offset": _UNKNOWN, "error_code": error_of(error)}
             return
-        if offsets is None:
+        if appended is None:
             return
-        for each, batch, offset, following in zip(
-            parts, batches, offsets, (*offsets[1:], log.log_end_offset), strict=True
-        ):
+        for each, batch, (offset, records) in zip(parts, batches, appended, strict=True):
             if self._traffic is not None:
-                self._traffic.produced(topic, len(batch), following - offset)
+                self._traffic.produced(topic, len(batch), records)
             answers[id(each)] = _success(number, offset, _UNKNOWN, log.log_start_offset)
         self._appended(topic, number)
 
