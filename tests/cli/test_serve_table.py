@@ -122,6 +122,7 @@ class Terminal:
     def __init__(self, *arguments: str, width: int = 100, job: str = "") -> None:
         self.screen = Screen(width)
         self._lock = threading.Lock()
+        self._fed = threading.Event()
         self._master, slave = pty.openpty()
         self._set_size(width)
         environment = {**os.environ, "TERM": "xterm"}
@@ -149,11 +150,27 @@ class Terminal:
                 return
             with self._lock:
                 self.screen.feed(piece.decode().replace("\r\n", "\n"))
+                self._fed.set()
 
     def resize(self, width: int) -> None:
+        """Change the width between two frames: one that is on its way would be for the old width, on any terminal."""
+        self.wait_for_frame()
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        while self._unread():
+            time.sleep(0.01)
         with self._lock:
             self._set_size(width)
             self.screen.resize(width)
+        self.process.send_signal(signal.SIGCONT)
+
+    def wait_for_frame(self) -> None:
+        self._fed.clear()
+        assert self._fed.wait(SECONDS), self.text()
+
+    def _unread(self) -> int:
+        count = fcntl.ioctl(self._master, termios.FIONREAD, b"\0\0\0\0")
+        return int(struct.unpack("i", count)[0])
 
     def text(self) -> str:
         with self._lock:
@@ -199,9 +216,8 @@ def test_it_comes_is_resized_and_leaves_the_lines_alone() -> None:
     assert re.search(r"holes [1-9]", found), found
     for width in (150, 40, 20, 90):
         terminal.resize(width)
-        time.sleep(1.5)
-        found = terminal.text()
-        assert found.count("connections") == found.count("kafkalog serve, r") == 1, found
+        terminal.wait_for_frame()
+        terminal.wait_for(lambda text: text.count("connections") == text.count("kafkalog serve, r") == 1)
     found = terminal.end()
     lines = found.splitlines()
     assert not any(word in found for word in ("connections", "Topic", "serve, read-only")), found
