@@ -37,7 +37,7 @@ from tests.integration import jars
 from tests.integration.broker import Broker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 TOPIC: Final = "bench"
 RECORD_BYTES: Final = 1000
@@ -118,11 +118,11 @@ def drained(address: str, clients: int, megabytes: int) -> float:
         return megabytes / (time.perf_counter() - start)
 
 
-def small_requests(address: str, seconds: float) -> float:
+def small_requests(address: str, until: Callable[[], bool]) -> float:
     """The 99th percentile of ApiVersions in milliseconds, one after the other."""
     client = Client(address)
-    times, end = [], time.perf_counter() + seconds
-    while time.perf_counter() < end:
+    times = []
+    while not until():
         start = time.perf_counter()
         client.ask("ApiVersions", 0, {"client_software_name": "", "client_software_version": ""})
         times.append(time.perf_counter() - start)
@@ -133,8 +133,8 @@ def small_requests(address: str, seconds: float) -> float:
 def latency(address: str) -> float:
     """The same, while four clients fetch."""
     with multiprocessing.Pool(4) as pool:
-        work = pool.starmap_async(drain, [(address, 400, number % 4) for number in range(4)])
-        found = small_requests(address, 2.0)
+        work = pool.starmap_async(drain, [(address, 600, number % 4) for number in range(4)])
+        found = small_requests(address, work.ready)
         work.wait()
     return found
 
@@ -208,7 +208,7 @@ def compare(rounds: int, servers: list[Server], measure: Any) -> dict[str, Any]:
         for each in servers:
             rows[each.name].append(measure(each.address))
     result: dict[str, Any] = {
-        name: {"median": round(median(values), 1), "all": [round(v, 1) for v in values]}
+        name: {"median": round(median(values), 2), "all": [round(v, 2) for v in values]}
         for name, values in rows.items()
     }
     for each in servers:

@@ -187,6 +187,7 @@ class Processor(Loop):
         self._observer = shared.observer
         self._clock = shared.clock
         self._max_turn_bytes = shared.limits.max_turn_bytes
+        self._max_sent_bytes = shared.limits.max_sent_bytes
         self._connections: set[Connection] = set()
         self._by_activity: OrderedDict[Connection, None] = OrderedDict()  # the longest idle first
         self._deadlines: list[tuple[float, int, Connection, PendingAnswer]] = []  # a heap; answered ones are skipped
@@ -453,7 +454,7 @@ class Processor(Loop):
 
     def _send(self, connection: Connection) -> None:
         """Send of the response what the client takes, at most a turn's bytes."""
-        left = self._max_turn_bytes
+        left = self._max_sent_bytes
         try:
             while left > 0 and connection.output:
                 size = connection.send(left)
@@ -461,7 +462,7 @@ class Processor(Loop):
                     break
                 left -= size
         finally:
-            sent = self._max_turn_bytes - left
+            sent = self._max_sent_bytes - left
             self.counters.bytes_out += sent
             if sent:
                 self.note(self._observer.bytes_sent, connection.facts, sent)

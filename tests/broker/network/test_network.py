@@ -211,7 +211,8 @@ def test_pieces_of_all_kinds_form_one_response(tmp_path: Path) -> None:
         return Reply([b"", b"head", first, *many, second, bytearray(b"body"), memoryview(b"xtailx")[1:5], b""])
 
     many = b"".join(bytes([number % 256]) * (number % 3) for number in range(500))
-    with serving(answer, limits=NetworkLimits(max_turn_bytes=7)) as (server, _):  # each turn ends in a piece
+    limits = NetworkLimits(max_turn_bytes=7, max_sent_bytes=7)  # each turn ends in a piece
+    with serving(answer, limits=limits) as (server, _):
         with connected(server) as client:
             client.sendall(frame(b"fetch...") * 3)
             for _ in range(3):
@@ -595,7 +596,7 @@ def test_a_fast_reader_takes_turns(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(8 * MIB))
     file = shared(path)
-    limits = NetworkLimits(max_turn_bytes=10_000)
+    limits = NetworkLimits(max_sent_bytes=10_000)
     with (
         serving(lambda _: Reply([file.range(0, 8 * MIB)]), limits=limits) as (server, events),
         connected(server) as client,
