@@ -228,7 +228,7 @@ def measure_reads(work: Path, megabytes: int, rounds: int, parts: list[str]) -> 
         with serving(copy) as ours:
             for clients in (1, 4, 16) if "fetch" in parts else ():
                 results[f"fetch, {clients} clients, MB/s"] = compare(
-                    rounds, [ours, server], lambda address, n=clients: drained(address, n, 2 * megabytes)
+                    rounds, [ours, server], lambda address, n=clients: drained(address, n, 4 * megabytes)
                 )
                 print(clients, results[f"fetch, {clients} clients, MB/s"], flush=True)
             if "latency" in parts:
