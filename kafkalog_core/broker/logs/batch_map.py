@@ -29,6 +29,9 @@ __all__ = ["STRETCH_BYTES", "BatchMap", "Place", "map_batches"]
 STRETCH_BYTES: Final = 16 * 1024
 _SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0, so that the columns of a stretch have room
 _STRETCH_ROWS: Final = STRETCH_BYTES // _SMALLEST_BATCH + 1
+_SEVERAL: Final = 0
+_ONE: Final = 1
+_UNIT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class BatchMap:
         self._lasts = array("q")
         self._times = array("q")
         self._magics = bytearray()
-        self._units = bytearray()  # 1: a stretch that is read as a whole
+        self._units = bytearray()  # what a stretch is: _SEVERAL batches, _ONE batch, or a _UNIT that is read as a whole
         self._breaks: list[int] = []  # ends of the ranges without a hole or a change of the magic
 
     @property
@@ -89,7 +92,7 @@ class BatchMap:
         """
         start, end, magic = self._positions[number], self._ends[number], self._magics[number]
         whole = Place(start, end, magic, self._lasts[number])
-        if self._units[number] or end - start > STRETCH_BYTES:
+        if self._units[number] != _SEVERAL or end - start > STRETCH_BYTES:
             return whole
         batches = BatchColumns(_STRETCH_ROWS)
         LogFraming(0).walk(read(start, end), start, -1, MAX_INT64, check=False, into=batches)
@@ -108,7 +111,7 @@ class BatchMap:
         number = bisect_right(self._breaks, position)
         end = min(limit, self._breaks[number] if number < len(self._breaks) else self.end)
         number = bisect_right(self._positions, end) - 1
-        if self._units[number] and position < self._positions[number] < end < self._ends[number]:
+        if self._units[number] == _UNIT and position < self._positions[number] < end < self._ends[number]:
             return self._positions[number]
         return end
 
@@ -122,7 +125,7 @@ class BatchMap:
         """Return the largest timestamp of the batches that end before an offset; -1: none. `read`: as for `place`."""
         number = bisect_left(self._lasts, offset)
         latest = max(self._times[:number], default=-1)
-        if number < len(self._lasts) and not self._units[number]:
+        if number < len(self._lasts) and self._units[number] != _UNIT:
             start, end = self._positions[number], self._ends[number]
             if end - start <= STRETCH_BYTES:
                 batches = BatchColumns(_STRETCH_ROWS)
@@ -141,22 +144,23 @@ class BatchMap:
         self.end_offset = last_offset + 1
         self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
         has_room = bool(self._ends) and self._ends[-1] == position and end - self._positions[-1] <= STRETCH_BYTES
-        if not has_room or self._units[-1] or self._magics[-1] != MAGIC_V2:
-            self.add(position, end, MAGIC_V2, last_offset, max_timestamp_ms)
+        if not has_room or self._units[-1] == _UNIT or self._magics[-1] != MAGIC_V2:
+            self.add(position, end, MAGIC_V2, last_offset, max_timestamp_ms, of=_ONE)
             return
+        self._units[-1] = _SEVERAL
         self._ends[-1], self._lasts[-1] = end, last_offset
         self._times[-1] = max(self._times[-1], max_timestamp_ms)
 
     def add(
-        self, position: int, end: int, magic: int, last_offset: int, max_timestamp_ms: int, *, is_unit: bool = False
+        self, position: int, end: int, magic: int, last_offset: int, max_timestamp_ms: int, *, of: int = _SEVERAL
     ) -> None:
-        """Add a stretch after the others."""
+        """Add a stretch after the others. of: what it is."""
         if self._ends and (self._ends[-1] != position or self._magics[-1] != magic):
             self._breaks.append(self._ends[-1])
         self._positions.append(position)
         self._ends.append(end)
         self._magics.append(magic)
-        self._units.append(is_unit)
+        self._units.append(of)
         self._times.append(max_timestamp_ms)
         self._lasts.append(last_offset)
 
@@ -242,11 +246,11 @@ class _Mapper:
             stop = end if after == last else positions[after]
             self._previous = max(self._previous, lasts[after - 1])
             if self._joined is not None:
-                start, is_unit = self._joined[0], True
+                start, of = self._joined[0], _UNIT
                 self._joined = None
             else:
-                is_unit = False
-            self._map.add(start, stop, magic, self._previous, max(times[first:after]), is_unit=is_unit)
+                of = _ONE if after == first + 1 else _SEVERAL
+            self._map.add(start, stop, magic, self._previous, max(times[first:after]), of=of)
             first = after
 
     def _note_epochs(self, batches: BatchColumns, first: int, last: int) -> None:
@@ -275,7 +279,7 @@ class _Mapper:
         self._map.cut(start, before)
         self._previous = last_offset
         self._map.add(
-            start, self._end_of_last, self._magic_of_last, last_offset, self._map.max_timestamp_ms, is_unit=True
+            start, self._end_of_last, self._magic_of_last, last_offset, self._map.max_timestamp_ms, of=_UNIT
         )
 
     def _end_join(self) -> None:
@@ -283,7 +287,7 @@ class _Mapper:
         if self._joined is not None:
             start, end = self._joined
             self._joined = None
-            self._map.add(start, end, self._magic_of_last, self._previous, self._map.max_timestamp_ms, is_unit=True)
+            self._map.add(start, end, self._magic_of_last, self._previous, self._map.max_timestamp_ms, of=_UNIT)
 
 
 def _of_one_magic(formats: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
