@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.compact.compact import compact
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
     from kafkalog_core.ops.compact.planning import compact_to
-    from kafkalog_core.ops.dump.dump import dump, entries
+    from kafkalog_core.ops.dump.dump import dump
+    from kafkalog_core.ops.dump.entries import entries
     from kafkalog_core.ops.dump.follow import follow
     from kafkalog_core.ops.planners import make_plan
     from kafkalog_core.ops.reading.report import Report
@@ -211,7 +212,8 @@ _HOMES: Final = {
     "ops.compact.forecast": "CompactForecast CompactRequest",
     "ops.compact.compact": "compact",
     "ops.compact.planning": "compact_to",
-    "ops.dump.dump": "dump entries",
+    "ops.dump.dump": "dump",
+    "ops.dump.entries": "entries",
     "ops.dump.follow": "follow",
     "ops.planners": "make_plan",
     "ops.reading.report": "Report",

@@ -13,8 +13,8 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
-from kafkalog_cli.render.writers import RowSettings, open_writer
-from kafkalog_cli.running import Interruption, StoppableProgress, early_end, warn_of_interpreted
+from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
+from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.releases import parse_release
@@ -150,6 +150,16 @@ EXAMPLES = (
 @kafka_option
 @common.limit_options
 @click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=(
+        "Processes that read large logs at the same time, for batches and records as ndjson or csv. One process reads "
+        "for --follow, --committed, --newest-first, --limit, --max-count, --before, --after, --segments and --stats.  "
+        "[default: the number of cores]"
+    ),
+)
+@click.option(
     "--path",
     is_flag=True,
     help="Add a column with the path of the file. It distinguishes two directories of one partition.",
@@ -167,7 +177,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     given["level"] = _level(given["level"], filters, given)
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
     _check_together(given, filters)
-    is_following, poll_ms = given.pop("follow"), given.pop("poll_ms")
+    is_following, poll_ms, jobs = given.pop("follow"), given.pop("poll_ms"), given.pop("jobs") or cores()
     report = Report()
     targets = resolve_readable(paths, selection, report)
     given["path"] = _needs_path(given["path"], output, same_partitions(targets))
@@ -177,7 +187,10 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
     ):
-        writer = open_writer(output, RowSettings(tables=row_types(request), **settings_of))
+        settings = RowSettings(tables=row_types(request), **settings_of)
+        writer, stoppable = open_writer(output, settings), StoppableProgress(progress, interruption)
+        is_shared = jobs > 1 and not is_following and request.comes_batch_by_batch
+        going_on = writer_going_on(output, settings) if is_shared else None
         chunks = (
             follow(
                 request,
@@ -187,11 +200,17 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
                 targets=lambda: resolve(paths, selection, on_refusal=lambda _: None),
             )
             if is_following
-            else _until(interruption, dump(request, report, StoppableProgress(progress, interruption)))
+            else _until(interruption, dump(request, report, stoppable))
         )
         with early_end(writer, report):
-            for chunk in chunks:
-                writer.write(chunk)
+            if going_on is not None and (descriptor := _descriptor()) is not None:
+                from kafkalog_core.ops.dump import shared  # noqa: PLC0415 - most dumps take less time than its import
+
+                to = shared.SharedOutput(descriptor, writer, sys.stdout.flush, going_on)
+                shared.dump_shared(request, report, stoppable, to, jobs=jobs)
+            else:
+                for chunk in chunks:
+                    writer.write(chunk)
     writer.finish(report.summary_row())
     return int(report.exit_status)
 
@@ -210,6 +229,14 @@ def _check_together(given: dict[str, Any], filters: Filters) -> None:
         raise click.UsageError(
             "--stats and --segments count whole logs; they cannot be combined with --committed or filters"
         )
+
+
+def _descriptor() -> int | None:
+    """Return the descriptor of standard output; None: it has none."""
+    try:
+        return sys.stdout.fileno()
+    except (OSError, ValueError):
+        return None
 
 
 def _until(interruption: Interruption, chunks: Iterable[Chunk]) -> Iterator[Chunk]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, cast
 
 import click
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog_core.ops.compact.forecast import CompactForecast
+    from kafkalog_core.ops.dump.shared import ChunkWriter
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
@@ -53,6 +55,7 @@ __all__ = [
     "Writer",
     "open_results",
     "open_writer",
+    "writer_going_on",
 ]
 
 Item = TypeVar("Item")
@@ -71,6 +74,13 @@ class RowSettings:
     tables: tuple[Table, ...]
     bytes_mode: BytesMode = "auto"
     live: bool = False
+
+
+class ByteStream(Protocol):
+    """A binary stream that takes all of what it is given."""
+
+    def write(self, data: bytes | memoryview, /) -> object:
+        """Write bytes."""
 
 
 class ResultWriter(Protocol[Taken_contra]):
@@ -94,7 +104,14 @@ class _StreamWriter(ABC):
 
     def __init__(self, settings: RowSettings) -> None:
         self._settings = settings
-        self._stream = sys.stdout.buffer
+        self._stream: ByteStream = sys.stdout.buffer
+
+    @classmethod
+    def going_on(cls, settings: RowSettings, stream: ByteStream) -> Self:
+        """Return a writer to another stream of rows that follow others."""
+        writer = cls.__new__(cls)
+        writer._settings, writer._stream = settings, stream  # noqa: SLF001 - of this class
+        return writer
 
     @abstractmethod
     def lines(self, chunk: Chunk) -> Iterable[bytes | memoryview]:
@@ -105,7 +122,7 @@ class _StreamWriter(ABC):
         for part in self.lines(chunk):
             self._stream.write(part)
         if self._settings.live:
-            self._stream.flush()
+            sys.stdout.buffer.flush()
 
     def _summary_line(self, summary: Mapping[str, object]) -> bytes:
         return json_line(tables.SUMMARY, summary, self._settings.bytes_mode)
@@ -121,7 +138,7 @@ class NdjsonWriter(_StreamWriter):
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the summary as the last line."""
         self._stream.write(self._summary_line(summary))
-        self._stream.flush()
+        sys.stdout.buffer.flush()
 
 
 class JsonWriter(_StreamWriter):
@@ -140,7 +157,7 @@ class JsonWriter(_StreamWriter):
         """Write the summary as the last element, and close the array."""
         self._open()
         self._stream.write(self._summary_line(summary) + b"]\n")
-        self._stream.flush()
+        sys.stdout.buffer.flush()
 
     def _open(self) -> None:
         """Begin the array before its first element, so that an error before that leaves nothing."""
@@ -153,8 +170,11 @@ class CsvWriter(_StreamWriter):
 
     def __init__(self, settings: RowSettings) -> None:
         super().__init__(settings)
-        self._header = tuple(csv_columns(settings.tables, settings.bytes_mode))
         self._stream.write(csv_line(self._header))
+
+    @cached_property
+    def _header(self) -> tuple[str, ...]:
+        return tuple(csv_columns(self._settings.tables, self._settings.bytes_mode))
 
     def lines(self, chunk: Chunk) -> Iterable[bytes | memoryview]:
         """Yield a line for each row."""
@@ -166,7 +186,7 @@ class CsvWriter(_StreamWriter):
 
     def finish(self, summary: Mapping[str, object]) -> None:
         """Write the summary line to stderr: it has no columns."""
-        self._stream.flush()
+        sys.stdout.buffer.flush()
         end_progress()
         click.echo(f"kafkalog: {summary_sentence(summary)}", err=True)
 
@@ -327,6 +347,12 @@ def open_results(
     if not kind.rows_of:
         return cast("ResultWriter[Item]", rows)
     return cast("ResultWriter[Item]", kind.row_writer(rows, _load(kind.rows_of)))
+
+
+def writer_going_on(output: str, settings: RowSettings) -> Callable[[ByteStream], ChunkWriter] | None:
+    """Return what opens a writer of rows that follow others, to any stream; None: this form is written as a whole."""
+    writer = {"ndjson": NdjsonWriter, "csv": CsvWriter}.get(output)
+    return None if writer is None else partial(writer.going_on, settings)
 
 
 def open_writer(output: str, settings: RowSettings) -> Writer:

@@ -6,6 +6,7 @@ process dies, they end too.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import shutil
@@ -16,7 +17,9 @@ from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from concurrent.futures.process import BrokenProcessPool
-from threading import Thread
+from mmap import mmap
+from multiprocessing import reduction
+from threading import Event, Thread, active_count
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkalog_core.errors import WorkerLostError
@@ -28,16 +31,26 @@ if TYPE_CHECKING:
 
     from kafkalog_core.progress import Progress
 
-__all__ = ["Pool", "Workers", "run_all", "wants_processes"]
+__all__ = ["SHARED_BYTES", "Pool", "TurnWriter", "Turns", "Workers", "run_all", "wants_processes"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
-"""Not fork: the process has threads of its own, for progress and for waiting."""
+"""Not fork: the process has threads of its own, for progress and for waiting, and descriptors of locks."""
+_FORK: Final = "fork" if sys.platform == "linux" else ""
+"""Where none of that is so: the processes are there at once, with all that this one has imported."""
 _MOST_TEMP_BYTES: Final = 70
 """Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
 _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
 _AHEAD: Final = 4
 """Pieces of work that wait for each process: enough to keep it busy, so few that results do not pile up."""
+
+_M_TRIM_THRESHOLD: Final = -1  # malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+_MAPPED_BYTES: Final = 32 * 1024 * 1024
+_HELD_BYTES: Final = 64 * 1024 * 1024
+ROOM_BYTES: Final = 4 * 1024 * 1024
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+_ALL_BYTES: Final = _KEPT_BYTES + ROOM_BYTES
 
 _Result = TypeVar("_Result")
 
@@ -65,30 +78,90 @@ class Workers(Protocol):
         """
 
 
+class Turns:
+    """Whose turn it is to write: pieces of work are numbered from 0, and each waits until those before it have ended.
+
+    Pieces must be begun in the order of their numbers, so that the one whose turn it is is never waiting for a process.
+    """
+
+    def __init__(self, context: multiprocessing.context.BaseContext) -> None:
+        self._changed = context.Condition()
+        self._number: Any = context.Value("q", 0, lock=False)
+
+    def is_at(self, number: int) -> bool:
+        """Return whether it is the turn of a piece."""
+        return bool(self._number.value == number)
+
+    def wait(self, number: int, look: Callable[[], object]) -> None:
+        """Wait for the turn of a piece. look: called now and then; it may raise an error."""
+        with self._changed:
+            while not self.is_at(number):
+                look()
+                self._changed.wait(_LOOK_SECONDS)
+
+    def end(self, number: int) -> None:
+        """End the turn of a piece."""
+        with self._changed:
+            self._number.value = number + 1
+            self._changed.notify_all()
+
+
 class Pool:
     """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
 
-    `scratch` is a directory for temporary files, which is deleted with the pool.
+    `scratch` is a directory for temporary files, which is deleted with the pool. `output` is a file descriptor that
+    the work may write to, in `turns`.
     """
 
-    def __init__(self, jobs: int, progress: Progress) -> None:
+    def __init__(self, jobs: int, progress: Progress, *, output: int | None = None, may_fork: bool = False) -> None:
+        """Prepare the processes. may_fork: whether they may get all descriptors of this one, such as those of locks."""
         self.jobs = jobs
         self._progress = progress
         self._counted_bytes = 0
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
         self.scratch = self._directory.name
-        method = START_METHOD if len(os.fsencode(tempfile.gettempdir())) <= _MOST_TEMP_BYTES else "spawn"
+        method = _FORK if may_fork and _FORK and active_count() == 1 else START_METHOD
+        if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
+            method = "spawn"
         context = multiprocessing.get_context(method)
         if method == "forkserver":
             _start_server(context)
         self._read_bytes: Synchronized[int] = context.Value("q", 0)
         self._stop: Synchronized[int] = context.Value("b", 0)
+        self.turns = Turns(context)
+        self._starting: Thread | None = None
+        self._has_started = Event()
+        self._is_forked = method == _FORK
+        passed: Any = output if output is None or self._is_forked else _Passed(output)
         self._executor = ProcessPoolExecutor(
             jobs,
             mp_context=context,
             initializer=_start_worker,
-            initargs=(self._read_bytes, self._stop, self.scratch),
+            initargs=(self._read_bytes, self._stop, self.scratch, self.turns, passed),
         )
+
+    def start(self) -> None:
+        """Start the processes; the caller may work meanwhile, until `has_started`."""
+        if self._is_forked:  # at once, and in this thread, the only one
+            self._executor.submit(_no_work)
+            self._has_started.set()
+            return
+        self._starting = Thread(target=self._start, daemon=True)
+        self._starting.start()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a process is ready after `start`, or has failed, as the next piece of work will."""
+        return self._has_started.is_set()
+
+    def _start(self) -> None:
+        try:
+            for each in [self._executor.submit(_no_work) for _ in range(self.jobs)][:1]:
+                each.result()
+        except Exception:  # noqa: BLE001 -- the next piece of work meets it too, and reports it
+            return
+        finally:
+            self._has_started.set()
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +171,8 @@ class Pool:
     ) -> None:
         if kind is not None:
             self._stop.value = 1
+        if self._starting is not None:
+            self._starting.join()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._directory.cleanup()
 
@@ -135,13 +210,13 @@ class Pool:
                 self._counted_bytes = read_bytes
 
 
-_SHARED_BYTES: Final = 64 * 1024 * 1024
+SHARED_BYTES: Final = 64 * 1024 * 1024
 """Bytes of log that one process reads in the time that other processes need to start."""
 
 
 def wants_processes(jobs: int, pieces: int, size_bytes: int) -> bool:
     """Return whether several processes do this work sooner than one: more than one piece, and enough bytes to read."""
-    return min(jobs, pieces) > 1 and size_bytes >= _SHARED_BYTES
+    return min(jobs, pieces) > 1 and size_bytes >= SHARED_BYTES
 
 
 def run_all(
@@ -188,10 +263,28 @@ def _start_server(context: multiprocessing.context.BaseContext) -> None:
 _state: dict[str, Any] = {}
 
 
-def _start_worker(read_bytes: Synchronized[int], stop: Synchronized[int], scratch: str) -> None:
+def _start_worker(
+    read_bytes: Synchronized[int], stop: Synchronized[int], scratch: str, turns: Turns, output: int | None
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _state.update(read_bytes=read_bytes, stop=stop)
+    _keep_memory()
+    _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
+    if output is not None:
+        _state.update(memory=mmap(-1, _ALL_BYTES))
     Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
+
+
+def _keep_memory() -> None:
+    """Let malloc keep freed memory: each piece of work needs as much, and getting it takes as long as half of the work.
+
+    mallopt is of the GNU C library; elsewhere nothing changes.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+    mallopt(_M_TRIM_THRESHOLD, _HELD_BYTES)
 
 
 def _end_with_parent(scratch: str) -> None:
@@ -201,6 +294,79 @@ def _end_with_parent(scratch: str) -> None:
         parent.join()
         shutil.rmtree(scratch, ignore_errors=True)
         os._exit(1)
+
+
+class _Passed:
+    """A file descriptor on its way to a process that starts, where it becomes the number of its copy."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copied, (reduction.DupFd(self._descriptor),)
+
+
+def _copied(passed: Any) -> int:
+    return int(passed.detach())
+
+
+def _no_work() -> None:
+    """Do nothing: the process is there."""
+
+
+class TurnWriter:
+    """A stream to the output of the pool for one piece of work, in a process of the pool: it writes when it may.
+
+    What it gets before its turn it keeps, in memory that all pieces of the process use, up to _KEPT_BYTES; then it
+    waits. What was written to its `room` is there already: copying it takes as long as a third of making it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._turns: Turns = _state["turns"]
+        self._descriptor: int = _state["output"]
+        self._memory: mmap = _state["memory"]
+        self._kept_bytes = 0
+        self._has_begun = False
+
+    def room(self) -> memoryview:
+        """Return memory for lines, which are then given to `write`."""
+        return memoryview(self._memory)[self._kept_bytes : self._kept_bytes + ROOM_BYTES]
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take bytes. Raises OSError."""
+        if not self._has_begun and self._turns.is_at(self._number):
+            self.put()
+        if self._has_begun:
+            self._write(data)
+            return
+        if len(data) > ROOM_BYTES:  # a line as long as that
+            self.put()
+            self._write(data)
+            return
+        if not isinstance(data, memoryview) or data.obj is not self._memory:
+            self._memory[self._kept_bytes : self._kept_bytes + len(data)] = data
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= _KEPT_BYTES:
+            self.put()
+
+    def end(self) -> None:
+        """Write what is kept, and end the turn. Raises OSError."""
+        self.put()
+        self._turns.end(self._number)
+
+    def put(self) -> None:
+        """Write what is kept, when its turn has come. Raises OSError."""
+        self._turns.wait(self._number, lambda: _advance(0))
+        self._has_begun = True
+        with memoryview(self._memory) as memory, memory[: self._kept_bytes] as kept:
+            self._write(kept)
+        self._kept_bytes = 0
+
+    def _write(self, data: bytes | memoryview) -> None:
+        written = 0
+        while written < len(data):
+            written += os.write(self._descriptor, data[written:])
 
 
 def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:

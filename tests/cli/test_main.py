@@ -232,7 +232,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path, output):
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(b"")
     with subprocess.Popen(
-        [sys.executable, "-c", FLOOD, "dump", "--output", output, str(log)],
+        [sys.executable, "-c", FLOOD, "dump", "--jobs", "1", "--output", output, str(log)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -248,7 +248,10 @@ def test_control_c_is_one_word(tmp_path):
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(b"")
     with subprocess.Popen(
-        [sys.executable, "-c", FLOOD, "dump", str(log)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", FLOOD, "dump", "--jobs", "1", str(log)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         process.stdout.readline()
         process.send_signal(signal.SIGINT)
@@ -264,7 +267,7 @@ def test_what_was_written_before_control_c_is_whole(tmp_path, output, unbuffered
     log = tmp_path / "00000000000000000000.log"
     log.write_bytes(b"")
     with subprocess.Popen(
-        [sys.executable, "-c", FLOOD, "dump", "--output", output, str(log)],
+        [sys.executable, "-c", FLOOD, "dump", "--jobs", "1", "--output", output, str(log)],
         cwd=ROOT,
         env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
         stdout=subprocess.PIPE,

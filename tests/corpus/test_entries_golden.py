@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format.names import FileKind, parse_directory_name, parse_file_name
-from kafkalog_core.ops.dump.dump import ENTRY_KINDS, entries
+from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from tests.corpus import archives, faults, goldens
 from tests.corpus.snapshots import Snapshot, snapshots
 

@@ -215,7 +215,7 @@ def write_rows(
     selection: bytearray | None,
     first: int,
     template: Template | CsvTemplate,
-    out: bytearray,
+    out: bytearray | memoryview,
 ) -> tuple[int, int]: ...
 
 # matching.py

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import LOG_KINDS
-from kafkalog_core.ops.reading.chunks import Lines
+from kafkalog_core.ops.reading.chunks import LineBuffer, Lines
 from kafkalog_core.ops.reading.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import BatchMark, Identity, LogReader, damage_severity, identity_of, mark_of
 from kafkalog_core.ops.reading.splits import may_be_unfinished
@@ -74,7 +74,7 @@ class Tail:
         list_files: Callable[[], Unit],
         reader: LogReader,
         report: Report,
-        out: bytearray,
+        out: LineBuffer,
         *,
         is_followed: Callable[[str], bool] | None = None,
     ) -> None:
@@ -291,7 +291,7 @@ def follow(
     """
     if request.committed is not None or request.level == "segments":
         raise SelectionError("a log that grows can be followed by batches or records, without --committed")
-    if request.shows_context:
+    if request.before or request.after or request.max_count is not None or request.counts:
         raise SelectionError("a log that grows is followed record by record, without context or a number of matches")
     request.filters.check()
     following = _Following(request, report)
@@ -326,7 +326,7 @@ class _Following:
         self._request = request
         self._report = report
         self._reader = LogReader(request, report, NO_PROGRESS)
-        self._out = bytearray()  # one for all: a log directory may hold thousands of partitions
+        self._out = LineBuffer()  # one for all: a log directory may hold thousands of partitions
         self._identities: set[tuple[int, int]] = set()
 
     def join(self, targets: Iterable[Target]) -> None:

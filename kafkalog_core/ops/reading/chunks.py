@@ -9,7 +9,7 @@ import base64
 import codecs
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
@@ -72,12 +72,33 @@ def rows_at(place: RowOrigin, table: tables.Table, rows: Sequence[Mapping[str, o
     return RowChunk(place.table(table), [{**place.columns, **row} for row in rows])
 
 
-class Lines:
-    """Templates of one file's rows, and the buffer for their lines, which is allocated at the first line."""
+class LineRoom(Protocol):
+    """Memory for lines."""
 
-    def __init__(self, place: RowOrigin, out: bytearray | None = None) -> None:
+    def room(self) -> bytearray | memoryview:
+        """Return room for many lines; those that were yielded before may be lost."""
+
+
+class LineBuffer:
+    """A buffer for lines, which is allocated for the first one; each part of them overwrites the one before."""
+
+    def __init__(self, size_bytes: int = OUT_BYTES) -> None:
+        self._size_bytes = size_bytes
+        self._memory = bytearray()
+
+    def room(self) -> bytearray:
+        """Return the buffer."""
+        if not self._memory:
+            self._memory = bytearray(self._size_bytes)
+        return self._memory
+
+
+class Lines:
+    """Templates of one file's rows, and the memory for their lines."""
+
+    def __init__(self, place: RowOrigin, out: LineRoom | None = None) -> None:
         self.place = place
-        self.out = out if out is not None else bytearray()
+        self._out = LineBuffer() if out is None else out
         self._templates: dict[tuple[bool, bool, str], Template] = {}
         self._csv_templates: dict[tuple[object, ...], CsvTemplate] = {}
 
@@ -115,16 +136,16 @@ class Lines:
         For a row whose line may be longer than `most` bytes, the number of the row is yielded instead.
         """
         total = batches.count if records is None else records.count
-        if not self.out:
-            self.out += bytes(OUT_BYTES)
-        out, row = self.out, 0
+        out: bytearray | memoryview = self._out.room()
+        row = 0
         while True:
             row, size = kernels.write_rows(memory, batches, records, selection, row, template, out)
             if size >= 0:
                 yield memoryview(out)[:size]
                 if row >= total:
                     return
-            elif -size <= most:  # one line is larger than the buffer: this chunk gets a buffer of its size
+                out = self._out.room()
+            elif -size <= most:  # one line is larger than the room: it gets a buffer of its size
                 out = bytearray(-size)
             else:
                 yield row

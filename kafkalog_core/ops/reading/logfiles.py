@@ -180,6 +180,16 @@ class OffsetSpan:
         end = batches.column("position")[-1] + batches.column("size_bytes")[-1]
         self.batches_end = max(self.batches_end, end)
 
+    def joined(self, other: OffsetSpan) -> OffsetSpan:
+        """Return the span of two parts of the segment."""
+        known = [each.last_offset for each in (self, other) if each.last_offset is not None]
+        return replace(
+            self,
+            last_offset=max(known, default=None),
+            batches_end=max(self.batches_end, other.batches_end),
+            damage_end=max(self.damage_end, other.damage_end),
+        )
+
     @property
     def next_offset(self) -> int:
         """The offset after the last one; the base offset if the segment has no batch."""

@@ -22,7 +22,7 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
 from kafkalog_core.format.layout import ENVELOPE, LOG_OVERHEAD, MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.ops.reading.chunks import Lines, rows_at
+from kafkalog_core.ops.reading.chunks import LineBuffer, Lines, rows_at
 from kafkalog_core.ops.reading.logfiles import OffsetSpan
 from kafkalog_core.ops.reading.runs import RunReader
 from kafkalog_core.rows import tables
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Severity
+    from kafkalog_core.ops.reading.chunks import LineRoom
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
     from kafkalog_core.ops.reading.report import LogStats, Report
@@ -320,12 +321,12 @@ _TOGETHER: Final = 512
 class LogReader:
     """Reads log files for one request and counts in its report; `is_full` once the limit is reached."""
 
-    def __init__(self, request: DumpRequest, report: Report, progress: Progress) -> None:
+    def __init__(self, request: DumpRequest, report: Report, progress: Progress, out: LineRoom | None = None) -> None:
         self._request = request
         self._report = report
         self._progress = progress
         self._runs = RunReader(request, report, progress)
-        self._out = bytearray()
+        self._out = LineBuffer() if out is None else out
         self._spans: dict[str, OffsetSpan] = {}
         self._last: BatchMark | None = None
 
@@ -371,7 +372,7 @@ class LogReader:
         span = OffsetSpan(file.path, file.base_offset or 0)
         self._last = last = None
         with Source.open(file.path) as source:
-            self._report.files += 1
+            self._report.files += part.start == 0
             if not part.is_whole and source.inode != file.file.inode:
                 yield self._finding("file.replaced-since", file)
                 return

@@ -24,6 +24,12 @@ REFUSED = 3
 DAMAGED = 4
 
 
+_SUMS: Final = (
+    "files", "partitions", "bytes", "unchanged_bytes", "unopened_batches", "uncounted_batches", "batches", "records",
+    "rows", "damage_count", "damage_bytes",
+)  # fmt: skip
+
+
 class Report:
     """Counts that grow while a command runs; `summary_row` and `exit_status` are derived from them."""
 
@@ -58,6 +64,13 @@ class Report:
         self.expected_files += files
         self.expected_partitions += partitions
         self.expected_bytes += size_bytes
+
+    def add(self, other: Report) -> None:
+        """Add what was read elsewhere, of what is expected here."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.severities.update(other.severities)
+        self.codes.update(other.codes)
 
     def add_damage(self, reason: str, size_bytes: int, severity: Severity = "error") -> None:
         """Count one damaged place."""

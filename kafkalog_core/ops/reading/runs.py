@@ -402,9 +402,15 @@ class DumpRequest:
     kafka: Release | None = None
 
     @property
-    def shows_context(self) -> bool:
-        """Whether what is shown of a log depends on more than each of its records."""
-        return bool(self.before or self.after or self.max_count is not None or self.counts)
+    def needs_whole_logs(self) -> bool:
+        """Whether what is shown of a log depends on more than each of its batches."""
+        is_limited = self.limit is not None or self.max_count is not None
+        return is_limited or self.committed is not None or self.newest_first or bool(self.before or self.after)
+
+    @property
+    def comes_batch_by_batch(self) -> bool:
+        """Whether the rows of a log are those of its parts, one after the other."""
+        return self.level != "segments" and not self.stats and not self.needs_whole_logs
 
     @property
     def scan_options(self) -> ScanOptions:

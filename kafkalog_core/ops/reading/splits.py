@@ -169,7 +169,7 @@ def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPl
     partition: `committed`, `limit`, `newest_first`, `stats`, `files`, context and numbers of matching records.
     """
     request.filters.check()
-    if request.committed is not None or request.limit is not None or request.newest_first or request.shows_context:
+    if request.needs_whole_logs or request.counts:
         raise SelectionError("only all of a log can be read in parts, oldest first")
     if request.stats or request.files:
         raise SelectionError("figures and entries of other files cannot be read in parts")

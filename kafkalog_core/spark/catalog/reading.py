@@ -104,7 +104,7 @@ class BatchWatch:
     def __init__(self, file: LogFile, request: DumpRequest, batches: ParquetFile, rows: ArrowRows) -> None:
         self._stats = LogStats()
         self._reader = RunReader(request, Report(), NO_PROGRESS)
-        self._lines = Lines(file.place, bytearray())
+        self._lines = Lines(file.place)
         self._batches = batches
         self._rows = rows
 

@@ -14,7 +14,7 @@ from kafkalog_core.errors import AccessError, NotFoundError, UnsupportedError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.logs import ENTRY_DAMAGE
 from kafkalog_core.format.names import FileKind, FileState, parse_file_name
-from kafkalog_core.ops.dump.dump import ENTRY_KINDS, entries
+from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from kafkalog_core.storage.source import Source
 from tests import build
 

@@ -19,7 +19,7 @@ from kafkalog_core.format.names import (
     topic_name_problem,
 )
 from kafkalog_core.format.sniff import sniff
-from kafkalog_core.ops.dump.dump import entries
+from kafkalog_core.ops.dump.entries import entries
 from tools.fuzz.memory import check, memory_path
 from tools.fuzz.mending import mended_snapshot
 

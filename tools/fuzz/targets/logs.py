@@ -18,7 +18,7 @@ from kafkalog_core.format.columns import (
     RecordColumns,
 )
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
+from kafkalog_core.ops.reading.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows.chunk import json_line
 from kafkalog_core.storage import framing
 from kafkalog_core.storage import scan as scanner
@@ -147,7 +147,7 @@ def lines(data: bytes) -> object:
     switches, file = _split(data)
     mend = mended_v07 if switches.is_v07 else mended_log
     file = mend(file, compresses=switches.compresses)
-    writer = Lines(RowOrigin(switches.topic, 3, "00000000000000000000.log"), bytearray(64))
+    writer = Lines(RowOrigin(switches.topic, 3, "00000000000000000000.log"), LineBuffer(64))
     return [
         _lines_of(chunk, switches.mode)
         for item in _scanned(switches, file, is_v07=switches.is_v07)

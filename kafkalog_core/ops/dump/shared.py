@@ -1,0 +1,210 @@
+"""`dump` by several processes: they read pieces of the logs, and write their rows when it is their turn.
+
+This process begins alone: a reader that wants ten rows has them before another process could start. It goes on alone
+while the others start, and if there is too little left for them. Then it only takes the steps between the pieces, which
+need what was found in them: offsets missing between two segments, the number of matching records.
+
+A process writes its rows itself, to a copy of the output's descriptor: they would take longer to get from one process
+to another than to be made.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.ops.dump.dump import Dumper, LogPiece
+from kafkalog_core.ops.pool import SHARED_BYTES, Pool, TurnWriter
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.progress import Advance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.ops.dump.dump import Step
+    from kafkalog_core.ops.reading.logfiles import OffsetSpan
+    from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.rows.chunk import Chunk
+
+__all__ = ["ChunkWriter", "SharedOutput", "dump_shared"]
+
+PIECE_BYTES: Final = 8 * 1024 * 1024
+_LOOK_AHEAD: Final = 4
+"""Steps that are looked at for each that is taken, until there is enough for other processes: listing takes time."""
+
+
+class ChunkWriter(Protocol):
+    """What turns rows into bytes and writes them."""
+
+    def write(self, chunk: Chunk, /) -> None:
+        """Write rows."""
+
+
+class SharedOutput(NamedTuple):
+    """Where rows go.
+
+    descriptor: of a file or pipe. writer: of this process; `flush` writes what it keeps. open_writer: returns a writer
+    of a piece in another process, for a stream of bytes; it is pickled.
+    """
+
+    descriptor: int
+    writer: ChunkWriter
+    flush: Callable[[], object]
+    open_writer: Callable[[TurnWriter], ChunkWriter]
+
+
+def dump_shared(
+    request: DumpRequest,
+    report: Report,
+    progress: Progress,
+    output: SharedOutput,
+    *,
+    jobs: int,
+    piece_bytes: int = PIECE_BYTES,
+    shared_bytes: int = SHARED_BYTES,
+) -> None:
+    """Write what `dump` yields, in the same order. `report` is complete then.
+
+    Args:
+        request: a request that `comes_batch_by_batch`.
+        report: counts the rows.
+        progress: receives the bytes that are read; what it raises ends the dump after whole lines.
+        output: where the rows go.
+        jobs: the most processes that this one starts.
+        piece_bytes: bytes of log for each piece of work.
+        shared_bytes: bytes of log for which other processes are started.
+
+    Raises what `dump` raises, WorkerLostError, and OSError if the output cannot be written.
+    """
+    _SharedDump(Dumper(request, report, progress, piece_bytes=piece_bytes), request, report, output).run(
+        jobs, progress, shared_bytes
+    )
+
+
+class _SharedDump:
+    """A dump on its way; `_ahead` are steps that were looked at and not taken."""
+
+    def __init__(self, dumper: Dumper, request: DumpRequest, report: Report, output: SharedOutput) -> None:
+        self._dumper = dumper
+        self._request = replace(request, targets=())
+        self._report = report
+        self._output = output
+        self._steps = dumper.steps()
+        self._ahead: deque[Step] = deque()
+        self._ahead_bytes = 0
+        self._begun: deque[tuple[int, Step]] = deque()
+
+    def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
+        has_read = False
+        while True:
+            self._look_ahead(_LOOK_AHEAD if self._ahead_bytes < shared_bytes else 0)
+            if has_read and self._ahead_bytes >= shared_bytes:
+                break
+            if not self._ahead:
+                return
+            has_read |= self._take_one()
+        self._output.flush()
+        with Pool(jobs, progress, output=self._output.descriptor, may_fork=True) as pool:
+            pool.start()
+            while self._ahead and not (pool.has_started and isinstance(self._ahead[0], LogPiece)):
+                self._take_one()
+                self._look_ahead(_LOOK_AHEAD)
+            self._output.flush()
+            for result in pool.map(_write_piece, self._pieces()):
+                number, piece = self._begun.popleft()
+                self._took(piece, result)
+                while self._begun and not isinstance(self._begun[0][1], LogPiece):
+                    number, step = self._begun.popleft()
+                    self._write(step)
+                    self._output.flush()
+                    pool.turns.end(number)
+
+    # --- in this process ----------------------------------------------------------------------------------------------
+    def _look_ahead(self, count: int) -> None:
+        """Look at further steps."""
+        for _ in range(count):
+            try:
+                step = next(self._steps, None)
+            except KafkalogError as error:  # its turn comes after the steps before it
+                step = partial(_raise, error)
+            if step is None:
+                return
+            self._ahead.append(step)
+            self._ahead_bytes += step.size_bytes if isinstance(step, LogPiece) else 0
+
+    def _take_one(self) -> bool:
+        """Take the next step; return whether it was a piece of a log."""
+        step = self._ahead.popleft()
+        self._write(step)
+        if not isinstance(step, LogPiece):
+            return False
+        self._ahead_bytes -= step.size_bytes
+        return True
+
+    def _write(self, step: Step) -> None:
+        for chunk in self._dumper.rows_of(step):
+            self._report.rows += chunk.count
+            self._output.writer.write(chunk)
+
+    # --- in other processes -------------------------------------------------------------------------------------------
+    def _pieces(self) -> Iterator[tuple[int, DumpRequest, LogPiece, Callable[[TurnWriter], ChunkWriter]]]:
+        """Yield the pieces of work; all steps are noted in order, each with the number of its turn."""
+        number = 0
+        while True:
+            self._look_ahead(0 if self._ahead else 1)
+            if not self._ahead:
+                return
+            step = self._ahead.popleft()
+            self._begun.append((number, step))
+            if isinstance(step, LogPiece):
+                yield number, self._request, step, self._output.open_writer
+            number += 1
+
+    def _took(self, piece: Step, result: _PieceResult) -> None:
+        if not isinstance(piece, LogPiece):
+            raise TypeError(f"a step of this process has a result: {piece!r}")
+        self._report.add(result.report)
+        self._dumper.matches += result.matches
+        for split, span in zip(piece.splits, result.spans, strict=True):
+            self._dumper.add_span(split.path, span)
+
+
+def _raise(error: KafkalogError) -> Iterator[Chunk]:
+    raise error
+
+
+class _PieceResult(NamedTuple):
+    """What was found in a piece: counts, matching records, and the offsets of each part; None: not read to its end."""
+
+    report: Report
+    matches: int
+    spans: list[OffsetSpan | None]
+
+
+def _write_piece(
+    number: int,
+    request: DumpRequest,
+    piece: LogPiece,
+    open_writer: Callable[[TurnWriter], ChunkWriter],
+    advance: Callable[[int], None],
+) -> _PieceResult:
+    """Read a piece, and write its rows when it is its turn. Raises StorageError for a file that is itself a target."""
+    report, stream = Report(), TurnWriter(number)
+    dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
+    writer = open_writer(stream)
+    spans: list[OffsetSpan | None] = []
+    try:
+        for split in piece.splits:
+            for chunk in dumper.rows_of(LogPiece((split,), piece.targets)):
+                report.rows += chunk.count
+                writer.write(chunk)
+            spans.append(dumper.spans.pop(split.path))
+    except KafkalogError:
+        stream.put()
+        raise
+    stream.end()
+    return _PieceResult(report, dumper.matches, spans)

@@ -1,0 +1,200 @@
+"""A dump by several processes: the bytes and the counts of one process, in the same order, whatever is read and how."""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkalog_cli.commands.dump import row_types
+from kafkalog_cli.render import writers
+from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
+from kafkalog_core.errors import NotFoundError, WorkerLostError
+from kafkalog_core.filters.expression import Filters
+from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
+from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.reading.runs import DumpRequest
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.progress import NO_PROGRESS, Advance
+from tests.build import batch_v2
+from tests.ops.logs import records, write_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.progress import Progress
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+
+
+class Output:
+    """A file in the place of standard output."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._path = path
+        self._file = path.open("wb")
+        monkeypatch.setattr(writers.sys, "stdout", self)
+        self.buffer = self._file
+        self.flush = self._file.flush
+        self.close = self._file.close
+        self.fileno = self._file.fileno
+
+    def text(self) -> bytes:
+        self.flush()
+        return self._path.read_bytes()
+
+
+@pytest.fixture
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Output]]:
+    opened: list[Output] = []
+
+    def opening(name: str) -> Output:
+        opened.append(Output(tmp_path / name, monkeypatch))
+        return opened[-1]
+
+    yield opening
+    for each in opened:
+        each.close()
+
+
+def request_of(*paths: Path, **options: Any) -> DumpRequest:
+    targets = resolve([str(path) for path in paths], on_refusal=lambda _: None)
+    return DumpRequest(targets=tuple(targets), **options)
+
+
+def alone(request: DumpRequest, form: str, output: Output) -> tuple[bytes, dict[str, object]]:
+    report = Report()
+    writer = open_writer(form, RowSettings(tables=row_types(request)))
+    for chunk in dump(request, report):
+        writer.write(chunk)
+    return output.text(), report.summary_row()
+
+
+def together(
+    request: DumpRequest,
+    form: str,
+    output: Output,
+    progress: Progress = NO_PROGRESS,
+    *,
+    jobs: int = 2,
+    size: int = 4000,
+) -> tuple[bytes, dict[str, object]]:
+    report, settings = Report(), RowSettings(tables=row_types(request))
+    writer, going_on = open_writer(form, settings), writer_going_on(form, settings)
+    assert going_on is not None
+    to = SharedOutput(output.fileno(), writer, output.flush, going_on)
+    dump_shared(request, report, progress, to, jobs=jobs, piece_bytes=size, shared_bytes=1)
+    return output.text(), report.summary_row()
+
+
+def partitions_below(directory: Path) -> list[Path]:
+    return sorted({each.parent for suffix in ("log", "kafka") for each in directory.rglob(f"*.{suffix}")})
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ("ndjson", {"level": "records"}),
+        ("ndjson", {"level": "batches", "files": True, "path": True}),
+        ("csv", {"level": "records", "path": True, "filters": Filters(contains=b"1")}),
+        ("csv", {"level": "batches", "resync": True}),
+        ("ndjson", {"level": "records", "counts": True, "filters": Filters(offsets=(2, 60))}),
+    ],
+)
+def test_real_directories(form: str, options: dict[str, Any], corpus: Path, output: Callable[[str], Output]) -> None:
+    request = request_of(
+        FIXTURES / "damaged", *partitions_below(FIXTURES / "demo"), *partitions_below(corpus), **options
+    )
+    expected = alone(request, form, output("alone"))
+    assert len(expected[0]) > 10_000
+    assert together(request, form, output("together")) == expected
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("size", [400, 5000, 1 << 20])
+def test_pieces_of_any_size(jobs: int, size: int, tmp_path: Path, output: Callable[[str], Output]) -> None:
+    """With a gap between two segments, which is told after the pieces of both, and damage within a piece."""
+    data = b"".join(batch_v2(records(at, 10, size=100)) for at in range(0, 400, 10))
+    write_segments(tmp_path / "orders-0", {0: data, 500: data[:900] + b"\xff" * 9 + data[909:], 900: b""})
+    write_segments(tmp_path / "orders-1", {0: data})
+    request = request_of(tmp_path / "orders-0", tmp_path / "orders-1", level="records")
+    expected = alone(request, "ndjson", output("alone"))
+    assert b"segment.gap" in expected[0]
+    assert b'"type":"damage"' in expected[0].replace(b" ", b"")
+    assert together(request, "ndjson", output("together"), jobs=jobs, size=size) == expected
+
+
+def test_more_than_a_process_keeps(tmp_path: Path, output: Callable[[str], Output]) -> None:
+    """Rows of one piece that are larger than the memory of a process, and lines larger than its room."""
+    data = b"".join(batch_v2(records(at, 1, size=5_000_000)) for at in range(20))
+    write_segments(tmp_path / "orders-0", {0: data})
+    request = request_of(tmp_path / "orders-0", level="records")
+    expected = alone(request, "ndjson", output("alone"))
+    assert len(expected[0]) > 100_000_000
+    assert together(request, "ndjson", output("together"), size=50_000_000) == expected
+
+
+def test_a_named_file_that_is_gone(tmp_path: Path, output: Callable[[str], Output]) -> None:
+    """What was read before it is shown, then the error."""
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 100, 10))
+    directory = write_segments(tmp_path / "orders-0", {0: data, 100: data})
+    request = request_of(directory / f"{0:020d}.log", directory / f"{100:020d}.log", level="records")
+    (directory / f"{100:020d}.log").unlink()
+    to = output("together")
+    with pytest.raises(NotFoundError):
+        together(request, "ndjson", to)
+    assert to.text().count(b'"type"') == 100
+
+
+def test_it_is_stopped_between_lines(tmp_path: Path, output: Callable[[str], Output]) -> None:
+    data = b"".join(batch_v2(records(at, 10, size=1000)) for at in range(0, 20_000, 10))
+    write_segments(tmp_path / "orders-0", {0: data})
+
+    def stop(size_bytes: int) -> None:
+        nonlocal left
+        left -= size_bytes
+        if left < 0:
+            raise KeyboardInterrupt
+
+    left = len(data) // 3
+    to = output("together")
+    with pytest.raises(KeyboardInterrupt):
+        together(request_of(tmp_path / "orders-0", level="records"), "ndjson", to, Advance(stop), size=100_000)
+    lines = to.text().split(b"\n")
+    assert lines[-1] == b""
+    assert 1000 < len(lines) < 20_000
+    assert all(line.startswith(b"{") and line.endswith(b"}") for line in lines[:-1])
+
+
+def die(*_: object) -> None:
+    os._exit(9)
+
+
+def test_a_process_that_is_lost(tmp_path: Path, output: Callable[[str], Output]) -> None:
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
+    write_segments(tmp_path / "orders-0", {0: data})
+    request, report, to = request_of(tmp_path / "orders-0", level="records"), Report(), output("together")
+    writer = open_writer("ndjson", RowSettings(tables=row_types(request)))
+    with pytest.raises(WorkerLostError):
+        dump_shared(
+            request, report, NO_PROGRESS, SharedOutput(to.fileno(), writer, to.flush, partial(die)), jobs=2,
+            piece_bytes=100, shared_bytes=1,
+        )  # fmt: skip
+
+
+def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Output]) -> None:
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
+    write_segments(tmp_path / "orders-0", {0: data})
+    request, to = request_of(tmp_path / "orders-0", level="records"), output("together")
+    with closing(os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb", buffering=0)) as full:
+        settings = RowSettings(tables=row_types(request))
+        going_on = writer_going_on("ndjson", settings)
+        assert going_on is not None
+        shared_output = SharedOutput(full.fileno(), open_writer("ndjson", settings), to.flush, going_on)
+        with pytest.raises(OSError, match="No space left"):
+            dump_shared(request, Report(), NO_PROGRESS, shared_output, jobs=2, piece_bytes=100, shared_bytes=1)
