@@ -278,9 +278,7 @@ class _Mapper:
         before = self._last[-BATCHES_TO_JUDGE][2]
         self._map.cut(start, before)
         self._previous = last_offset
-        self._map.add(
-            start, self._end_of_last, self._magic_of_last, last_offset, self._map.max_timestamp_ms, of=_UNIT
-        )
+        self._map.add(start, self._end_of_last, self._magic_of_last, last_offset, self._map.max_timestamp_ms, of=_UNIT)
 
     def _end_join(self) -> None:
         """Add what waits for a batch that does not come."""

@@ -228,10 +228,11 @@ class NetworkServer:
     ) -> None:
         """Listen; nothing is accepted before `start`. Raises ListenError.
 
-        clock: monotonic seconds. processors: number of threads that serve; None: one per core, at least 2. delay_s:
-            counts a connection of an address, and returns 0 or after how many seconds it is closed unserved.
+        clock: monotonic seconds. processors: number of threads that serve; None: one per two cores. More of them only
+            wait for each other: while one runs Python code, no other does. delay_s: counts a connection of an address,
+            and returns 0 or after how many seconds it is closed unserved.
         """
-        number = max(2, os.cpu_count() or 2) if processors is None else processors
+        number = max(1, (os.cpu_count() or 1) // 2) if processors is None else processors
         self._clock = clock
         self._quotas = ConnectionQuotas(limits, number)
         shared = Shared(handler, observer, limits, clock, FrameMemory(limits.max_buffered_bytes), self._quotas)
