@@ -14,7 +14,7 @@ from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops.reading import chunks
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
+from kafkalog_core.ops.reading.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run
@@ -141,7 +141,7 @@ def assert_csv(chunk: RecordChunk | BatchChunk, mode: str) -> None:
 )
 def test_records_of_magic_2(mode, run, base_sequence, out):
     data = batch_v2(run, base_sequence=base_sequence, producer_id=MAX_INT64, producer_epoch=-1, leader_epoch=-(2**31))
-    for chunk in record_chunks(data, Lines(PLACE, bytearray(out))):
+    for chunk in record_chunks(data, Lines(PLACE, LineBuffer(out))):
         assert_lines(chunk, mode)
 
 
@@ -149,7 +149,7 @@ def test_records_of_magic_2(mode, run, base_sequence, out):
 @pytest.mark.parametrize("value", AWKWARD, ids=lambda value: value[:8].hex() or "empty")
 def test_awkward_bytes(mode, value):
     run = [Record(key=value, value=b"12345678" + value, headers=((value, value), (b"k", None), (b"", b"")))]
-    (chunk,) = record_chunks(batch_v2(run), Lines(PLACE, bytearray(4096)))
+    (chunk,) = record_chunks(batch_v2(run), Lines(PLACE, LineBuffer(4096)))
     assert_lines(chunk, mode)
 
 
@@ -158,7 +158,7 @@ def test_awkward_bytes(mode, value):
 def test_a_value_stands_behind_and_before_others(value, mode):
     """What stands around a value in the buffer must not leak into its line, nor what the line leaves behind it."""
     run = [Record(key=b"\xff\xff\xff", value=value), Record(offset=1, key=b"\xbf\x80", value=value[::-1])]
-    for chunk in record_chunks(batch_v2(run), Lines(PLACE, bytearray(64))):
+    for chunk in record_chunks(batch_v2(run), Lines(PLACE, LineBuffer(64))):
         assert_lines(chunk, mode)
 
 
@@ -167,20 +167,20 @@ def test_a_value_stands_behind_and_before_others(value, mode):
 @given(log=strategies.logs(strategies.batches_v2) | strategies.logs(strategies.messages_v1))
 def test_logs(mode, log):
     data = b"".join(one.data for one in log)
-    for chunk in record_chunks(data, Lines(PLACE, bytearray(1024))):
+    for chunk in record_chunks(data, Lines(PLACE, LineBuffer(1024))):
         assert_lines(chunk, mode)
 
 
 @settings(max_examples=40)
 @given(strategies.logs(strategies.messages_v0), st.sampled_from(MODES))
 def test_logs_of_magic_0(log, mode):
-    for chunk in record_chunks(b"".join(one.data for one in log), Lines(PLACE, bytearray(1024))):
+    for chunk in record_chunks(b"".join(one.data for one in log), Lines(PLACE, LineBuffer(1024))):
         assert_lines(chunk, mode)
 
 
 @given(strategies.sets_v07(), st.sampled_from(MODES))
 def test_logs_of_07(one, mode):
-    for chunk in record_chunks(one[0], Lines(PLACE, bytearray(1024)), is_v07=True):
+    for chunk in record_chunks(one[0], Lines(PLACE, LineBuffer(1024)), is_v07=True):
         assert_lines(chunk, mode)
 
 
@@ -196,7 +196,7 @@ def test_batches(is_v07, check, data):
         log = b"".join(one.data for one in data.draw(strategies.logs(data.draw(st.sampled_from(kinds)))))
     memory = memoryview(log)
     batches = walked(memory, check=check, is_v07=is_v07)
-    chunk = BatchChunk(Lines(PLACE, bytearray(data.draw(st.integers(1, 2000)))), Run(memory, batches, True))
+    chunk = BatchChunk(Lines(PLACE, LineBuffer(data.draw(st.integers(1, 2000)))), Run(memory, batches, True))
     assert_lines(chunk, "auto")
 
 
@@ -295,7 +295,7 @@ def test_rows_that_are_left_out(selection, size, base_sequence):
     memory = memoryview(data)
     (run,) = decode_run(memory, walked(memory), max_bytes=1 << 20)
     assert isinstance(run, RecordRun)
-    chunk = RecordChunk(Lines(PLACE, bytearray(size)), run, resynced=True, selection=bytearray(selection))
+    chunk = RecordChunk(Lines(PLACE, LineBuffer(size)), run, resynced=True, selection=bytearray(selection))
     lines = assert_lines(chunk, "auto").splitlines()
     assert [json.loads(line)["offset"] for line in lines] == [k for k in range(5) if selection[k]]
     assert len(lines) == chunk.count
@@ -306,6 +306,6 @@ def test_small_buffers_give_the_same_lines(run, size):
     data = batch_v2(run)
     for name in TWINS:
         with mock.patch.object(chunks, "kernels", twin(name)), mock.patch.object(decode_module, "kernels", twin(name)):
-            small = [bytes(chunk.ndjson("auto")) for chunk in record_chunks(data, Lines(PLACE, bytearray(size)))]
+            small = [bytes(chunk.ndjson("auto")) for chunk in record_chunks(data, Lines(PLACE, LineBuffer(size)))]
             large = [bytes(chunk.ndjson("auto")) for chunk in record_chunks(data, Lines(PLACE))]
         assert small == large

@@ -91,7 +91,7 @@ def test_totals_add_up(log_dir: Path) -> None:
 
 def test_other_processes_say_the_same(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = forecasts(log_dir, biggest=3)
-    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
     assert forecasts(log_dir, biggest=3, jobs=2) == alone
 
 

@@ -283,7 +283,7 @@ def test_several_processes_find_the_same(log_dir: Path, monkeypatch: pytest.Monk
     for number in range(1, 4):
         shutil.copytree(log_dir / "t-0", log_dir / f"t-{number}")
     alone = rolled(log_dir, **SMALL)
-    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
     request = roll_module.RollRequest(
         targets=tuple(resolve([str(log_dir)])),
         kafka=SettingsRequest(kafka="4.3", assignments=("internal.segment.bytes=2000", "index.interval.bytes=500")),

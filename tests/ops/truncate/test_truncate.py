@@ -623,7 +623,7 @@ def test_one_place_is_named(root: Path, wrong: list[str]) -> None:
 
 
 def test_several_logs_at_once_in_several_processes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog_core.ops.pool._SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
     write_log(root / "u-0", SEGMENTS)
     lose(root)
     flip(root / "u-0" / f"{40:020d}.log", 70)
