@@ -112,7 +112,7 @@ def test_real_directories(form: str, options: dict[str, Any], corpus: Path, outp
         FIXTURES / "damaged", *partitions_below(FIXTURES / "demo"), *partitions_below(corpus), **options
     )
     expected = alone(request, form, output("alone"))
-    assert len(expected[0]) > 10_000
+    assert len(expected[0]) > (10_000 if kernels.COMPILED else 100)
     assert together(request, form, output("together")) == expected
 
 
