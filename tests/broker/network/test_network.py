@@ -830,7 +830,7 @@ def test_shutdown_ends_at_its_deadline(tmp_path: Path) -> None:
 def test_a_server_that_never_started_is_closed() -> None:
     before = descriptors()
     server = NetworkServer([Listener("A", "127.0.0.1", 0)], Handler(), time.monotonic, observer=NO_OBSERVER)
-    assert server.counters()
+    assert len(server.counters()) == max(1, (os.cpu_count() or 1) // 2)
     assert server.close()
     assert server.close()
     assert descriptors() <= before
