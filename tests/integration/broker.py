@@ -30,6 +30,7 @@ _KRAFT_SETTINGS: Final = {
     "controller.listener.names": "CONTROLLER",
     "broker.session.timeout.ms": "3000",  # until it ends, nobody starts in the place of a broker that was killed
     "broker.heartbeat.interval.ms": "500",
+    "controller.performance.always.log.threshold.ms": "600000",  # else slow events, as on a busy machine, are errors
 }
 _SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import random
+import re
 import shutil
 import subprocess
 import time
@@ -30,6 +31,11 @@ UNCLEAN: Final = "no clean shutdown file was found"
 RECOVERS: Final = ("Recovering unflushed", "recovering segment", "rebuilding index")
 CUTS: Final = ("Corruption found", "Deleting segment", "Truncating to offset", "truncating", "scheduled for deletion")
 MARKED_CLEAN: Final = ("checkpoint", "--mark-clean")
+_TOO_EARLY: Final = re.compile(
+    r"^.*ERROR .*ControllerApis.* error handling request RequestHeader\(apiKey=CONTROLLER_REGISTRATION,.*\n"
+    r".*NotControllerException.*\n",
+    re.MULTILINE,
+)
 REPAIRS: Final = (("checkpoint",), ("truncate", "--as-broker"), ("reindex",))
 """In this order: a checkpoint that cannot be read says where recovery begins, and recovery where a log ends."""
 
@@ -183,9 +189,13 @@ def journals(broker: Broker) -> Contents:
 
 
 def lines_with(broker: Broker, words: Iterable[str]) -> list[str]:
-    """Of its output since its last start; the log of the cluster's metadata, which is never clean, is left out."""
+    """Of its output since its last start; the log of the cluster's metadata, which is never clean, is left out.
+
+    So is the registration of a node with itself that came before it led the quorum, as on a busy machine: it is refused
+    and sent again (Kafka's ControllerRegistrationManager).
+    """
     wanted = tuple(words)
-    lines = [line for line in broker.output.splitlines() if "__cluster_metadata" not in line]
+    lines = [line for line in _TOO_EARLY.sub("", broker.output).splitlines() if "__cluster_metadata" not in line]
     return [line for line in lines if any(word in line for word in wanted)]
 
 
