@@ -76,7 +76,7 @@ _UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: as Request
 class RequestContext:
     """A decoded request, and the connection that it came from.
 

@@ -94,7 +94,7 @@ class SharedFile:
             os.close(self._descriptor)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: it is made for each fetch, and that would take a microsecond
 class FileRange:
     """`size_bytes` bytes of a file from byte `position` on. It is one holder of the file: see `SharedFile.range`."""
 
@@ -111,7 +111,7 @@ Piece: TypeAlias = bytes | bytearray | memoryview | FileRange
 """A part of a response. The network does not copy it: a buffer must not change until it has been sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: as FileRange
 class Reply:
     """A response: header and body, without the int32 length in front, which the network computes and sends.
 
@@ -363,8 +363,8 @@ class NetworkLimits:
       [queued.max.request.bytes, KIP-72].
     - max_response_bytes: memory of the buffers of one response; ranges of files do not count.
     - max_turn_bytes: bytes that one connection may send us before the others of its processor get their turn.
-    - max_sent_bytes: the same of what we send it. A small response waits for those of the others that are sent before
-      it, each longer than its bytes take: the client that gets them needs the processors too.
+    - max_sent_bytes: the same of what we send it while others wait. A small response waits for those of the others that
+      are sent before it, each longer than its bytes take: the client that gets them needs the processors too.
     """
 
     max_connections: int = 10_000

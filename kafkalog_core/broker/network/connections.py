@@ -35,7 +35,13 @@ _MAX_BUFFERS: Final = 64
 
 
 class Transport(Protocol):
-    """The bytes of one connection. Each method raises BlockingIOError if it would wait."""
+    """The bytes of one connection. Each method raises BlockingIOError if it would wait.
+
+    Attributes:
+        sends_all: whether a send takes less than all only where the next one would wait.
+    """
+
+    sends_all: bool
 
     def fileno(self) -> int:
         """Return the descriptor to select on."""
@@ -44,7 +50,7 @@ class Transport(Protocol):
         """Read into a buffer and return the number of bytes; 0: the client closed its side."""
 
     def received(self) -> int:
-        """Return how many bytes the transport has read ahead, which a selector does not report: 0 without TLS."""
+        """Return how many bytes the transport has read ahead, which a selector does not report."""
 
     def certificate_subject(self) -> str | None:
         """Return the distinguished name in the client's certificate (RFC 2253); None: it has none. Any thread asks."""
@@ -123,8 +129,8 @@ class Connection:
     """One connection: its half-read request, its answer in flight. Only its processor's thread uses it."""
 
     __slots__ = (
-        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed", "is_paused",
-        "joined", "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes", "since_s",
+        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed", "is_full",
+        "is_paused", "joined", "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes", "since_s",
         "then_close", "transport",
     )  # fmt: skip
 
@@ -137,6 +143,7 @@ class Connection:
         self.frame_bytes = -1  # -1: the length has not been read
         self.filled = self.reserved_bytes = 0
         self.is_closed = self.then_close = False
+        self.is_full = False  # whether the last send was stopped, since the client takes no more now
         self.is_answering = False  # whether the last response in the output has not been reported yet
         self.is_paused = False  # whether it is not read once the output is sent: an answer is pending, or memory
         self.pending: PendingAnswer | None = None
@@ -216,6 +223,7 @@ class Connection:
     def send(self, budget_bytes: int) -> int:
         """Send once, and return the number of bytes; 0: nothing can be sent now. Raises Closing."""
         first = self.output[0]
+        self.is_full = True
         try:
             return self._send_file(first, budget_bytes) if isinstance(first, _FilePart) else self._send(budget_bytes)
         except BlockingIOError:
@@ -224,7 +232,10 @@ class Connection:
             raise Closing(CloseReason.PEER, str(error)) from error
 
     def _send_file(self, part: _FilePart, budget_bytes: int) -> int:
-        size = self.transport.send_file(part.file, part.position, min(part.left_bytes, budget_bytes))
+        # A short rest is not worth a turn of its own, as after a response's header in memory.
+        wanted = part.left_bytes if part.left_bytes <= budget_bytes * 5 // 4 else budget_bytes
+        size = self.transport.send_file(part.file, part.position, wanted)
+        self.is_full = size < wanted and self.transport.sends_all
         if size == 0:  # the length of the response is promised, and its bytes no longer exist
             raise Closing(CloseReason.FILE_TRUNCATED, f"{part.left_bytes} bytes are missing at byte {part.position}")
         part.position += size
@@ -243,6 +254,7 @@ class Connection:
         last = self.output[len(buffers) - 1]
         more = len(buffers) < len(self.output) or (not isinstance(last, _FilePart) and len(buffers[-1]) < len(last))
         sent = taken = self.transport.send(buffers, more)
+        self.is_full = sent < budget_bytes - left and self.transport.sends_all
         while taken:
             piece = self.output[0]
             if isinstance(piece, _FilePart) or len(piece) > taken:

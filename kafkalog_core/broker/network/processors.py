@@ -187,11 +187,12 @@ class Processor(Loop):
         self._observer = shared.observer
         self._clock = shared.clock
         self._max_turn_bytes = shared.limits.max_turn_bytes
-        self._max_sent_bytes = shared.limits.max_sent_bytes
+        self._sent_bytes = shared.limits.max_sent_bytes  # what a turn sends
         self._connections: set[Connection] = set()
         self._by_activity: OrderedDict[Connection, None] = OrderedDict()  # the longest idle first
         self._deadlines: list[tuple[float, int, Connection, PendingAnswer]] = []  # a heap; answered ones are skipped
         self._muted: list[tuple[float, int, Connection]] = []  # a heap; closed ones are skipped
+        self._again: dict[Connection, None] = {}  # they have another turn in the next round, selected or not
         self._tickets = count()
         self._waiting = 0  # connections with a pending answer
         self._drain_until_s: float | None = None
@@ -231,6 +232,7 @@ class Processor(Loop):
         self.counters.failures += reason is CloseReason.ERROR
         self._connections.discard(connection)
         self._by_activity.pop(connection, None)
+        self._again.pop(connection, None)
         with suppress(BaseException), ExitStack() as stack:
             stack.callback(self.note, self._observer.connection_closed, facts, reason, detail, error)
             stack.callback(self._shared.quotas.leave, facts.peer_host, facts.processor)
@@ -272,9 +274,16 @@ class Processor(Loop):
         return until is not None and (not self._connections or self._clock() >= until)
 
     def _round(self) -> None:
-        for key, _ in self._selector.select(self._timeout_s()):
+        again, self._again = self._again, {}
+        ready = self._selector.select(0 if again else self._timeout_s())
+        limits, others = self._shared.limits, len(ready) + len(again)
+        self._sent_bytes = limits.max_sent_bytes if others > 1 else limits.max_turn_bytes
+        for key, _ in ready:
             if key.data is not None:
+                again.pop(key.data, None)
                 self._run_step(key.data, partial(self._turn, key.data))
+        for connection in again:
+            self._run_step(connection, partial(self._turn, connection))
         for connection, step in self.mailbox.take():
             self._run_step(connection, step)
         now_s = self._clock()
@@ -329,7 +338,7 @@ class Processor(Loop):
     def _turn_again(self, connection: Connection) -> None:
         """Give the connection another turn if it has bytes that the selector does not know of."""
         if connection.transport.received():
-            self.mailbox.post((connection, partial(self._turn, connection)))
+            self._again[connection] = None
 
     def _read(self, connection: Connection) -> None:
         """Read of the request what has arrived, at most a turn's bytes; answer it if it is whole."""
@@ -454,21 +463,24 @@ class Processor(Loop):
 
     def _send(self, connection: Connection) -> None:
         """Send of the response what the client takes, at most a turn's bytes."""
-        left = self._max_sent_bytes
+        left = self._sent_bytes
         try:
             while left > 0 and connection.output:
                 size = connection.send(left)
-                if not size:
-                    break
                 left -= size
+                if connection.is_full:
+                    break
         finally:
-            sent = self._max_sent_bytes - left
+            sent = self._sent_bytes - left
             self.counters.bytes_out += sent
             if sent:
                 self.note(self._observer.bytes_sent, connection.facts, sent)
         if connection.output:
             self._touch(connection)
-            self._watch(connection, _WRITE)
+            if connection.is_full or not connection.events:
+                self._watch(connection, _WRITE)
+            else:  # only its turn is over, so there is nothing to select
+                self._again[connection] = None
         elif connection.is_answering:
             self._finish(connection)
         elif connection.is_paused:

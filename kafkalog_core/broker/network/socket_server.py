@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 _COPY_BYTES: Final = 256 * 1024
+_AHEAD_BYTES: Final = 4 * 1024
+"""What is read at once at least: a small request comes with its length, by one call of the system."""
 _BACKLOG: Final = 1024
 _ACCEPT_BATCH: Final = 64
 _JOIN_S: Final = 10.0
@@ -70,14 +72,25 @@ class PlainTransport:
     def __init__(self, connected: socket.socket, *, copies: bool = not hasattr(os, "sendfile")) -> None:
         """Take over a connected, non-blocking socket. copies: read files and send their bytes, as TLS must."""
         self._socket = connected
-        self._copies = copies
+        self._ahead = b""
+        self.sends_all = not copies
         self.fileno = connected.fileno
-        self.receive_into = connected.recv_into
         self.close = connected.close
 
+    def receive_into(self, buffer: memoryview) -> int:
+        """Read into a buffer and return the number of bytes; 0: the client closed its side."""
+        if not self._ahead:
+            if len(buffer) >= _AHEAD_BYTES:
+                return self._socket.recv_into(buffer)
+            self._ahead = self._socket.recv(_AHEAD_BYTES)
+        data = self._ahead[: len(buffer)]
+        self._ahead = self._ahead[len(data) :]
+        buffer[: len(data)] = data
+        return len(data)
+
     def received(self) -> int:
-        """Return 0: nothing is read ahead."""
-        return 0
+        """Return how many bytes have been read ahead."""
+        return len(self._ahead)
 
     def certificate_subject(self) -> None:
         """Return None: there are no certificates without TLS."""
@@ -88,13 +101,13 @@ class PlainTransport:
 
     def send_file(self, file: SharedFile, position: int, size_bytes: int) -> int:
         """Send a range of a file without copying it through Python."""
-        if not self._copies:
+        if self.sends_all:
             try:
                 return os.sendfile(self._socket.fileno(), file.descriptor, position, size_bytes)
             except OSError as error:
                 if error.errno not in _NO_SENDFILE:
                     raise
-                self._copies = True
+                self.sends_all = False
         data = os.pread(file.descriptor, min(size_bytes, _COPY_BYTES), position)
         return self._socket.send(data) if data else 0
 

@@ -52,6 +52,7 @@ class TlsTransport:
         self._socket = context.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
         self._is_open = False  # whether the handshake is over
         self._subject: str | None = None
+        self.sends_all = False
         self.fileno = self._socket.fileno
         self.close = self._socket.close
 
