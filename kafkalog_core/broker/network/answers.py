@@ -374,7 +374,7 @@ class NetworkLimits:
     max_buffered_bytes: int = 256 * 1024 * 1024
     max_response_bytes: int = 256 * 1024 * 1024
     max_turn_bytes: int = 4 * 1024 * 1024
-    max_sent_bytes: int = 512 * 1024
+    max_sent_bytes: int = 640 * 1024
 
 
 @dataclass(slots=True)

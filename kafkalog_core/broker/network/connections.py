@@ -130,8 +130,8 @@ class Connection:
 
     __slots__ = (
         "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed", "is_full",
-        "is_paused", "joined", "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes", "since_s",
-        "then_close", "transport",
+        "is_paused", "joined", "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes",
+        "since_s", "then_close", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, facts: ConnectionFacts) -> None:
@@ -232,8 +232,8 @@ class Connection:
             raise Closing(CloseReason.PEER, str(error)) from error
 
     def _send_file(self, part: _FilePart, budget_bytes: int) -> int:
-        # A short rest is not worth a turn of its own, as after a response's header in memory.
-        wanted = part.left_bytes if part.left_bytes <= budget_bytes * 5 // 4 else budget_bytes
+        # Some of the budget is kept for a rest, which would not be worth a turn of its own.
+        wanted = part.left_bytes if part.left_bytes <= budget_bytes else budget_bytes - budget_bytes // 5
         size = self.transport.send_file(part.file, part.position, wanted)
         self.is_full = size < wanted and self.transport.sends_all
         if size == 0:  # the length of the response is promised, and its bytes no longer exist

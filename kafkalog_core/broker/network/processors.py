@@ -282,8 +282,8 @@ class Processor(Loop):
             if key.data is not None:
                 again.pop(key.data, None)
                 self._run_step(key.data, partial(self._turn, key.data))
-        for connection in again:
-            self._run_step(connection, partial(self._turn, connection))
+        for each in again:
+            self._run_step(each, partial(self._turn, each))
         for connection, step in self.mailbox.take():
             self._run_step(connection, step)
         now_s = self._clock()

@@ -596,7 +596,7 @@ def test_a_fast_reader_takes_turns(tmp_path: Path) -> None:
     path = tmp_path / "segment"
     path.write_bytes(bytes(8 * MIB))
     file = shared(path)
-    limits = NetworkLimits(max_sent_bytes=10_000)
+    limits = NetworkLimits(max_turn_bytes=10_000, max_sent_bytes=10_000)
     with (
         serving(lambda _: Reply([file.range(0, 8 * MIB)]), limits=limits) as (server, events),
         connected(server) as client,
