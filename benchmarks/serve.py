@@ -43,6 +43,17 @@ TOPIC: Final = "bench"
 RECORD_BYTES: Final = 1000
 FETCH_VERSION: Final = 11
 MIB: Final = 1 << 20
+USUAL: Final = {
+    "log.index.interval.bytes": "4096",
+    "log.index.size.max.bytes": "10485760",
+    "log.retention.check.interval.ms": "300000",
+    "log.initial.task.delay.ms": "30000",
+    "log.cleaner.backoff.ms": "15000",
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "broker.session.timeout.ms": "9000",
+    "broker.heartbeat.interval.ms": "2000",
+}
+"""Kafka's defaults, in the place of what the tests set."""
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -163,8 +174,9 @@ def serving(path: Path, *options: str) -> Iterator[Server]:
 
 @contextmanager
 def real(work_dir: Path) -> Iterator[tuple[Server, Broker]]:
-    """A broker of 4.3.1 with the memory and compiler of a usual one."""
+    """A broker of 4.3.1 with the memory, the compiler and the settings of a usual one."""
     broker = Broker(jars.fetch(), work_dir)
+    broker.configure(USUAL)
     broker.java_command = [*broker.java_command[:1], "-Xmx1g", *broker.java_command[-2:]]
     broker.start()
     try:
