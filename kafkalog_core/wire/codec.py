@@ -405,17 +405,20 @@ class _Source:
         body.append("tags = []")
         for field in tagged:
             name = f"v_{field.name}"
-            body.append(f"{name} = m.get({field.name!r}, {field.default!r})")
+            is_other = f"{name} != {field.default!r}"
             if isinstance(field.default, dict):  # a struct with its defaults filled in
-                body.append(f"if {name} is None or {{**{field.default!r}, **{name}}} != {field.default!r}:")
-            else:
-                body.append(f"if {name} != {field.default!r}:")
+                is_other = f"({name} is None or {{**{field.default!r}, **{name}}} != {field.default!r})"
+            body.append(f"if {field.name!r} in m:")  # which it is not in nearly every message
+            body.append(f"    {name} = m[{field.name!r}]")
+            body.append(f"    if {is_other}:")
             function = self._tag_encoder(field)
-            body += ["    tag = []", f"    {function}({name}, tag.append)", f"    tags.append(({field.tag}, tag))"]
-        body.append("A(put_varint(len(tags)))")
-        body.append("for number, tag in tags:")
-        body.append("    A(put_varint(number)); A(put_varint(sum(map(len, tag))))")
-        body.append("    for x in tag: A(x)")
+            body += [f"        tag = []; {function}({name}, tag.append); tags.append(({field.tag}, tag))"]
+        body.append("if not tags: A(V[0])")
+        body.append("else:")
+        body.append("    A(put_varint(len(tags)))")
+        body.append("    for number, tag in tags:")
+        body.append("        A(put_varint(number)); A(put_varint(sum(map(len, tag))))")
+        body.append("        for x in tag: A(x)")
 
     def _tag_encoder(self, field: MessageField) -> str:
         """Write the encoder of one tagged value; return its name."""

@@ -185,6 +185,11 @@ class Connection:
         trusted = max(3 * size, min(self.request_bytes, _TRUSTED_BYTES))
         return min(self.frame_bytes - size, trusted, _MAX_GROWTH_BYTES)
 
+    def grow(self, size_bytes: int) -> None:
+        """Make room for more of the frame."""
+        full, self.buffer = memoryview(self.buffer), bytearray(len(self.buffer) + size_bytes)
+        self.buffer[: self.filled] = full[: self.filled]
+
     @property
     def may_grow_at_once(self) -> bool:
         """Whether a frame that has just begun is like the last request, so that its buffer can be made whole."""

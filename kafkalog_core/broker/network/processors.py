@@ -379,7 +379,7 @@ class Processor(Loop):
             self._by_activity.pop(connection, None)
             return False
         connection.reserved_bytes += size
-        connection.buffer.extend(bytes(size))
+        connection.grow(size)
         return True
 
     def _read_again(self, connection: Connection) -> None:
