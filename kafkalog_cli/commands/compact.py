@@ -14,6 +14,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.forecasts import check_memory, cleaning_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_cli.running import warn_of_interpreted, watched
@@ -67,6 +68,7 @@ EXAMPLES = (
 @common.selection_options
 @kafka_options
 @common.limit_options
+@reading_options
 @repair_options
 def compact_command(
     paths: tuple[str, ...],

@@ -11,6 +11,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus, OptionalValue
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
@@ -164,6 +165,7 @@ EXAMPLES = (
     is_flag=True,
     help="Add a column with the path of the file. It distinguishes two directories of one partition.",
 )
+@reading_options
 @common.output_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show the contents of Kafka's files: batches, records, index entries, damage.

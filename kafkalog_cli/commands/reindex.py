@@ -10,6 +10,7 @@ import click
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.repair import repair_options, run_repair
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ EXAMPLES = (
 @common.limit_options
 @common.selection_options
 @kafka_options
+@reading_options
 @repair_options
 def reindex_command(
     paths: tuple[str, ...],

@@ -13,6 +13,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.forecasts import check_until, find_policies, forecast_options, retention_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import RETENTION, open_results
 from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_cli.running import watched
@@ -65,6 +66,7 @@ EXAMPLES = (
 @now_option
 @common.selection_options
 @kafka_options
+@reading_options
 @repair_options
 def retain_command(
     paths: tuple[str, ...],

@@ -11,6 +11,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_options, setting_options
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import ROLLS, open_results
 from kafkalog_cli.running import cores, watched, write_results
 from kafkalog_core.ops.reading.report import Report
@@ -65,6 +66,7 @@ EXAMPLES = (
 @kafka_options
 @common.limit_options
 @common.jobs_option
+@reading_options
 @common.output_option
 def roll_command(paths: tuple[str, ...], selection: Selection, request: SettingsRequest, **given: Any) -> int:
     """Show where logs would have rolled, by the append rules of the release.

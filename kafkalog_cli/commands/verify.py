@@ -15,6 +15,7 @@ from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_start_options
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.report.data import RunFacts
@@ -86,6 +87,7 @@ EXAMPLES = (
 @kafka_start_options
 @common.selection_options
 @common.limit_options
+@reading_options
 @common.output_option
 def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Check everything on a disk: logs, indexes, snapshots, checkpoints, names, owners.

@@ -205,12 +205,13 @@ class LiveTable:
     def write(self, line: str) -> None:
         """Write a line, or leave it to the thread that draws; a thousand lines may wait, further ones are counted."""
         with self._lock:
-            if self._thread is None:
-                _echo(line)
-            elif len(self._waiting) < _KEPT_LINES:
+            is_drawn = self._thread is not None
+            if is_drawn and len(self._waiting) < _KEPT_LINES:
                 self._waiting.append(line)
-            else:
+            elif is_drawn:
                 self._lost += 1
+        if not is_drawn:  # without the lock: a terminal that takes nothing must not hold up the process
+            _echo(line)
 
     def start(self, title: Callable[[str], str], figures: Callable[[], ServeFigures]) -> None:
         """Show the table, where there may be one.
@@ -236,8 +237,8 @@ class LiveTable:
             with self._lock:
                 self._thread = None
                 rest, self._waiting = self._waiting, deque()
-                for line in rest:
-                    _echo(line)
+            for line in rest:
+                _echo(line)
 
     def __enter__(self) -> Self:
         return self

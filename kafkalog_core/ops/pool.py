@@ -23,6 +23,7 @@ from threading import Event, Thread, active_count
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["SHARED_BYTES", "Pool", "TurnWriter", "Turns", "Workers", "run_all", "wants_processes"]
 
@@ -137,7 +139,7 @@ class Pool:
             jobs,
             mp_context=context,
             initializer=_start_worker,
-            initargs=(self._read_bytes, self._stop, self.scratch, self.turns, passed),
+            initargs=(self._read_bytes, self._stop, self.scratch, self.turns, passed, _reading_of(jobs)),
         )
 
     def start(self) -> None:
@@ -263,10 +265,21 @@ def _start_server(context: multiprocessing.context.BaseContext) -> None:
 _state: dict[str, Any] = {}
 
 
+def _reading_of(jobs: int) -> tuple[bool, ReadLimit | None]:
+    """Return how each of some processes reads: they share what this one may read in a second."""
+    return READING.keeps_cache, None if READING.limit is None else READING.limit.share(jobs)
+
+
 def _start_worker(
-    read_bytes: Synchronized[int], stop: Synchronized[int], scratch: str, turns: Turns, output: int | None
+    read_bytes: Synchronized[int],
+    stop: Synchronized[int],
+    scratch: str,
+    turns: Turns,
+    output: int | None,
+    reading: tuple[bool, ReadLimit | None],
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    READING.keeps_cache, READING.limit = reading
     _keep_memory()
     _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
     if output is not None:

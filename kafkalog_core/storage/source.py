@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
     from io import FileIO
     from types import TracebackType
 
+    from kafkalog_core.storage.page_cache import ReadPages
+
 __all__ = [
     "CHANGE_CODES",
     "PEEK_BYTES",
+    "READING",
     "READ_FLAGS",
     "WINDOW_BYTES",
     "FileChange",
+    "ReadLimit",
     "Source",
     "UnreadableError",
     "code_of_dir_error",
@@ -136,9 +141,49 @@ PEEK_BYTES: Final = 17
 """Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to step from batch to batch."""
 _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
+_MOMENT_S: Final = 0.1
 _ADVISE: Final = getattr(os, "posix_fadvise", None)  # not on macOS, nor on Windows
 READ_FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 """Flags to open a file: a link is not followed, and a FIFO does not block."""
+
+
+class ReadLimit:
+    """The most bytes that are read in a second, on average over a moment."""
+
+    def __init__(self, bytes_per_s: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
+        """Set the limit; `clock` and `sleep` are in seconds."""
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._due_s = 0.0  # when all that was read so far may have been read
+
+    def share(self, number: int) -> ReadLimit:
+        """Return the limit of each of some processes that keep to this one together."""
+        return ReadLimit(self._bytes_per_s / number, self._clock, self._sleep)
+
+    def count(self, size_bytes: int) -> None:
+        """Count bytes that were read, and sleep until that many may have been read."""
+        now_s = self._clock()
+        self._due_s = max(self._due_s, now_s - _MOMENT_S) + size_bytes / self._bytes_per_s
+        if self._due_s > now_s:
+            self._sleep(self._due_s - now_s)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """How this process reads files.
+
+    Args:
+        keeps_cache: whether pages stay in the page cache that were not there before (`page_cache`).
+        limit: of the bytes in a second; None: there is none.
+    """
+
+    keeps_cache: bool = True
+    limit: ReadLimit | None = None
+
+
+READING: Final = _Reading()
+"""Of every `Source` that is opened from now on: a command sets it once, before it reads."""
 
 
 class UnreadableError(StorageError):
@@ -183,6 +228,12 @@ class Source:
         self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
         self._view = memoryview(self._buffer)
         self._small = memoryview(bytearray(PEEK_BYTES))
+        self._limit = READING.limit
+        self._pages: ReadPages | None = None
+        if not READING.keeps_cache:
+            from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
+
+            self._pages = ReadPages(file.fileno(), self.size_bytes)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Self:
@@ -222,6 +273,8 @@ class Source:
 
     def close(self) -> None:
         """Close the file; windows already returned remain readable."""
+        if self._pages is not None and not self._file.closed:
+            self._pages.give_back()
         self._file.close()
 
     @property
@@ -342,8 +395,13 @@ class Source:
         return probe - position
 
     def _pread(self, target: memoryview, position: int) -> int:
+        if self._pages is not None:
+            self._pages.about_to_read(position, len(target))
         self._file.seek(position)
-        return self._file.readinto(target) or 0
+        size = self._file.readinto(target) or 0
+        if self._limit is not None:
+            self._limit.count(size)
+        return size
 
 
 CHANGE_CODES: Final = {

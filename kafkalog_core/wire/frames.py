@@ -6,7 +6,6 @@ header and body; that of a response holds the correlation id alone (`RequestHead
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Request", "UnsupportedVersionError", "decode_request", "encode_request", "encode_response"]
 
-_PREFIX: Final = struct.Struct(">hhi")  # API key and version, correlation id: every header begins with them
+_PREFIX_BYTES: Final = 8  # API key and version, correlation id: every header begins with them
+_PREFIX_FIELDS: Final = ((0, 2), (2, 4), (4, 8))
 _LENGTH_BYTES: Final = 4
 _API_VERSIONS: Final = 18
 _JOINED_BYTES: Final = 1 << 16
@@ -60,9 +60,9 @@ def decode_request(data: bytes | memoryview) -> Request:
     Bytes after the body are ignored, as `AbstractRequest.parseRequest` does: librdkafka 2.16 sends three of them in
     Metadata of version 13. Raises UnsupportedVersionError, and ProtocolError if the bytes are not a request.
     """
-    if len(data) < _PREFIX.size:
-        raise ProtocolError(f"a request has at least {_PREFIX.size} bytes, not {len(data)}")
-    key, version, correlation_id = _PREFIX.unpack_from(data)
+    if len(data) < _PREFIX_BYTES:
+        raise ProtocolError(f"a request has at least {_PREFIX_BYTES} bytes, not {len(data)}")
+    key, version, correlation_id = (int.from_bytes(data[at:end], "big", signed=True) for at, end in _PREFIX_FIELDS)
     api = api_of(key)
     if version not in api.versions:
         raise UnsupportedVersionError(api, version, correlation_id)

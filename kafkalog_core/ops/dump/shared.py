@@ -18,8 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.ops.pool import SHARED_BYTES, Pool, TurnWriter
+from kafkalog_core.ops.reading.logreader import WHOLE
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
+from kafkalog_core.storage.page_cache import SharedFiles
+from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -80,9 +83,11 @@ def dump_shared(
 
     Raises what `dump` raises, WorkerLostError, and OSError if the output cannot be written.
     """
-    _SharedDump(Dumper(request, report, progress, piece_bytes=piece_bytes), request, report, output).run(
-        jobs, progress, shared_bytes
-    )
+    shared = _SharedDump(Dumper(request, report, progress, piece_bytes=piece_bytes), request, report, output)
+    try:
+        shared.run(jobs, progress, shared_bytes)
+    finally:
+        shared.files.give_back()
 
 
 class _SharedDump:
@@ -97,6 +102,7 @@ class _SharedDump:
         self._ahead: deque[Step] = deque()
         self._ahead_bytes = 0
         self._begun: deque[tuple[int, Step]] = deque()
+        self.files = SharedFiles()
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         has_read = False
@@ -134,7 +140,11 @@ class _SharedDump:
             if step is None:
                 return
             self._ahead.append(step)
-            self._ahead_bytes += step.size_bytes if isinstance(step, LogPiece) else 0
+            if isinstance(step, LogPiece):
+                self._ahead_bytes += step.size_bytes
+                for split in step.splits if not READING.keeps_cache else ():
+                    if split.part is not WHOLE:
+                        self.files.look(split.path)
 
     def _take_one(self) -> bool:
         """Take the next step; return whether it was a piece of a log."""
@@ -143,6 +153,7 @@ class _SharedDump:
         if not isinstance(step, LogPiece):
             return False
         self._ahead_bytes -= step.size_bytes
+        self.files.give_back(step.splits[-1].path)
         return True
 
     def _write(self, step: Step) -> None:
@@ -167,6 +178,7 @@ class _SharedDump:
     def _took(self, piece: Step, result: _PieceResult) -> None:
         if not isinstance(piece, LogPiece):
             raise TypeError(f"a step of this process has a result: {piece!r}")
+        self.files.give_back(piece.splits[-1].path)
         self._report.add(result.report)
         self._dumper.matches += result.matches
         for split, span in zip(piece.splits, result.spans, strict=True):

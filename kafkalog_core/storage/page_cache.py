@@ -1,0 +1,184 @@
+"""Which pages of a file the system has in memory, and letting go of those that were read for us alone.
+
+A broker serves consumers at the end of its logs from the page cache. A command that reads a whole disk next to it fills
+that cache with pages that nobody asks for again, and the broker's own go. So before a part of a file is read, the
+system is asked which of its pages are there already (mincore(2)); those that were not are given back after that
+(posix_fadvise(2), POSIX_FADV_DONTNEED). Only Linux answers; since Linux 5.2 only for files that the user owns or may
+write to. For other users every page counts as there before, and nothing is given back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import sys
+import threading
+from collections import deque
+from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["ReadPages", "SharedFiles", "absent_ranges"]
+
+PART_BYTES: Final = 8 * 1024 * 1024
+"""A file is looked at in parts of this size: a look takes some microseconds."""
+_AHEAD_BYTES: Final = 16 * 1024 * 1024
+"""How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb), and what `Source` asks for."""
+_CACHESTAT: Final = 451
+"""Number of the call, on every machine, since Linux 6.5; the C library has no function for it."""
+_LATE_PARTS: Final = 4
+_TRIES: Final = 50
+_PAUSE_S: Final = 0.002
+_PAUSE: Final = threading.Event()
+_FAILED: Final = ctypes.c_void_p(-1).value
+
+
+@cache
+def _calls() -> tuple[ctypes._NamedFuncPointer, ...] | None:
+    """Return mmap, mincore and munmap of the C library; None: this system does not have them, or means other things.
+
+    Python's own mmap does not tell the address of a file that is open for reading.
+    """
+    if sys.platform != "linux" or not hasattr(os, "posix_fadvise"):
+        return None
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+        ctypes.c_int64,
+    )
+    library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    return library.mmap, library.mincore, library.munmap
+
+
+def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple[int, int]]:
+    """Return the ranges of a part of a file, first byte and byte after the last, that are not in the page cache.
+
+    position: the start of a page. Nothing is read. What is unknown counts as there.
+    """
+    calls = _calls()
+    if calls is None or size_bytes <= 0:
+        return []
+    if size_bytes <= mmap.PAGESIZE:  # there may be very many such files, and this is one call
+        with suppress(OSError):
+            try:
+                os.preadv(descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return [(position, position + size_bytes)]
+            return []
+    map_memory, mincore, unmap = calls
+    address = map_memory(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, position)
+    if address == _FAILED:
+        return []
+    pages = ctypes.create_string_buffer(-(-size_bytes // mmap.PAGESIZE))
+    try:
+        if mincore(address, size_bytes, pages) != 0:
+            return []
+    finally:
+        unmap(address, size_bytes)
+    return list(_absent(pages.raw, position, position + size_bytes))
+
+
+def _absent(pages: bytes, position: int, end: int) -> Iterator[tuple[int, int]]:
+    if not any(pages):  # a whole part that nobody reads is the usual case, and so is one that is there
+        yield position, end
+        return
+    if 0 not in pages:
+        return
+    for is_there, group in groupby(pages, lambda page: page & 1):
+        after = position + len(list(group)) * mmap.PAGESIZE
+        if not is_there:
+            yield position, min(after, end)
+        position = after
+
+
+class ReadPages:
+    """The pages of one open file that are in memory because it is read here."""
+
+    def __init__(self, descriptor: int, size_bytes: int) -> None:
+        """Take a file of this size: what is appended later belongs to its writer."""
+        self._descriptor = descriptor
+        self._parts = -(-size_bytes // PART_BYTES)
+        self._size_bytes = size_bytes
+        self._absent: dict[int, list[tuple[int, int]]] = {}  # by the number of the part
+        self._late: deque[list[tuple[int, int]]] = deque(maxlen=_LATE_PARTS)  # given back, before they were all there
+
+    def about_to_read(self, position: int, size_bytes: int) -> None:
+        """Look at what is about to be read, and give back what is neither that nor near it."""
+        first = position // PART_BYTES
+        last = min((position + size_bytes + _AHEAD_BYTES) // PART_BYTES, self._parts - 1)
+        if first in self._absent and last in self._absent and len(self._absent) == last - first + 1:
+            return
+        for number in [each for each in self._absent if not first <= each <= last]:
+            self._give_back(number)
+        for number in range(first, last + 1):
+            if number not in self._absent:
+                start = number * PART_BYTES
+                size = min(PART_BYTES, self._size_bytes - start)
+                self._absent[number] = absent_ranges(self._descriptor, start, size)
+
+    def give_back(self) -> None:
+        """Give back all that is left, before the file is closed."""
+        ranges = [each for part in (*self._late, *self._absent.values()) for each in part]
+        self._absent.clear()
+        self._late.clear()
+        for _ in range(_TRIES):
+            _give_back(self._descriptor, ranges)
+            if not any(_is_in_cache(self._descriptor, *each) for each in ranges):
+                return
+            _PAUSE.wait(_PAUSE_S)  # the system reads ahead, and pages on their way from the disk stay
+
+    def _give_back(self, number: int) -> None:
+        self._late.append(self._absent.pop(number))
+        for ranges in self._late:
+            _give_back(self._descriptor, ranges)
+
+
+class SharedFiles:
+    """Files of which several processes read parts: what one of them gives back, another may just have read again.
+
+    So the process that shares them out looks at each before the others, and gives back when all parts have been read.
+    """
+
+    def __init__(self) -> None:
+        self._absent: dict[str, list[tuple[int, int]]] = {}  # in the order of the files
+
+    def look(self, path: str) -> None:
+        """Look at a file before a part of it is read."""
+        if path not in self._absent:
+            self._absent[path] = []
+            with suppress(OSError), _opened(path) as descriptor:  # its reader reports what is wrong
+                self._absent[path] = absent_ranges(descriptor, 0, os.fstat(descriptor).st_size)
+
+    def give_back(self, last: str | None = None) -> None:
+        """Give back the files before one of which parts are still to be read; None: all."""
+        while self._absent and (path := next(iter(self._absent))) != last:
+            ranges = self._absent.pop(path)
+            with suppress(OSError), _opened(path) as descriptor:
+                _give_back(descriptor, ranges)
+
+
+def _give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
+    for start, end in ranges:
+        os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+
+
+def _is_in_cache(descriptor: int, start: int, end: int) -> bool:
+    """Return whether pages of a range are in the cache or on their way to it; false where that is unknown."""
+    asked, found = (ctypes.c_uint64 * 2)(start, end - start), (ctypes.c_uint64 * 5)()
+    return ctypes.CDLL(None).syscall(_CACHESTAT, descriptor, asked, found, 0) == 0 and found[0] > 0
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,227 @@
+"""What a reader leaves in the page cache, and how fast it may read."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges
+from kafkalog_core.storage.source import READING, ReadLimit, Source
+from tests.build import batch_v2
+from tests.ops.logs import records, write_segments
+from tests.storage.cached import MIB, PAGE, absent, difference, evict, touch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is it known what the page cache has")
+ROOT = Path(__file__).parents[2]
+SIZE = 3 * PART_BYTES + 5 * PAGE + 77
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of three parts and a piece, whose last byte is not the last of its page."""
+    path = tmp_path_factory.mktemp("cache") / "file"
+    path.write_bytes(random.Random(1).randbytes(SIZE))
+    return path
+
+
+@pytest.fixture
+def gives_back() -> Iterator[None]:
+    READING.keeps_cache = False
+    yield
+    READING.keeps_cache = True
+
+
+def test_what_is_there_and_what_is_not(large: Path) -> None:
+    evict(large)
+    assert absent(large) == [(0, SIZE)]
+    touch(large, 10 * PAGE, 2 * PAGE)
+    touch(large, SIZE - 1, 1)
+    last = SIZE // PAGE * PAGE
+    assert absent(large) == [(0, 10 * PAGE), (12 * PAGE, last)]
+    large.read_bytes()
+    assert absent(large) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, PAGE])
+def test_a_small_file(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "small"
+    path.write_bytes(bytes(size))
+    evict(path)
+    assert absent(path) == ([(0, size)] if size else [])
+    path.read_bytes()
+    assert absent(path) == []
+
+
+def test_no_file_at_all() -> None:
+    assert absent_ranges(-1, 0, 10 * PAGE) == []
+
+
+@pytest.mark.usefixtures("gives_back")
+def test_a_reader_leaves_what_was_there_before(large: Path) -> None:
+    evict(large)
+    touch(large, PART_BYTES + 3 * PAGE, 5 * PAGE)
+    before = absent(large)
+    with Source.open(large) as source:
+        for start in range(0, SIZE, MIB):
+            source.window(start)
+    assert absent(large) == before
+
+
+@pytest.mark.usefixtures("gives_back")
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, SIZE - 1), st.integers(1, 2 * MIB)), max_size=12))
+def test_in_any_order(large: Path, reads: list[tuple[int, int]]) -> None:
+    evict(large)
+    touch(large, 0, PAGE)
+    touch(large, 2 * PART_BYTES, PAGE)
+    before = absent(large)
+    with Source.open(large) as source:
+        for position, size in reads:
+            assert len(source.window(position, size)) == min(size, SIZE - position)
+            source.peek(position)
+    assert absent(large) == before
+
+
+def test_a_part_is_given_back_behind_the_reader(tmp_path: Path) -> None:
+    path, size = tmp_path / "parts", 16 * PART_BYTES
+    path.write_bytes(bytes(size))
+    evict(path)
+    descriptor = os.open(path, os.O_RDONLY)
+    pages = ReadPages(descriptor, size)
+    for position in range(0, size, MIB):
+        pages.about_to_read(position, MIB)
+        os.pread(descriptor, MIB, position)
+        kept = size - sum(end - start for start, end in absent(path))
+        assert kept <= 7 * PART_BYTES  # what is read, what is read ahead, and what the disk is still reading
+    pages.give_back()
+    assert absent(path) == [(0, size)]
+    os.close(descriptor)
+
+
+def test_without_it_everything_stays(large: Path) -> None:
+    evict(large)
+    with Source.open(large) as source:
+        for start in range(0, SIZE, MIB):
+            source.window(start)
+    assert absent(large) == []
+
+
+def test_shared_files_are_given_back_in_order(large: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(bytes(10 * PAGE))
+    evict(large)
+    evict(other)
+    files = SharedFiles()
+    for path in (large, other, tmp_path / "missing"):
+        files.look(str(path))
+    large.read_bytes()
+    other.read_bytes()
+    files.look(str(large))  # it was looked at before
+    files.give_back(str(large))
+    assert absent(large) == absent(other) == []
+    files.give_back(str(other))
+    assert absent(large) == [(0, SIZE)]
+    assert absent(other) == []
+    files.give_back()
+    assert absent(other) == [(0, 10 * PAGE)]
+
+
+def test_a_limit_of_bytes_in_a_second() -> None:
+    now, slept = [100.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    limit = ReadLimit(1000, lambda: now[0], sleep)
+    limit.count(100)  # a tenth of a second may be used at once
+    assert slept == []
+    for _ in range(10):
+        limit.count(500)
+    assert sum(slept) == pytest.approx(5.0)
+    now[0] += 60  # what was not used long ago is lost
+    limit.count(1100)
+    assert slept[-1] == pytest.approx(1.0)
+    limit.share(2).count(1000)
+    assert slept[-1] == pytest.approx(1.9)
+
+
+COMMANDS = (
+    ("verify",),
+    ("verify", "--level", "headers"),
+    ("dump", "--records", "--output", "ndjson", "--jobs", "1"),
+    ("dump", "--records", "--output", "ndjson", "--jobs", "2"),
+    ("dump", "--records", "--newest-first", "--output", "csv"),
+    ("seek", "--offset", "4711"),
+    ("reindex", "--kafka", "4.3"),
+    ("truncate", "--at-damage", "--kafka", "4.3"),
+    ("retain", "--kafka", "4.3"),
+    ("compact", "--kafka", "4.3"),
+    ("roll", "--kafka", "4.3"),
+)
+
+
+@pytest.fixture(scope="module")
+def partition(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """90 MB of records in two segments: enough for several processes."""
+    data = b"".join(batch_v2(records(at, 100, size=1000)) for at in range(0, 90_000, 100))
+    half = data.index(batch_v2(records(45_000, 100, size=1000)))
+    directory = tmp_path_factory.mktemp("cached") / "orders-0"
+    return write_segments(directory, {0: data[:half], 45_000: data[half:]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_command_leaves_the_cache_as_it_was(partition: Path, command: tuple[str, ...]) -> None:
+    logs = sorted(partition.glob("*.log"))
+    for path in logs:
+        evict(path)
+    touch(logs[-1], logs[-1].stat().st_size - 4 * MIB, 4 * MIB)
+    before = [absent(path) for path in logs]
+    run = [sys.executable, "-m", "kafkalog_cli", *command]
+    done = subprocess.run([*run, str(partition)], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode in {0, 4}, done.stderr  # these logs lack entries of indexes
+    for path, ranges in zip(logs, before, strict=True):
+        now = absent(path)
+        assert difference(ranges, now) == 0  # nothing is there that was not
+        assert difference(now, ranges) < MIB  # the system itself may need the memory for others
+    done = subprocess.run([*run, "--keep-cache", str(partition)], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode in {0, 4}, done.stderr  # these logs lack entries of indexes
+    if command == ("verify",):
+        assert [absent(path) for path in logs] == [[], []]
+
+
+@pytest.mark.slow
+def test_a_command_reads_no_faster_than_it_may(partition: Path) -> None:
+    command = [sys.executable, "-m", "kafkalog_cli", "verify", "--limit-rate", "30MiB", "--low-priority"]
+    script = (
+        "import os, resource, subprocess, sys, time; began = time.monotonic(); "
+        "status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
+        "print(status, time.monotonic() - began, os.nice(0))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command, str(partition)], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    status, seconds, _ = done.stdout.split()
+    size = sum(path.stat().st_size for path in partition.glob("*.log"))
+    assert status == "4"  # these logs lack entries of indexes
+    assert float(seconds) > size / (30 * MIB) - 0.5
+
+
+@pytest.mark.parametrize("rate", ["0", "fast", "-1"])
+def test_a_rate_that_is_none(rate: str) -> None:
+    command = [sys.executable, "-m", "kafkalog_cli", "verify", "--limit-rate", rate, "."]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--limit-rate" in done.stderr
