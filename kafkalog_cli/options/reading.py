@@ -82,6 +82,6 @@ _OPTIONS = (
     click.option(
         "--low-priority",
         is_flag=True,
-        help="Give way to other processes, for processors and for disks, as nice -n 19 ionice -c 3 does.",
+        help="Give way to other processes: for processors, and on Linux for disks (nice -n 19 ionice -c 3).",
     ),
 )

@@ -12,12 +12,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import sys
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -35,12 +35,13 @@ _LATE_PARTS: Final = 4
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.002
 _PAUSE: Final = threading.Event()
+_ABSENT: Final = re.compile(rb"\0+")  # of mincore, with a byte for each page
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 
 @cache
 def _calls() -> tuple[ctypes._NamedFuncPointer, ...] | None:
-    """Return mmap, mincore and munmap of the C library; None: this system does not have them, or means other things.
+    """Return mmap, mincore, munmap and syscall of the C library; None: not on this system.
 
     Python's own mmap does not tell the address of a file that is open for reading.
     """
@@ -54,7 +55,7 @@ def _calls() -> tuple[ctypes._NamedFuncPointer, ...] | None:
     )
     library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
     library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    return library.mmap, library.mincore, library.munmap
+    return library.mmap, library.mincore, library.munmap, library.syscall
 
 
 def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple[int, int]]:
@@ -72,30 +73,19 @@ def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple
             except BlockingIOError:
                 return [(position, position + size_bytes)]
             return []
-    map_memory, mincore, unmap = calls
+    map_memory, mincore, unmap, _ = calls
     address = map_memory(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, position)
     if address == _FAILED:
         return []
-    pages = ctypes.create_string_buffer(-(-size_bytes // mmap.PAGESIZE))
+    pages = ctypes.create_string_buffer(_pages(size_bytes))
     try:
         if mincore(address, size_bytes, pages) != 0:
             return []
     finally:
         unmap(address, size_bytes)
-    return list(_absent(pages.raw, position, position + size_bytes))
-
-
-def _absent(pages: bytes, position: int, end: int) -> Iterator[tuple[int, int]]:
-    if not any(pages):  # a whole part that nobody reads is the usual case, and so is one that is there
-        yield position, end
-        return
-    if 0 not in pages:
-        return
-    for is_there, group in groupby(pages, lambda page: page & 1):
-        after = position + len(list(group)) * mmap.PAGESIZE
-        if not is_there:
-            yield position, min(after, end)
-        position = after
+    runs = (found.span() for found in _ABSENT.finditer(pages.raw))
+    end = position + size_bytes
+    return [(position + first * mmap.PAGESIZE, min(position + last * mmap.PAGESIZE, end)) for first, last in runs]
 
 
 class ReadPages:
@@ -128,11 +118,12 @@ class ReadPages:
         ranges = [each for part in (*self._late, *self._absent.values()) for each in part]
         self._absent.clear()
         self._late.clear()
-        for _ in range(_TRIES):
+        for _ in range(_TRIES):  # the system reads ahead, and pages that are on their way from the disk are kept
+            is_reading = any(_is_on_its_way(self._descriptor, *each) for each in ranges)
             _give_back(self._descriptor, ranges)
-            if not any(_is_in_cache(self._descriptor, *each) for each in ranges):
+            if not is_reading:
                 return
-            _PAUSE.wait(_PAUSE_S)  # the system reads ahead, and pages on their way from the disk stay
+            _PAUSE.wait(_PAUSE_S)
 
     def _give_back(self, number: int) -> None:
         self._late.append(self._absent.pop(number))
@@ -141,9 +132,10 @@ class ReadPages:
 
 
 class SharedFiles:
-    """Files of which several processes read parts: what one of them gives back, another may just have read again.
+    """Files of which several processes read parts: what one of them gives back, another one needs next.
 
-    So the process that shares them out looks at each before the others, and gives back when all parts have been read.
+    So the process that shares them out looks at each before the others, and gives back when all parts have been read;
+    the readers of the parts give back nothing (`READING.shared`).
     """
 
     def __init__(self) -> None:
@@ -157,7 +149,9 @@ class SharedFiles:
                 self._absent[path] = absent_ranges(descriptor, 0, os.fstat(descriptor).st_size)
 
     def give_back(self, last: str | None = None) -> None:
-        """Give back the files before one of which parts are still to be read; None: all."""
+        """Give back the files before one of which parts are still to be read, if it is shared; None: all."""
+        if last is not None and last not in self._absent:
+            return
         while self._absent and (path := next(iter(self._absent))) != last:
             ranges = self._absent.pop(path)
             with suppress(OSError), _opened(path) as descriptor:
@@ -169,10 +163,23 @@ def _give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
-def _is_in_cache(descriptor: int, start: int, end: int) -> bool:
-    """Return whether pages of a range are in the cache or on their way to it; false where that is unknown."""
+def _is_on_its_way(descriptor: int, start: int, end: int) -> bool:
+    """Return whether the disk is reading pages of a range; false where that is unknown.
+
+    cachestat(2) counts them, and mincore(2) does not. Pages that are there may be another's: nobody waits for those.
+    """
+    calls = _calls()
+    if calls is None:
+        return False
     asked, found = (ctypes.c_uint64 * 2)(start, end - start), (ctypes.c_uint64 * 5)()
-    return ctypes.CDLL(None).syscall(_CACHESTAT, descriptor, asked, found, 0) == 0 and found[0] > 0
+    if calls[-1](_CACHESTAT, descriptor, asked, found, 0) != 0 or not found[0]:
+        return False
+    absent = sum(_pages(last - first) for first, last in absent_ranges(descriptor, start, end - start))
+    return found[0] > _pages(end - start) - absent
+
+
+def _pages(size_bytes: int) -> int:
+    return -(-size_bytes // mmap.PAGESIZE)
 
 
 @contextmanager

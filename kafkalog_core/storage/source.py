@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
@@ -176,10 +176,12 @@ class _Reading:
     Args:
         keeps_cache: whether pages stay in the page cache that were not there before (`page_cache`).
         limit: of the bytes in a second; None: there is none.
+        shared: paths of files whose pages are given back elsewhere (`page_cache.SharedFiles`).
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
+    shared: set[str] = field(default_factory=set)
 
 
 READING: Final = _Reading()
@@ -230,7 +232,7 @@ class Source:
         self._small = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
         self._pages: ReadPages | None = None
-        if not READING.keeps_cache:
+        if not READING.keeps_cache and path not in READING.shared:
             from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
 
             self._pages = ReadPages(file.fileno(), self.size_bytes)

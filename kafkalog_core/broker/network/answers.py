@@ -362,7 +362,8 @@ class NetworkLimits:
       connection over it waits; only one at a time may exceed it, so that some frame always ends
       [queued.max.request.bytes, KIP-72].
     - max_response_bytes: memory of the buffers of one response; ranges of files do not count.
-    - max_turn_bytes: bytes that one connection may send us before the others of its processor get their turn.
+    - max_turn_bytes: bytes that one connection may send us before the others of its processor get their turn, and that
+      we send it while no other waits.
     - max_sent_bytes: the same of what we send it while others wait. A small response waits for those of the others that
       are sent before it, each longer than its bytes take: the client that gets them needs the processors too.
     """

@@ -88,6 +88,7 @@ def dump_shared(
         shared.run(jobs, progress, shared_bytes)
     finally:
         shared.files.give_back()
+        READING.shared.clear()
 
 
 class _SharedDump:
@@ -142,9 +143,8 @@ class _SharedDump:
             self._ahead.append(step)
             if isinstance(step, LogPiece):
                 self._ahead_bytes += step.size_bytes
-                for split in step.splits if not READING.keeps_cache else ():
-                    if split.part is not WHOLE:
-                        self.files.look(split.path)
+                for path in _shared_files(step) if not READING.keeps_cache else ():
+                    self.files.look(path)
 
     def _take_one(self) -> bool:
         """Take the next step; return whether it was a piece of a log."""
@@ -185,6 +185,13 @@ class _SharedDump:
             self._dumper.add_span(split.path, span)
 
 
+def _shared_files(piece: LogPiece) -> list[str]:
+    """Note the files of which only a part is in a piece, and return their paths."""
+    paths = [split.path for split in piece.splits if split.part != WHOLE]
+    READING.shared.update(paths)
+    return paths
+
+
 def _raise(error: KafkalogError) -> Iterator[Chunk]:
     raise error
 
@@ -205,6 +212,7 @@ def _write_piece(
     advance: Callable[[int], None],
 ) -> _PieceResult:
     """Read a piece, and write its rows when it is its turn. Raises StorageError for a file that is itself a target."""
+    _shared_files(piece)
     report, stream = Report(), TurnWriter(number)
     dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)
