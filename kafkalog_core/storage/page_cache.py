@@ -67,12 +67,9 @@ def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple
     if calls is None or size_bytes <= 0:
         return []
     if size_bytes <= mmap.PAGESIZE:  # there may be very many such files, and this is one call
-        with suppress(OSError):
-            try:
-                os.preadv(descriptor, [bytearray(1)], position, os.RWF_NOWAIT)
-            except BlockingIOError:
-                return [(position, position + size_bytes)]
-            return []
+        cached = _cached_pages(descriptor, position, position + size_bytes)
+        if cached is not None:
+            return [] if cached else [(position, position + size_bytes)]
     map_memory, mincore, unmap, _ = calls
     address = map_memory(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, position)
     if address == _FAILED:
@@ -168,14 +165,20 @@ def _is_on_its_way(descriptor: int, start: int, end: int) -> bool:
 
     cachestat(2) counts them, and mincore(2) does not. Pages that are there may be another's: nobody waits for those.
     """
-    calls = _calls()
-    if calls is None:
-        return False
-    asked, found = (ctypes.c_uint64 * 2)(start, end - start), (ctypes.c_uint64 * 5)()
-    if calls[-1](_CACHESTAT, descriptor, asked, found, 0) != 0 or not found[0]:
+    cached = _cached_pages(descriptor, start, end)
+    if not cached:
         return False
     absent = sum(_pages(last - first) for first, last in absent_ranges(descriptor, start, end - start))
-    return found[0] > _pages(end - start) - absent
+    return cached > _pages(end - start) - absent
+
+
+def _cached_pages(descriptor: int, start: int, end: int) -> int | None:
+    """Return how many pages of a range are there or on their way, by cachestat(2); None: unknown."""
+    calls = _calls()
+    if calls is None:
+        return None
+    asked, found = (ctypes.c_uint64 * 2)(start, end - start), (ctypes.c_uint64 * 5)()
+    return int(found[0]) if calls[-1](_CACHESTAT, descriptor, asked, found, 0) == 0 else None
 
 
 def _pages(size_bytes: int) -> int:
