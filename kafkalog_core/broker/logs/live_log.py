@@ -20,6 +20,7 @@ from kafkalog_core.broker.logs.partition_view import (
 )
 from kafkalog_core.broker.network.answers import SharedFile
 from kafkalog_core.errors import StorageError
+from kafkalog_core.format import kernels
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
@@ -28,8 +29,6 @@ from kafkalog_core.format.layout import (
     MAX_BATCH_BYTES,
     MAX_INT32,
     MAX_INT64,
-    V2_LAST_OFFSET_DELTA,
-    V2_LEADER_EPOCH,
 )
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import encode_snapshot
@@ -271,8 +270,7 @@ class LiveLog(LiveLogReader):
         with self._lock:
             self._check_open()
             base, now_ms = self.log_end_offset, self._clock_ms()
-            batch[0:8] = base.to_bytes(8, "big")
-            batch[V2_LEADER_EPOCH : V2_LEADER_EPOCH + 4] = self.leader_epoch.to_bytes(4, "big")
+            kernels.stamp_batches(batch, base, self.leader_epoch)
             memory = memoryview(batch)
             if rows is None:
                 rows = self._columns
@@ -296,13 +294,8 @@ class LiveLog(LiveLogReader):
         """
         with self._lock:
             self._check_open()
-            first, epoch = self.log_end_offset, self.leader_epoch.to_bytes(4, "big")
-            data, position, base = bytearray().join(batches), 0, first
-            for each in batches:
-                data[position : position + 8] = base.to_bytes(8, "big")
-                data[position + V2_LEADER_EPOCH : position + V2_LEADER_EPOCH + 4] = epoch
-                base += int.from_bytes(each[V2_LAST_OFFSET_DELTA : V2_LAST_OFFSET_DELTA + 4], "big") + 1
-                position += len(each)
+            first, data = self.log_end_offset, bytearray().join(batches)
+            kernels.stamp_batches(data, first, self.leader_epoch)
             rows = check(data)
             if rows is None:
                 return None

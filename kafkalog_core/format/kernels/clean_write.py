@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, crc32c_of, room_of, wrapped
+from kafkalog_core.format.kernels.fields import bytes_of, cells_of, crc32c_of, put_big_endian, room_of, wrapped
 from kafkalog_core.format.kernels.walk import fill_legacy, fill_v2
 
 __all__ = ["base_time_of", "finish_batch", "note_batch", "put_header", "put_records", "write_batches", "write_records"]
@@ -420,30 +420,16 @@ def put_header(
         attributes |= HORIZON
     if is_empty or attributes & APPEND_TIME:
         max_time = b[B_MAX_TIME * capacity + batch]
-    _put_int(o, at, base, 8)
-    _put_int(o, at + SIZE_AT, end - at - OVERHEAD, 4)
-    _put_int(o, at + V2_EPOCH_AT, b[B_EPOCH * capacity + batch], 4)
+    put_big_endian(o, at, base, 8)
+    put_big_endian(o, at + SIZE_AT, end - at - OVERHEAD, 4)
+    put_big_endian(o, at + V2_EPOCH_AT, b[B_EPOCH * capacity + batch], 4)
     o[at + MAGIC_AT] = MAGIC_V2
-    _put_int(o, at + V2_ATTRIBUTES_AT, attributes, 2)
-    _put_int(o, at + V2_DELTA_AT, wrapped(last - base), 4)
-    _put_int(o, at + V2_BASE_TIME_AT, -1 if is_empty else base_time_of(k, cells), 8)
-    _put_int(o, at + V2_MAX_TIME_AT, max_time, 8)
-    _put_int(o, at + V2_PID_AT, b[B_PID * capacity + batch], 8)
-    _put_int(o, at + V2_PEPOCH_AT, b[B_PEPOCH * capacity + batch], 2)
-    _put_int(o, at + V2_SEQUENCE_AT, b[B_SEQUENCE * capacity + batch], 4)
-    _put_int(o, at + V2_COUNT_AT, k[cells + K_KEPT], 4)
-    _put_int(o, at + V2_CRC_AT, crc32c_of(output, o, at + V2_ATTRIBUTES_AT, end), 4)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put_int(
-    o: cython.pointer[cython.uchar], at: cython.Py_ssize_t, value: cython.longlong, size: cython.Py_ssize_t
-) -> cython.void:
-    """Write the low `size` bytes of an integer, big-endian."""
-    # o: output. The bytes from `at + size` on are written, the lowest one last.
-    while size > 0:
-        size -= 1
-        o[at + size] = value & 0xFF
-        value >>= 8
+    put_big_endian(o, at + V2_ATTRIBUTES_AT, attributes, 2)
+    put_big_endian(o, at + V2_DELTA_AT, wrapped(last - base), 4)
+    put_big_endian(o, at + V2_BASE_TIME_AT, -1 if is_empty else base_time_of(k, cells), 8)
+    put_big_endian(o, at + V2_MAX_TIME_AT, max_time, 8)
+    put_big_endian(o, at + V2_PID_AT, b[B_PID * capacity + batch], 8)
+    put_big_endian(o, at + V2_PEPOCH_AT, b[B_PEPOCH * capacity + batch], 2)
+    put_big_endian(o, at + V2_SEQUENCE_AT, b[B_SEQUENCE * capacity + batch], 4)
+    put_big_endian(o, at + V2_COUNT_AT, k[cells + K_KEPT], 4)
+    put_big_endian(o, at + V2_CRC_AT, crc32c_of(output, o, at + V2_ATTRIBUTES_AT, end), 4)

@@ -21,6 +21,7 @@ __all__ = [
     "int32",
     "int64",
     "ints_of",
+    "put_big_endian",
     "room_of",
     "sequence_of",
     "shorts_of",
@@ -114,6 +115,20 @@ def varint(
         if shift >= bits:
             break
     return (0, -1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_big_endian(
+    o: cython.pointer[cython.uchar], at: cython.Py_ssize_t, value: cython.longlong, size: cython.Py_ssize_t
+) -> cython.void:
+    """Write the low `size` bytes of an integer, big-endian."""
+    # o: output. The bytes from `at + size` on are written, the lowest one last.
+    while size > 0:
+        size -= 1
+        o[at + size] = value & 0xFF
+        value >>= 8
 
 
 # --- buffers ----------------------------------------------------------------------------------------------------------

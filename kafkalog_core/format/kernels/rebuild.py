@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import cells_of, room_of, wrapped
+from kafkalog_core.format.kernels.fields import cells_of, put_big_endian, room_of, wrapped
 
 __all__ = ["rebuild"]
 
@@ -123,29 +123,17 @@ def _index(
             return REBUILD_DISORDER
         if x[X_MAX_TIME] > x[X_TIME_LAST]:
             at = x[X_NEW_TIMES] * TIME_ENTRY
-            _put_int32(t, at, x[X_MAX_TIME] >> 32)
-            _put_int32(t, at + 4, x[X_MAX_TIME])
-            _put_int32(t, at + 8, wrapped(x[X_MAX_OFFSET] - x[X_BASE]))
+            put_big_endian(t, at, x[X_MAX_TIME], 8)
+            put_big_endian(t, at + 8, wrapped(x[X_MAX_OFFSET] - x[X_BASE]), 4)
             x[X_NEW_TIMES] += 1
             x[X_TIMES] += 1
             x[X_TIME_LAST] = x[X_MAX_TIME]
             x[X_TIME_LAST_OFFSET] = x[X_MAX_OFFSET]
     at = x[X_NEW_ENTRIES] * OFFSET_ENTRY
-    _put_int32(o, at, wrapped(offset - x[X_BASE]))
-    _put_int32(o, at + 4, position)
+    put_big_endian(o, at, wrapped(offset - x[X_BASE]), 4)
+    put_big_endian(o, at + 4, position, 4)
     x[X_NEW_ENTRIES] += 1
     x[X_ENTRIES] += 1
     x[X_LAST_OFFSET] = offset
     x[X_INDEXED] = position
     return REBUILD_DONE
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put_int32(p: cython.pointer[cython.uchar], i: cython.Py_ssize_t, value: cython.longlong) -> cython.void:
-    """Write the low 32 bits, big-endian: releases before 2.0 cut larger values."""
-    p[i] = (value >> 24) & 0xFF
-    p[i + 1] = (value >> 16) & 0xFF
-    p[i + 2] = (value >> 8) & 0xFF
-    p[i + 3] = value & 0xFF
