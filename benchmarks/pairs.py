@@ -1,0 +1,200 @@
+"""What people do, next to what it is measured against: `python -m benchmarks.pairs DATE [--dir DIRECTORY] [--only PART]`.
+
+Each pair is two whole processes over the same data, in turns (A B A B), first those of one log, then of the next. The
+ratio is that of the medians; where a pair has a goal, it is printed beside it. Data is written by a real broker where
+Java is at hand. Prints a table, writes `results/DATE-pairs.json`, and names what got worse by more than 10 % than in
+the last result file that is kept. Decides nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from benchmarks import machine
+from benchmarks.broker import write_log_dir
+from benchmarks.others import JavaTool
+from benchmarks.produced import CODEC_NAMES, USERS, write_logs
+from benchmarks.run import RESULTS
+from tests.growing import GROWING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+OURS: Final = f"{shlex.quote(sys.executable)} -m kafkalog_cli"
+RECORDS: Final = f"{OURS} dump --records --output ndjson"
+VERIFY: Final = f"{OURS} verify --quiet --jobs 1"
+WORSE: Final = 1.1
+_DROP: Final = Path("/proc/sys/vm/drop_caches")
+_PLANNED: Final = frozenset({0, 3, 4})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two lines of a shell. goal: the most, or with `is_least` the least, that the ratio should be; None: there is none.
+
+    is_cold: the page cache is dropped before each, and the right side is the slower of its lines.
+    """
+
+    name: str
+    left: str
+    right: tuple[str, ...]
+    goal: float | None = None
+    is_least: bool = False
+    is_cold: bool = False
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, write and compare."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pairs", description=__doc__)
+    parser.add_argument("date", help="names the result file, as 2026-01-31")
+    parser.add_argument("--dir", help="where the data is written and kept; else a temporary directory")
+    parser.add_argument("--share", type=float, default=1.0, help="of the usual number of records (default 1)")
+    parser.add_argument("--turns", type=int, default=5, help="of each pair (default 5)")
+    parser.add_argument("--only", action="append", default=[], help="part of a pair's name; repeatable")
+    options = parser.parse_args(arguments)
+    target = RESULTS / f"{options.date}-pairs.json"
+    results: dict[str, Any] = json.loads(target.read_text()) if target.exists() else {"pairs": {}}
+    with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
+        directory = Path(options.dir or scratch)
+        directory.mkdir(exist_ok=True)
+        logs = write_logs(directory, options.share)
+        results["about"] = machine.description() | {"date": options.date, "share": options.share, "data": logs.writer}
+        print(f"data: {logs.writer}\n{'pair':52} {'left s':>8} {'right s':>8} {'ratio':>7} {'goal':>8}")
+        for pair in _pairs(logs.logs, directory, options.share):
+            if not options.only or any(part in pair.name for part in options.only):
+                results["pairs"][pair.name] = _measured(pair, options.turns)
+                target.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"written: {target}")
+    _compare(target, results)
+
+
+# --- the pairs --------------------------------------------------------------------------------------------------------
+def _pairs(logs: dict[str, str], directory: Path, share: float) -> Iterator[Pair]:
+    user = f"user{USERS - 228:05d}"
+    for codec in CODEC_NAMES:
+        log = shlex.quote(logs[codec])
+        full, checked = f"{RECORDS} --jobs 1 {log}", f"{VERIFY} {log}"
+        literal, pattern = f"--value-regex {user}", "--value-regex '[A-Z][0-9]{5}[a-z]'"
+        yield Pair(name=f"filter {codec}, to verify", left=f"{RECORDS} --jobs 1 {literal} {log}", right=(checked,), goal=1.3)
+        yield Pair(name=f"no literal {codec}, to full", left=f"{RECORDS} --jobs 1 {pattern} {log}", right=(full,), goal=1.0)
+        yield Pair(
+            name=f"dump {codec}, one process to two", left=full, right=(f"{RECORDS} --jobs 2 {log}",), goal=1.7, is_least=True
+        )
+        java = _java_line(log)
+        if java is not None:
+            goal = 12.0 if codec == "none" else 8.0
+            yield Pair(name=f"dump {codec}, Kafka's tool to ours", left=java, right=(f"{RECORDS} {log}",), goal=goal, is_least=True)
+    yield from _of_the_first_log(shlex.quote(logs["none"]), user)
+    keyed = shlex.quote(logs["keyed"])
+    for name, given in (("key", "--key user-000004711"), ("header", "--header x")):
+        yield Pair(name=f"--{name}, to verify", left=f"{RECORDS} --jobs 1 {given} {keyed}", right=(f"{VERIFY} {keyed}",), goal=1.7)
+    yield from _of_many_files(directory, share)
+
+
+def _of_the_first_log(log: str, user: str) -> Iterator[Pair]:
+    yield Pair(name="head -1, to --help", left=f"{RECORDS} {log} | head -1", right=(f"{OURS} --help",), goal=1.5)
+    yield Pair(
+        name="dump csv, to ndjson", left=f"{OURS} dump --records --output csv --jobs 1 {log}", right=(f"{RECORDS} --jobs 1 {log}",)
+    )
+    if os.access(_DROP, os.W_OK):
+        for name, line in (("verify", VERIFY), ("filter", f"{RECORDS} --jobs 1 --value-regex {user}")):
+            right = (f"cat {log}", f"{line} {log}")
+            yield Pair(name=f"cold {name}, to cat or warm", left=f"{line} {log}", right=right, goal=1.2, is_cold=True)
+
+
+def _of_many_files(directory: Path, share: float) -> Iterator[Pair]:
+    segments = directory / "segments"
+    count = max(10, int(10_000 * share))
+    headers = f"{OURS} verify --quiet --level headers"
+    if not segments.exists():
+        GROWING["segments"].make(segments, count)
+    place = shlex.quote(str(segments))
+    yield Pair(
+        name=f"{count:,} segments, two processes to one", left=f"{headers} --jobs 2 {place}", right=(f"{headers} --jobs 1 {place}",), goal=1.0
+    )
+    partitions = write_log_dir(directory, max(10, int(8_000 * share)))
+    for where, name in ((place, f"{count:,} segments"), (shlex.quote(partitions), "8,000 partitions")):
+        for command in ("reindex", "truncate", "retain", "compact"):
+            yield Pair(name=f"{command}, {name}, to headers", left=f"{OURS} {command} {where}", right=(f"{headers} {where}",), goal=2.0)
+
+
+def _java_line(log: str) -> str | None:
+    tool = JavaTool()
+    if tool.missing:
+        return None
+    options = "org.apache.kafka.tools.DumpLogSegments --print-data-log --files"
+    return f"java -Xmx1g -cp {shlex.quote(f'{tool.jars}/*')} {options} {log}"
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+def _measured(pair: Pair, turns: int) -> dict[str, Any]:
+    """Return the seconds of both sides and their ratio, and print them."""
+    lefts: list[float] = []
+    rights: list[list[float]] = [[] for _ in pair.right]
+    if not pair.is_cold:
+        for line in (pair.left, *pair.right):  # into the page cache
+            _seconds(line, is_cold=False)
+    for _ in range(turns):
+        lefts.append(_seconds(pair.left, is_cold=pair.is_cold))
+        for number, line in enumerate(pair.right):
+            rights[number].append(_seconds(line, is_cold=pair.is_cold and not number))
+    left, right = median(lefts), max(median(each) for each in rights)
+    ratio = round(left / right, 2)
+    goal = "" if pair.goal is None else f"{'>=' if pair.is_least else '<='} {pair.goal}"
+    print(f"{pair.name:52} {left:8.2f} {right:8.2f} {ratio:7.2f} {goal:>8}", flush=True)
+    return {
+        "left": [round(each, 3) for each in lefts],
+        "right": [[round(each, 3) for each in side] for side in rights],
+        "ratio": ratio,
+        "goal": pair.goal,
+        "is_least": pair.is_least,
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def _seconds(line: str, *, is_cold: bool) -> float:
+    if is_cold:
+        os.sync()
+        _DROP.write_text("1\n")
+    start = perf_counter()
+    done = subprocess.run(line, shell=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # noqa: S602
+    seconds = perf_counter() - start
+    if done.returncode not in _PLANNED:
+        raise SystemExit(f"{line} ended with {done.returncode}")
+    return seconds
+
+
+def _compare(target: Path, results: dict[str, Any]) -> None:
+    """Name what got worse than in the last result file before this one."""
+    kept = sorted(path for path in RESULTS.glob("*-pairs.json") if path.name < target.name)
+    if not kept:
+        return
+    before = json.loads(kept[-1].read_text())["pairs"]
+    worse = [
+        f"{name}: {before[name]['ratio']} before, {now['ratio']} now"
+        for name, now in results["pairs"].items()
+        if name in before and _grown(before[name]["ratio"], now) > WORSE
+    ]
+    print(f"worse than in {kept[-1].name} by more than 10 %: " + ("nothing" if not worse else ""))
+    for line in worse:
+        print(f"  {line}")
+
+
+def _grown(before: float, now: dict[str, Any]) -> float:
+    """Return how many times worse a ratio is now."""
+    return before / now["ratio"] if now["is_least"] else now["ratio"] / before
+
+
+if __name__ == "__main__":
+    main()
