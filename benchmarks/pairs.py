@@ -1,4 +1,4 @@
-"""What people do, next to what it is measured against: `python -m benchmarks.pairs DATE [--dir DIRECTORY] [--only PART]`.
+"""What people do, next to what it is measured against: `python -m benchmarks.pairs DATE [--dir D] [--only PART]`.
 
 Each pair is two whole processes over the same data, in turns (A B A B), first those of one log, then of the next. The
 ratio is that of the medians; where a pair has a goal, it is printed beside it. Data is written by a real broker where
@@ -37,21 +37,24 @@ VERIFY: Final = f"{OURS} verify --quiet --jobs 1"
 WORSE: Final = 1.1
 _DROP: Final = Path("/proc/sys/vm/drop_caches")
 _PLANNED: Final = frozenset({0, 3, 4})
+_ENV: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Pair:
-    """Two lines of a shell. goal: the most, or with `is_least` the least, that the ratio should be; None: there is none.
+    """Two lines of a shell, and the most, or with `is_least` the least, that the ratio should be.
 
-    is_cold: the page cache is dropped before each, and the right side is the slower of its lines.
+    goal: None: there is none. is_cold: the page cache is dropped before the left line and before the first right one;
+    the right side is then the slower of the two right lines.
     """
 
     name: str
     left: str
-    right: tuple[str, ...]
+    right: str
     goal: float | None = None
     is_least: bool = False
     is_cold: bool = False
+    warm: str | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -81,52 +84,37 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 # --- the pairs --------------------------------------------------------------------------------------------------------
 def _pairs(logs: dict[str, str], directory: Path, share: float) -> Iterator[Pair]:
-    user = f"user{USERS - 228:05d}"
+    user, pattern = f"--value-regex user{USERS - 228:05d}", "--value-regex '[A-Z][0-9]{5}[a-z]'"
     for codec in CODEC_NAMES:
         log = shlex.quote(logs[codec])
-        full, checked = f"{RECORDS} --jobs 1 {log}", f"{VERIFY} {log}"
-        literal, pattern = f"--value-regex {user}", "--value-regex '[A-Z][0-9]{5}[a-z]'"
-        yield Pair(name=f"filter {codec}, to verify", left=f"{RECORDS} --jobs 1 {literal} {log}", right=(checked,), goal=1.3)
-        yield Pair(name=f"no literal {codec}, to full", left=f"{RECORDS} --jobs 1 {pattern} {log}", right=(full,), goal=1.0)
-        yield Pair(
-            name=f"dump {codec}, one process to two", left=full, right=(f"{RECORDS} --jobs 2 {log}",), goal=1.7, is_least=True
-        )
-        java = _java_line(log)
+        full = f"{RECORDS} --jobs 1 {log}"
+        yield Pair(f"filter {codec}, to verify", f"{RECORDS} --jobs 1 {user} {log}", f"{VERIFY} {log}", 1.3)
+        yield Pair(f"no literal {codec}, to full", f"{RECORDS} --jobs 1 {pattern} {log}", full, 1.0)
+        yield Pair(f"dump {codec}, one process to two", full, f"{RECORDS} --jobs 2 {log}", 1.7, is_least=True)
+        java, goal = _java_line(log), 12.0 if codec == "none" else 8.0
         if java is not None:
-            goal = 12.0 if codec == "none" else 8.0
-            yield Pair(name=f"dump {codec}, Kafka's tool to ours", left=java, right=(f"{RECORDS} {log}",), goal=goal, is_least=True)
-    yield from _of_the_first_log(shlex.quote(logs["none"]), user)
-    keyed = shlex.quote(logs["keyed"])
-    for name, given in (("key", "--key user-000004711"), ("header", "--header x")):
-        yield Pair(name=f"--{name}, to verify", left=f"{RECORDS} --jobs 1 {given} {keyed}", right=(f"{VERIFY} {keyed}",), goal=1.7)
+            yield Pair(f"dump {codec}, Kafka's tool to ours", java, f"{RECORDS} {log}", goal, is_least=True)
+    log, keyed = shlex.quote(logs["none"]), shlex.quote(logs["keyed"])
+    yield Pair("head -1, to --help", f"{RECORDS} {log} | head -1", f"{OURS} --help", 1.5)
+    yield Pair("dump csv, to ndjson", f"{OURS} dump --records --output csv --jobs 1 {log}", f"{RECORDS} --jobs 1 {log}")
+    for given in ("--key user-000004711", "--header x"):
+        yield Pair(f"{given}, to verify", f"{RECORDS} --jobs 1 {given} {keyed}", f"{VERIFY} {keyed}", 1.7)
+    if os.access(_DROP, os.W_OK):
+        for name, line in (("verify", f"{VERIFY} {log}"), ("filter", f"{RECORDS} --jobs 1 {user} {log}")):
+            yield Pair(f"cold {name}, to cat or warm", line, f"cat {log}", 1.2, is_cold=True, warm=line)
     yield from _of_many_files(directory, share)
 
 
-def _of_the_first_log(log: str, user: str) -> Iterator[Pair]:
-    yield Pair(name="head -1, to --help", left=f"{RECORDS} {log} | head -1", right=(f"{OURS} --help",), goal=1.5)
-    yield Pair(
-        name="dump csv, to ndjson", left=f"{OURS} dump --records --output csv --jobs 1 {log}", right=(f"{RECORDS} --jobs 1 {log}",)
-    )
-    if os.access(_DROP, os.W_OK):
-        for name, line in (("verify", VERIFY), ("filter", f"{RECORDS} --jobs 1 --value-regex {user}")):
-            right = (f"cat {log}", f"{line} {log}")
-            yield Pair(name=f"cold {name}, to cat or warm", left=f"{line} {log}", right=right, goal=1.2, is_cold=True)
-
-
 def _of_many_files(directory: Path, share: float) -> Iterator[Pair]:
-    segments = directory / "segments"
-    count = max(10, int(10_000 * share))
     headers = f"{OURS} verify --quiet --level headers"
+    segments, count = directory / "segments", max(10, int(10_000 * share))
     if not segments.exists():
         GROWING["segments"].make(segments, count)
-    place = shlex.quote(str(segments))
-    yield Pair(
-        name=f"{count:,} segments, two processes to one", left=f"{headers} --jobs 2 {place}", right=(f"{headers} --jobs 1 {place}",), goal=1.0
-    )
+    yield Pair("10,000 segments, two processes to one", f"{headers} {segments}", f"{headers} --jobs 1 {segments}", 1.1)
     partitions = write_log_dir(directory, max(10, int(8_000 * share)))
-    for where, name in ((place, f"{count:,} segments"), (shlex.quote(partitions), "8,000 partitions")):
-        for command in ("reindex", "truncate", "retain", "compact"):
-            yield Pair(name=f"{command}, {name}, to headers", left=f"{OURS} {command} {where}", right=(f"{headers} {where}",), goal=2.0)
+    for place, what in ((segments, "10,000 segments"), (partitions, "8,000 partitions")):
+        for command in ("reindex", "truncate --at-damage", "retain", "compact"):
+            yield Pair(f"{command}, {what}, to headers", f"{OURS} {command} {place}", f"{headers} {place}", 2.0)
 
 
 def _java_line(log: str) -> str | None:
@@ -140,23 +128,20 @@ def _java_line(log: str) -> str | None:
 # --- measuring --------------------------------------------------------------------------------------------------------
 def _measured(pair: Pair, turns: int) -> dict[str, Any]:
     """Return the seconds of both sides and their ratio, and print them."""
-    lefts: list[float] = []
-    rights: list[list[float]] = [[] for _ in pair.right]
+    sides: dict[str, list[float]] = {"left": [], "right": []} | ({"warm": []} if pair.warm else {})
+    lines = {"left": pair.left, "right": pair.right, "warm": pair.warm or ""}
     if not pair.is_cold:
-        for line in (pair.left, *pair.right):  # into the page cache
-            _seconds(line, is_cold=False)
+        for side in sides:  # into the page cache
+            _seconds(lines[side], is_cold=False)
     for _ in range(turns):
-        lefts.append(_seconds(pair.left, is_cold=pair.is_cold))
-        for number, line in enumerate(pair.right):
-            rights[number].append(_seconds(line, is_cold=pair.is_cold and not number))
-    left, right = median(lefts), max(median(each) for each in rights)
-    ratio = round(left / right, 2)
+        for side, seconds in sides.items():
+            seconds.append(_seconds(lines[side], is_cold=pair.is_cold and side != "warm"))
+    medians = {side: median(seconds) for side, seconds in sides.items()}
+    left, right = medians.pop("left"), max(medians.values())
     goal = "" if pair.goal is None else f"{'>=' if pair.is_least else '<='} {pair.goal}"
-    print(f"{pair.name:52} {left:8.2f} {right:8.2f} {ratio:7.2f} {goal:>8}", flush=True)
-    return {
-        "left": [round(each, 3) for each in lefts],
-        "right": [[round(each, 3) for each in side] for side in rights],
-        "ratio": ratio,
+    print(f"{pair.name:52} {left:8.2f} {right:8.2f} {left / right:7.2f} {goal:>8}", flush=True)
+    return {side: [round(each, 3) for each in seconds] for side, seconds in sides.items()} | {
+        "ratio": round(left / right, 2),
         "goal": pair.goal,
         "is_least": pair.is_least,
         "load": round(os.getloadavg()[0], 1),
@@ -168,7 +153,7 @@ def _seconds(line: str, *, is_cold: bool) -> float:
         os.sync()
         _DROP.write_text("1\n")
     start = perf_counter()
-    done = subprocess.run(line, shell=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # noqa: S602
+    done = subprocess.run(line, shell=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_ENV, check=False)  # noqa: S602
     seconds = perf_counter() - start
     if done.returncode not in _PLANNED:
         raise SystemExit(f"{line} ended with {done.returncode}")

@@ -87,7 +87,7 @@ def _log_of(broker: Broker, topic: str) -> str:
 def _produce(broker: Broker, topic: str, records: int) -> None:
     is_keyed = topic == "keyed"
     options = ["--reader-property", "parse.key=true"] if is_keyed else []
-    options += ["--command-property", f"compression.type={topic if topic in CODEC_NAMES else 'none'}"]
+    options.append(f"--compression-codec={topic if topic in CODEC_NAMES else 'none'}")
     options += ["--command-property", "batch.size=16384", "--command-property", "linger.ms=50"]
     command = [broker.java_command[0], "-Xmx512m", *broker.java_command[-2:], "org.apache.kafka.tools.ConsoleProducer"]
     command += ["--bootstrap-server", broker.bootstrap, "--topic", topic, *options]

@@ -29,7 +29,8 @@ from kafkalog_core.format.layout import BATCH_V2, LOG_OVERHEAD, MAGIC_V2, RECORD
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import recovery_rules
-from kafkalog_core.kafka.settings import Settings, SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.kafka.start.recovery import recover_segment
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe

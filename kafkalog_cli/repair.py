@@ -17,7 +17,7 @@ from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.writers import PLANS, open_results
 from kafkalog_cli.running import clock_ms, cores, watched
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.planners import is_plan_file, make_plan, plan_file, plan_to_apply
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import check_topics, resolve

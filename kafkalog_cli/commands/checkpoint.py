@@ -15,7 +15,7 @@ from kafkalog_cli.repair import RepairOptions, repair_options, run_repair
 from kafkalog_core.storage.logdir import is_broker_dir
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["checkpoint_command"]

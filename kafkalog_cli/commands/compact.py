@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from kafkalog_cli.repair import RepairOptions
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.progress import Progress

@@ -15,7 +15,7 @@ from kafkalog_cli.repair import repair_options, run_repair
 
 if TYPE_CHECKING:
     from kafkalog_cli.repair import RepairOptions
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["reindex_command"]

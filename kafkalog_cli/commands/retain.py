@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_cli.repair import RepairOptions
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.ops.retain.forecaster import RetainForecast
     from kafkalog_core.ops.retain.retain import RetainRequest

@@ -18,7 +18,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["roll_command"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from kafkalog_cli.render.writers import ResultWriter
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster

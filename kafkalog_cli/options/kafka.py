@@ -12,8 +12,8 @@ import click
 from kafkalog_cli.options import common
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.releases import describe_known, parse_release
+from kafkalog_core.kafka.setting_requests import SettingsRequest, parse_assignment, parse_topic_assignment
 from kafkalog_core.kafka.setting_table import BY_NAME
-from kafkalog_core.kafka.settings import SettingsRequest, parse_assignment, parse_topic_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,4 @@
-"""The cluster that a log directory belongs to, and what its metadata log assigns to a broker.
-
-meta.properties decides which log directories are of one broker, and which brokers are of one cluster. Directories that
-a command names together share what their cluster knows only where their cluster.id is the same; those that `log.dirs`
-of a given server.properties lists share it unless their ids contradict each other.
+"""What the metadata log of a cluster assigns to a broker, and whose a partition's directory is.
 
 A KRaft broker loads all its logs, recovers them where the last shutdown was not clean, and then renames each partition
 that the metadata log does not assign to it to `-stray` (`LogManager.isStrayReplica`: the topic id is unknown, or the
@@ -16,28 +12,27 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import DeniedError, StorageError
+from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logdirs import MISSING_METADATA, STRAY_DELETED
 from kafkalog_core.format.control import KRaftVoters
 from kafkalog_core.format.metadata_records import PartitionAssigned, Registration, TopicRemoved
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name, parse_file_name
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.cluster_metadata import ClusterTopics, read_history
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import PropertyText, read_properties
+from kafkalog_core.kafka.named_dirs import identity_of
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.storage.source import denial, denied_above
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.metadata_records import MetadataRecord
-    from kafkalog_core.format.properties import PropertyFile
     from kafkalog_core.kafka.logdir.text_files import PropertyText
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.storage.logdir import PartitionPath
@@ -45,179 +40,15 @@ if TYPE_CHECKING:
 __all__ = [
     "BrokerAssignments",
     "ClusterAssignments",
-    "ClusterDir",
     "DirectoryOwners",
-    "Identity",
-    "NamedDirs",
     "any_topic_id",
-    "identity_of",
     "metadata_file",
-    "node_of_config",
     "read_assignments",
     "read_metadata_file",
     "read_topic_id",
     "read_topic_ids",
-    "related_dirs",
     "topic_id_of",
 ]
-
-
-T = TypeVar("T")
-_NODE: Final = ("node.id", "broker.id")
-_DIRS: Final = ("log.dirs", "log.dir")
-_READ: Final = frozenset({FileKind.LOG, FileKind.KRAFT_SNAPSHOT})
-"""The files in the directory of the metadata log that settings are read from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The ids in the meta.properties of a log directory; None: unknown."""
-
-    cluster_id: str | None = None
-    node_id: str | None = None
-    directory_id: str | None = None
-    uses_zookeeper: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDir:
-    """A log directory of the same cluster; `is_same_broker`: of the same broker too."""
-
-    path: str
-    is_same_broker: bool
-
-
-class NamedDirs:
-    """The log directories that a command names together. Each is read once, however many of them ask about the others.
-
-    Args:
-        paths: absolute paths of them.
-    """
-
-    def __init__(self, paths: Iterable[str] = ()) -> None:
-        self.paths = tuple(dict.fromkeys(paths))
-        self._kept: dict[Hashable, Any] = {}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, NamedDirs) and self.paths == other.paths
-
-    def __hash__(self) -> int:
-        return hash(self.paths)
-
-    def __reduce__(self) -> tuple[type[NamedDirs], tuple[tuple[str, ...]]]:
-        return NamedDirs, (self.paths,)
-
-    def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the value of a key, which the first call for it creates."""
-        if key not in self._kept:
-            self._kept[key] = make()
-        return cast("T", self._kept[key])
-
-    def of_cluster(self, own: Identity) -> Mapping[str, ClusterDir]:
-        """Return the directories of the cluster that a directory is of, by their real paths; of an unknown one none.
-
-        Raises DeniedError where this user may not read one of all the directories.
-        """
-        clusters = self.once(("clusters",), self._clusters)
-        if own.cluster_id is None:
-            return {}
-        nodes = clusters.get(own.cluster_id, {})
-        others = self.once(("cluster", own.cluster_id), lambda: _together(nodes.values(), is_same_broker=False))
-        same = [] if own.node_id is None else [nodes.get(own.node_id, {})]
-        return others | self.once(("broker", own.cluster_id, own.node_id), lambda: _together(same, is_same_broker=True))
-
-    def _clusters(self) -> dict[str, dict[str | None, dict[str, str]]]:
-        """Return the paths of the directories that may be read, by cluster id, node id and real path."""
-        clusters: dict[str, dict[str | None, dict[str, str]]] = {}
-        for path in self.paths:
-            _check_rights(path)
-            identity = identity_of(path)
-            if identity.cluster_id is not None:
-                nodes = clusters.setdefault(identity.cluster_id, {})
-                nodes.setdefault(identity.node_id, {}).setdefault(os.path.realpath(path), path)
-        return clusters
-
-
-def _together(groups: Iterable[Mapping[str, str]], *, is_same_broker: bool) -> dict[str, ClusterDir]:
-    return {real: ClusterDir(path, is_same_broker) for group in groups for real, path in group.items()}
-
-
-def identity_of(log_dir: str | None) -> Identity:
-    """Return the identity of a log directory; one without a readable meta.properties has none."""
-    if log_dir is None:
-        return Identity()
-    path = f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}"
-    try:
-        text = read_properties(EntryFile(path=path, kind=FileKind.META_PROPERTIES))
-    except StorageError:
-        return Identity()
-    if text is None:
-        return Identity()
-    node_id = _first(text.contents, _NODE)
-    uses_zookeeper = text.contents.get("node.id") is None and text.contents.get("broker.id") is not None
-    cluster_id, directory_id = text.contents.get("cluster.id") or None, text.contents.get("directory.id")
-    return Identity(cluster_id, node_id, directory_id, uses_zookeeper)
-
-
-def node_of_config(server: Mapping[str, str]) -> str | None:
-    """Return the broker id in a server.properties; None: it has none."""
-    return _first(server, _NODE)
-
-
-def related_dirs(
-    log_dir: str | None, beside: NamedDirs, server: Mapping[str, str]
-) -> tuple[Identity, tuple[ClusterDir, ...]]:
-    """Return who a log directory belongs to, and the log directories of its cluster, its own first.
-
-    Args:
-        log_dir: path of it; None: the files are in no log directory.
-        beside: the log directories that were named together with it; it may be one of them.
-        server: of the server.properties that was given.
-
-    Raises DeniedError where this user may not read what another log directory knows of the cluster: a default would
-    silently replace a setting.
-    """
-    own = identity_of(log_dir)
-    found = {} if log_dir is None else {os.path.realpath(log_dir): ClusterDir(log_dir, is_same_broker=True)}
-    for path in _configured(server):
-        _check_rights(path)
-        other = identity_of(path)
-        if _agree(own.cluster_id, other.cluster_id):
-            same_node = _agree(own.node_id, other.node_id)
-            found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
-    return own, tuple({**found, **beside.of_cluster(own), **found}.values())
-
-
-def _configured(server: Mapping[str, str]) -> Iterator[str]:
-    """Yield the log directories of a server.properties that are on this machine."""
-    listed = (_first(server, _DIRS) or "").split(",")
-    for path in map(str.strip, (*listed, server.get("metadata.log.dir") or "")):
-        if os.path.isabs(path) and (os.path.isdir(path) or denied_above(path) is not None):
-            yield path
-
-
-def _check_rights(log_dir: str) -> None:
-    """Raise DeniedError where this user may not read who a log directory belongs to, or its metadata log."""
-    error = denied_above(log_dir) or denial(log_dir, is_directory=True)
-    error = error or denial(f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}")
-    metadata_log = f"{log_dir}/{METADATA_TOPIC}-0"
-    if error is None and os.path.isdir(metadata_log):
-        error = denial(metadata_log, is_directory=True)
-        names = [] if error is not None else os.listdir(metadata_log)
-        paths = (f"{metadata_log}/{name}" for name in sorted(names) if parse_file_name(name).kind in _READ)
-        error = error or next((each for path in paths if (each := denial(path)) is not None), None)
-    if error is not None:
-        what = "nothing is planned or forecast without the settings of the cluster"
-        raise DeniedError(error.message, f"{what}: {error.advice}", path=error.path, prefix=error.prefix)
-
-
-def _agree(one: str | None, other: str | None) -> bool:
-    """Return whether two ids do not contradict each other."""
-    return one is None or other is None or one == other
-
-
-def _first(values: Mapping[str, str] | PropertyFile, names: Iterable[str]) -> str | None:
-    return next((value for name in names if (value := values.get(name)) is not None), None)
 
 
 _NO_ID: Final = "A" * 22

@@ -17,7 +17,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import check_topics, resolve

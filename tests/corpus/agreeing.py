@@ -13,7 +13,7 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.findings.logs import DAMAGE_REASONS, LATER_RELEASE
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.report import Report

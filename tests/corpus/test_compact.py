@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to

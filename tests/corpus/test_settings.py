@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

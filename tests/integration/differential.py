@@ -12,7 +12,8 @@ from kafkalog_core.kafka.append import Appender, limits_of
 from kafkalog_core.kafka.releases import Release, parse_release
 from kafkalog_core.kafka.retention.forecast import Forecast
 from kafkalog_core.kafka.rules import append_rules
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.cluster import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs, read_copies
+from kafkalog_core.kafka.named_dirs import NamedDirs, node_of_config, related_dirs
 from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 from tests.kafka.clusters import (
     BROKER,
     TOPIC,

@@ -8,8 +8,9 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError, SettingError
 from kafkalog_core.kafka.releases import LATEST, Release
+from kafkalog_core.kafka.setting_requests import SettingsRequest, parse_assignment
 from kafkalog_core.kafka.setting_table import SETTINGS, Setting, known_names
-from kafkalog_core.kafka.settings import Settings, SettingsRequest, parse_assignment, read_settings
+from kafkalog_core.kafka.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact import planning
 from kafkalog_core.ops.compact.compact import compact as compact_here
 from kafkalog_core.ops.compact.forecast import CompactRequest

@@ -27,7 +27,8 @@ import pytest
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.settings import Settings, SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions

@@ -14,7 +14,8 @@ import pytest
 from kafkalog_core.errors import RefusedError, UnfinishedError
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions

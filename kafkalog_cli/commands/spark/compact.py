@@ -21,7 +21,7 @@ from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.spark.session.session import SessionSettings
 

@@ -29,8 +29,8 @@ from kafkalog_core.kafka.append import limits_of
 from kafkalog_core.kafka.cluster import read_topic_id
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
-from kafkalog_core.kafka.settings import SettingsRequest
 from kafkalog_core.ops.planners import plan_to_apply
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir

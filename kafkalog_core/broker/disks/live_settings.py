@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.setting_requests import parse_assignment
 from kafkalog_core.kafka.setting_table import SETTINGS
-from kafkalog_core.kafka.settings import Settings, parse_assignment
+from kafkalog_core.kafka.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

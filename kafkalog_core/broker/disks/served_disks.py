@@ -19,9 +19,10 @@ from kafkalog_core.broker.network.disk_threads import cost_of_opening, cost_of_r
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
-from kafkalog_core.kafka.cluster import identity_of, read_topic_id
+from kafkalog_core.kafka.cluster import read_topic_id
 from kafkalog_core.kafka.cluster_metadata import ClusterTopics, read_copies, read_history
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.named_dirs import identity_of
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
 from kafkalog_core.storage.logdir import read_log_dir

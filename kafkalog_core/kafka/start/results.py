@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS
 

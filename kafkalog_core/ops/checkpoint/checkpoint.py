@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.bounds import Extent
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.settings import SettingsRequest
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.cleaner.rules import check_cleaner_settings, why_never_cleaned, why_not_current
 from kafkalog_core.kafka.logdir.segment_views import check_now, read_partition_view
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import simulate
 from kafkalog_core.ops.pool import run_all

@@ -15,7 +15,7 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.cleaner.clean import Counts
 from kafkalog_core.kafka.cleaner.rules import clean_config, cleaner_settings, cleaning_rules
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.rows import plans, tables
 from kafkalog_core.rows.chunk import RowChunk

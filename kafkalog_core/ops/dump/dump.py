@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from kafkalog_core.errors import (
     SelectionError,
@@ -35,7 +35,7 @@ from kafkalog_core.ops.reading.logfiles import (
 )
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import LogStats
-from kafkalog_core.ops.reading.splits import LogSplit, divide, segment_files, segment_row
+from kafkalog_core.ops.reading.splits import LogSplit, divide, is_compressed, segment_files, segment_row
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
@@ -59,19 +59,30 @@ __all__ = ["Dumper", "LogPiece", "Step", "dump"]
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Parts of a log that are read together. targets: its file, if that is itself a target."""
+    """Parts of a log that are read together.
+
+    targets: its file, if that is itself a target. growth: how many times it grows when it is decompressed, about.
+    """
 
     splits: tuple[LogSplit, ...]
     targets: tuple[FileTarget, ...] = ()
+    growth: int = 1
 
     @property
     def size_bytes(self) -> int:
         """Bytes of log to read."""
         return sum(split.size_bytes for split in self.splits)
 
+    @property
+    def work_bytes(self) -> int:
+        """Bytes of log after decompression, about, which say how long it takes."""
+        return self.size_bytes * self.growth
+
 
 Step: TypeAlias = "LogPiece | Callable[[], Iterator[Chunk]]"
 """What yields the next rows of a dump."""
+_GROWTH: Final = 4
+"""Of a compressed log."""
 
 
 def dump(request: DumpRequest, report: Report, progress: Progress = NO_PROGRESS) -> Iterator[Chunk]:
@@ -208,18 +219,20 @@ class Dumper:
 
     def _pieces(self, unit: Unit) -> Iterator[LogPiece]:
         """Yield the files of a log, in parts if they are read by several processes; small ones together."""
-        most, waiting, waiting_bytes = self._piece_bytes, list[LogSplit](), 0
+        most, waiting, waiting_bytes, growth = self._piece_bytes, list[LogSplit](), 0, 1
         targets = tuple(each for file in unit.files[:1] for each in self._named(file.path))
         for file in files_in_range(unit.files, self._request.filters.offsets):
-            whole = LogSplit(file=file, log_dir=unit.log_dir)
-            for split in (whole,) if most is None or self._request.resync else divide(whole, most):
-                if waiting and (most is None or waiting_bytes + split.size_bytes > most):
-                    yield LogPiece(tuple(waiting), targets)
+            whole, growth = LogSplit(file=file, log_dir=unit.log_dir), 1
+            if most is not None and file.file.size_bytes > most // _GROWTH and is_compressed(file):
+                growth = _GROWTH  # its rows must find room in memory
+            for split in (whole,) if most is None or self._request.resync else divide(whole, most // growth):
+                if waiting and (most is None or waiting_bytes + split.size_bytes * growth > most):
+                    yield LogPiece(tuple(waiting), targets, growth)
                     waiting, waiting_bytes = [], 0
                 waiting.append(split)
-                waiting_bytes += split.size_bytes
+                waiting_bytes += split.size_bytes * growth
         if waiting:
-            yield LogPiece(tuple(waiting), targets)
+            yield LogPiece(tuple(waiting), targets, growth)
 
     def _begun(self, partition: Partition) -> Iterator[Chunk]:
         self._report.partitions += 1

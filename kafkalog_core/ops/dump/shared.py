@@ -11,18 +11,20 @@ to another than to be made.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kafkalog_core.errors import KafkalogError
+from kafkalog_core.errors import KafkalogError, StorageError
+from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.ops.pool import SHARED_BYTES, Pool, TurnWriter
-from kafkalog_core.ops.reading.logreader import WHOLE
+from kafkalog_core.ops.reading.logreader import WHOLE, with_start
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.page_cache import SharedFiles
-from kafkalog_core.storage.source import READING
+from kafkalog_core.storage.source import READING, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,7 +39,7 @@ __all__ = ["ChunkWriter", "SharedOutput", "dump_shared"]
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
 _LOOK_AHEAD: Final = 4
-"""Steps that are looked at for each that is taken, until there is enough for other processes: listing takes time."""
+"""Files that are looked at for each step that is taken, until there is enough for other processes: it takes time."""
 
 
 class ChunkWriter(Protocol):
@@ -108,7 +110,7 @@ class _SharedDump:
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         has_read = False
         while True:
-            self._look_ahead(_LOOK_AHEAD if self._ahead_bytes < shared_bytes else 0)
+            self._look_ahead(_LOOK_AHEAD, shared_bytes)
             if has_read and self._ahead_bytes >= shared_bytes:
                 break
             if not self._ahead:
@@ -119,7 +121,7 @@ class _SharedDump:
             pool.start()
             while self._ahead and not (pool.has_started and isinstance(self._ahead[0], LogPiece)):
                 self._take_one()
-                self._look_ahead(_LOOK_AHEAD)
+                self._look_ahead(_LOOK_AHEAD, shared_bytes)
             self._output.flush()
             for result in pool.map(_write_piece, self._pieces()):
                 number, piece = self._begun.popleft()
@@ -131,9 +133,9 @@ class _SharedDump:
                     pool.turns.end(number)
 
     # --- in this process ----------------------------------------------------------------------------------------------
-    def _look_ahead(self, count: int) -> None:
-        """Look at further steps."""
-        for _ in range(count):
+    def _look_ahead(self, count: int, most_bytes: int = MAX_INT64) -> None:
+        """Look at further steps, until there is so much to read; the parts of a file count as one."""
+        while count > 0 and self._ahead_bytes < most_bytes:
             try:
                 step = next(self._steps, None)
             except KafkalogError as error:  # its turn comes after the steps before it
@@ -141,8 +143,10 @@ class _SharedDump:
             if step is None:
                 return
             self._ahead.append(step)
+            if not isinstance(step, LogPiece) or step.splits[-1].part.end is None:
+                count -= 1
             if isinstance(step, LogPiece):
-                self._ahead_bytes += step.size_bytes
+                self._ahead_bytes += step.work_bytes
                 for path in _shared_files(step) if not READING.keeps_cache else ():
                     self.files.look(path)
 
@@ -152,7 +156,7 @@ class _SharedDump:
         self._write(step)
         if not isinstance(step, LogPiece):
             return False
-        self._ahead_bytes -= step.size_bytes
+        self._ahead_bytes -= step.work_bytes
         self.files.give_back(step.splits[-1].path)
         return True
 
@@ -166,14 +170,27 @@ class _SharedDump:
         """Yield the pieces of work; all steps are noted in order, each with the number of its turn."""
         number = 0
         while True:
-            self._look_ahead(0 if self._ahead else 1)
+            if not self._ahead:
+                self._look_ahead(1, 1)
             if not self._ahead:
                 return
             step = self._ahead.popleft()
             self._begun.append((number, step))
             if isinstance(step, LogPiece):
-                yield number, self._request, step, self._output.open_writer
+                self._ahead_bytes -= step.work_bytes
+                yield number, self._request, self._with_starts(step), self._output.open_writer
             number += 1
+
+    def _with_starts(self, piece: LogPiece) -> LogPiece:
+        """Return a piece with the places where its scans begin: a log is walked once, not by every process."""
+        splits = []
+        for split in piece.splits:
+            part = split.part
+            if part.start > part.begin:
+                with suppress(StorageError), Source.open(split.path) as source:
+                    part = with_start(source, part, self._request.scan_options)
+            splits.append(replace(split, part=part))
+        return replace(piece, splits=tuple(splits))
 
     def _took(self, piece: Step, result: _PieceResult) -> None:
         if not isinstance(piece, LogPiece):

@@ -14,7 +14,7 @@ that of one window or one batch.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -57,6 +57,7 @@ __all__ = [
     "part_items",
     "runs_backwards",
     "walk_lengths",
+    "with_start",
 ]
 
 
@@ -138,6 +139,14 @@ def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | N
         return None
     found = last_good(source, walk.before, options.max_batch_bytes)
     return part.begin if found is None else found[0]
+
+
+def with_start(source: Source, part: FilePart, options: ScanOptions) -> FilePart:
+    """Return the part with the place where its scan begins, so that another process need not look for it."""
+    start = _scan_start(source, part, options)
+    if start is None or start <= part.begin:
+        return part
+    return replace(part, begin=start, next_offset=None)
 
 
 class Walk(NamedTuple):

@@ -5,13 +5,15 @@ Also the `segment` rows of a partition, for which each log file is read whole.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.checksums import crc32
-from kafkalog_core.format.layout import HEADER_SIZE_UP_TO_MAGIC, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
+from kafkalog_core.format.columns import BatchColumns
+from kafkalog_core.format.layout import CODEC_NONE, HEADER_SIZE_UP_TO_MAGIC, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
 from kafkalog_core.format.names import LOG_KINDS, FileKind
 from kafkalog_core.ops.reading.chunks import rows_at
 from kafkalog_core.ops.reading.logfiles import LogFile, Unit, files_in_range, place_of, unit_of_file, unit_of_partition
@@ -21,7 +23,7 @@ from kafkalog_core.ops.reading.targets import LogDirTarget, PartitionTarget
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.storage.framing import count_zeros
+from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, scan
@@ -48,6 +50,7 @@ __all__ = [
     "divide",
     "end_of",
     "go_on",
+    "is_compressed",
     "may_be_unfinished",
     "parts_between",
     "plan_splits",
@@ -181,6 +184,14 @@ def plan_splits(request: DumpRequest, split_bytes: int = SPLIT_BYTES) -> SplitPl
         path = request.targets[0].path if request.targets else None
         raise SelectionError("no log to read: neither a log file nor a directory with one", path=path)
     return SplitPlan(splits=tuple(splits), findings=tuple(findings))
+
+
+def is_compressed(file: LogFile) -> bool:
+    """Return whether the first batch of a log is compressed, and probably all; false: that cannot be found out."""
+    batches = BatchColumns(1)
+    with suppress(StorageError), Source.open(file.path) as source:
+        LogFraming(0).walk(source.window(0), 0, -1, MAX_BATCH_BYTES, check=False, into=batches)
+    return batches.count > 0 and batches.cell("codec", 0) != CODEC_NONE
 
 
 def divide(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:

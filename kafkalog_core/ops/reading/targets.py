@@ -33,7 +33,7 @@ from kafkalog_core.format.names import (
     parse_file_name,
 )
 from kafkalog_core.format.sniff import SNIFF_BYTES, ContentKind, FileContent, sniff
-from kafkalog_core.kafka.cluster import NamedDirs
+from kafkalog_core.kafka.named_dirs import NamedDirs
 from kafkalog_core.ops.reading.selection import Selection, describe_topics
 from kafkalog_core.storage.listing import FileInfo, Listing, list_directory, stat_path
 from kafkalog_core.storage.logdir import (

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafkalog_core.errors import DeniedError, SelectionError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
-from kafkalog_core.kafka.cluster import DirectoryOwners, NamedDirs, metadata_file, read_topic_id, related_dirs
+from kafkalog_core.kafka.cluster import DirectoryOwners, metadata_file, read_topic_id
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.named_dirs import NamedDirs, related_dirs
 from kafkalog_core.kafka.releases import with_log_files
 from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
@@ -33,8 +34,9 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.evidence import ReleaseGuess
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.kafka.setting_table import Setting, TopicSettings
-    from kafkalog_core.kafka.settings import Settings, SettingsRequest
+    from kafkalog_core.kafka.settings import Settings
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir, PartitionPath

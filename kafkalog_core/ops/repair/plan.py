@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.assumptions import refusal, with_options
 from kafkalog_core.ops.repair.context import read_context
 from kafkalog_core.progress import Progress

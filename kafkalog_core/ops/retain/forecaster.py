@@ -18,8 +18,8 @@ from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.kafka.logdir.segment_views import PartitionView, check_now, read_partition_view
 from kafkalog_core.kafka.retention.forecast import Event, RetentionQuestion, Schedule, forecast
 from kafkalog_core.kafka.retention.rules import Judgement, check_broker_keys, check_settings, retention_rules
+from kafkalog_core.kafka.setting_requests import parse_assignment
 from kafkalog_core.kafka.setting_table import SETTINGS
-from kafkalog_core.kafka.settings import parse_assignment
 from kafkalog_core.ops.repair.context import distinct_settings, read_context, waiting_replacement
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.retention.forecast import Forecast
     from kafkalog_core.kafka.retention.rules import Policy
+    from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.kafka.setting_table import Setting, TopicSettings
-    from kafkalog_core.kafka.settings import Settings, SettingsRequest
+    from kafkalog_core.kafka.settings import Settings
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.progress import Progress

@@ -20,7 +20,7 @@ from kafkalog_core.kafka.leader_epochs import EpochStart, read_epoch_file
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.kafka.rules import append_rules, recovery_rules
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.snapshots import SnapshotFiles
 from kafkalog_core.ops.pool import run_all
 from kafkalog_core.ops.reading.targets import check_topics

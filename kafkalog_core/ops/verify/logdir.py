@@ -17,12 +17,13 @@ from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
 )
-from kafkalog_core.kafka.cluster import DirectoryOwners, NamedDirs, metadata_file, topic_id_of
+from kafkalog_core.kafka.cluster import DirectoryOwners, metadata_file, topic_id_of
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
+from kafkalog_core.kafka.named_dirs import NamedDirs
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.start.replay import end_of_log
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, check_topics

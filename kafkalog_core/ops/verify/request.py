@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, Self
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kafkalog_core.kafka.logdir.segment_views import SegmentView
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_rules
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.retention.rules import RetentionRules

@@ -11,7 +11,8 @@ from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import Release, parse_release
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.candidates import first_recovered
 from kafkalog_core.kafka.start.partition import PartitionLoad

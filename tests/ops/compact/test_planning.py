@@ -14,7 +14,7 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.kafka.cleaner.clean import CleanPass
 from kafkalog_core.kafka.evidence import ReleaseGuess
 from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to, is_certain

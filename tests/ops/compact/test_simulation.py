@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact import compact as compact_module
 from kafkalog_core.ops.compact.compact import compact, tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest

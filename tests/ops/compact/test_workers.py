@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError, SelectionError
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir

@@ -16,7 +16,8 @@ from kafkalog_core.errors import KafkalogError, RefusedError, SelectionError, Se
 from kafkalog_core.findings import Finding
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.settings import Settings, SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions

@@ -20,7 +20,8 @@ from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.snapshot import decode_snapshot
 from kafkalog_core.kafka.logdir.top_files import read_broker_dir
 from kafkalog_core.kafka.releases import Release, parse_release
-from kafkalog_core.kafka.settings import SettingsRequest, read_settings
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions

@@ -12,7 +12,7 @@ from kafkalog_cli.main import cli
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.settings import SettingsRequest
+from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.start.candidates import first_recovered
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
