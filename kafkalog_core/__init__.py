@@ -208,7 +208,7 @@ _HOMES: Final = {
     "format.names": "FileKind",
     "kafka.evidence": "ReleaseGuess infer_release",
     "kafka.logdir.segment_views": "PartitionView SegmentView",
-    "kafka.settings": "SettingsRequest",
+    "kafka.setting_requests": "SettingsRequest",
     "ops.compact.forecast": "CompactForecast CompactRequest",
     "ops.compact.compact": "compact",
     "ops.compact.planning": "compact_to",

@@ -143,6 +143,7 @@ _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
 _MOMENT_S: Final = 0.1
 _ADVISE: Final = getattr(os, "posix_fadvise", None)  # not on macOS, nor on Windows
+_PREADV: Final = getattr(os, "preadv", None)  # not on Windows
 READ_FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 """Flags to open a file: a link is not followed, and a FIFO does not block."""
 
@@ -399,11 +400,16 @@ class Source:
     def _pread(self, target: memoryview, position: int) -> int:
         if self._pages is not None:
             self._pages.about_to_read(position, len(target))
-        self._file.seek(position)
-        size = self._file.readinto(target) or 0
+        size = self._read_at(target, position)
         if self._limit is not None:
             self._limit.count(size)
         return size
+
+    def _read_at(self, target: memoryview, position: int) -> int:
+        if _PREADV is not None:
+            return int(_PREADV(self._file.fileno(), (target,), position))
+        self._file.seek(position)
+        return self._file.readinto(target) or 0
 
 
 CHANGE_CODES: Final = {

@@ -16,13 +16,13 @@ from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_o
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format import kernels
-from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump
 from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.progress import NO_PROGRESS, Advance
-from tests.build import batch_v2
+from tests.build import GZIP, NONE, batch_v2
 from tests.ops.logs import records, write_segments
 
 if TYPE_CHECKING:
@@ -128,6 +128,18 @@ def test_pieces_of_any_size(jobs: int, size: int, tmp_path: Path, output: Callab
     assert b"segment.gap" in expected[0]
     assert b'"type":"damage"' in expected[0].replace(b" ", b"")
     assert together(request, "ndjson", output("together"), jobs=jobs, size=size) == expected
+
+
+@pytest.mark.parametrize(("codec", "growth"), [(NONE, 1), (GZIP, 4)])
+def test_pieces_of_a_compressed_log_are_smaller(codec: int, growth: int, tmp_path: Path) -> None:
+    data = b"".join(batch_v2(records(at, 10, size=100), codec=codec) for at in range(0, 1000, 10))
+    place = write_segments(tmp_path / "orders-0", {0: data})
+    request = request_of(place, level="records")
+    steps = Dumper(request, Report(), NO_PROGRESS, piece_bytes=4000).steps()
+    pieces = [step for step in steps if isinstance(step, LogPiece)]
+    assert {piece.growth for piece in pieces} == {growth}
+    assert all(piece.work_bytes <= 4000 for piece in pieces)
+    assert sum(piece.size_bytes for piece in pieces) == len(data)
 
 
 def test_more_than_a_process_keeps(tmp_path: Path, output: Callable[[str], Output]) -> None:

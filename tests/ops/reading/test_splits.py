@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 from kafkalog_core.errors import AccessError, SelectionError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading import splits as splits_module
-from kafkalog_core.ops.reading.logreader import FilePart
+from kafkalog_core.ops.reading.logreader import FilePart, with_start
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source
 from tests.build import GZIP, NONE, batch_v2, message_v07, message_v1, meta_properties, wrapper_v0
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
@@ -56,7 +57,21 @@ def travelled(thing: Any) -> Any:
 def in_pieces(*paths: Path, split_bytes: int, **options: Any) -> list[Row]:
     request = DumpRequest(targets=tuple(resolve([str(path) for path in paths])), **options)
     plan = plan_splits(request, split_bytes)
-    return [finding.row() | {"type": "finding"} for finding in plan.findings] + rows_of(plan.splits, request)
+    findings = [finding.row() | {"type": "finding"} for finding in plan.findings]
+    return findings + same_rows([plan.splits, tuple(map(started, plan.splits))], request)
+
+
+def started(split: LogSplit) -> LogSplit:
+    """The piece with the place where its scan begins, which the process that shares the pieces out has found."""
+    with Source.open(split.path) as source:
+        return replace(split, part=with_start(source, split.part, ScanOptions()))
+
+
+def same_rows(ways: list[tuple[LogSplit, ...]], request: DumpRequest) -> list[Row]:
+    first, *others = [rows_of(splits, request) for splits in ways]
+    for other in others:
+        assert other == first
+    return first
 
 
 def data_rows(rows: Iterable[Row]) -> list[tuple[str, ...]]:
