@@ -178,6 +178,8 @@ class ScanOptions:
 
 
 _FEW_ROWS: Final = 8
+_BEYOND_BYTES: Final = 32 * 1024
+"""What is read beyond the last wanted position: the entry there, and what follows a damaged one, are mostly within."""
 _DEFAULT: Final = ScanOptions()
 
 
@@ -189,6 +191,7 @@ def scan(
     options: ScanOptions = _DEFAULT,
     start: int = 0,
     end: int | None = None,
+    until: int = MAX_INT64,
     batches: BatchColumns | None = None,
 ) -> Iterator[Run | Damage]:
     """Scan a log file from `start`, which must be the start of an entry.
@@ -202,12 +205,13 @@ def scan(
         start: position in the file.
         end: position at which the scan stops, as at the end of the file; None: the size at open, and a batch that a
             live broker was writing just then is read whole.
+        until: position after which the caller wants no more items, so that little is read beyond it; they are the same.
         batches: columns to use again, for callers that make many short scans, one after another.
     """
     if is_v07 and base_offset is not None and not 0 <= base_offset <= MAX_INT64 - source.size_bytes:
         base_offset = None
     framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(max(base_offset or 0, 0))
-    return iter(_Scanner(source, base_offset, framing, options, (start, end), batches))
+    return iter(_Scanner(source, base_offset, framing, options, (start, end, until), batches))
 
 
 class _Scanner:
@@ -217,13 +221,13 @@ class _Scanner:
         base_offset: int | None,
         framing: Framing,
         options: ScanOptions,
-        span: tuple[int, int | None],
+        span: tuple[int, int | None, int],
         batches: BatchColumns | None,
     ) -> None:
         self._source = source
         self._framing = framing
         self._options = options
-        self._position, end = span
+        self._position, end, self._until = span
         self._end = source.size_bytes if end is None else end
         self._may_grow = end is None
         self._is_legacy = isinstance(framing, V07Framing)
@@ -231,6 +235,7 @@ class _Scanner:
         self._knows_offset = base_offset is not None
         self._resynced = False
         self._wanted = min(options.first_window_bytes, WINDOW_BYTES)
+        self._needed = 0
         self._expected = 0
         rows = min(BATCH_ROWS, source.size_bytes // framing.min_entry_bytes + 1)
         self._batches = BatchColumns(rows) if batches is None else batches
@@ -245,7 +250,8 @@ class _Scanner:
 
     def __iter__(self) -> Iterator[Run | Damage]:
         while self._position < self._end:
-            size = min(self._wanted, self._end - self._position)
+            most = max(self._until - self._position + _BEYOND_BYTES, _BEYOND_BYTES, self._needed)
+            size = min(self._wanted, self._end - self._position, most)
             self._wanted = min(2 * self._wanted, WINDOW_BYTES)
             try:
                 window = self._source.window(self._position, size)
@@ -286,6 +292,7 @@ class _Scanner:
             return self._lost("unreadable", detail, search_from=window_end)
         if self._position + needed <= self._end or self._grow_to(self._position + needed):
             self._wanted = max(needed, self._wanted)
+            self._needed = needed
             return None
         return self._torn(needed)
 
@@ -338,7 +345,7 @@ class _Scanner:
     def _goes_on(self, window_bytes: int) -> bool:
         """Return whether the walk, stopped at a wrong checksum, may pass it once it sees more of the file."""
         if window_bytes < min(WINDOW_BYTES, self._end - self._position):
-            self._wanted = WINDOW_BYTES
+            self._wanted, self._until = WINDOW_BYTES, MAX_INT64
             return True
         if self._trusted_at == self._position:  # it saw more already, and another entry inside this one
             return False

@@ -103,7 +103,8 @@ def part_items(
         return
     if start == part.begin > 0:
         base_offset = part.next_offset
-    for item in scan(source, base_offset=base_offset, options=options, start=start):
+    until = MAX_INT64 if part.end is None else part.end
+    for item in scan(source, base_offset=base_offset, options=options, start=start, until=until):
         position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
         if part.end is not None and position >= part.end:
             return
@@ -187,7 +188,7 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
 
     `passed_before` are entries that an earlier walk has passed.
     """
-    framing, columns = LogFraming(0), BatchColumns(BATCH_ROWS)
+    framing, columns = LogFraming(0), None
     peek, file_end = source.peek, source.size_bytes
     min_bytes, header_bytes = framing.min_entry_bytes, framing.header_bytes
     before = deque(passed_before, maxlen=_LOOKED_AT)
@@ -201,8 +202,9 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
             return Walk(position, before, is_broken=True)
         passed = 0
         if size < _JUMP_BYTES:
+            columns = columns or BatchColumns(BATCH_ROWS)
             passed = _walk_window(source, framing, position, end, columns)
-        if passed:
+        if columns is not None and passed:
             places = zip(columns.column("position"), columns.column("size_bytes"), strict=True)
             before.extend([*places][-_LOOKED_AT:])
         else:

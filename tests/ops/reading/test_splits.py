@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +24,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.storage import scan as scan_module
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source
@@ -126,6 +128,7 @@ def broken(data: bytes, edits: list[tuple[str, float, int]], starts: list[int]) 
     edits=st.lists(EDITS, max_size=4),
     split_bytes=st.sampled_from([1, 61, 200, 700, 3000, 10_000]),
     level=st.sampled_from(["records", "batches"]),
+    beyond=st.sampled_from([1, 17, 100, 700, 5000, 32_768]),
 )
 def test_pieces_of_any_log_are_the_whole(
     tmp_path_factory: pytest.TempPathFactory,
@@ -133,6 +136,7 @@ def test_pieces_of_any_log_are_the_whole(
     edits: list[tuple[str, float, int]],
     split_bytes: int,
     level: str,
+    beyond: int,
 ) -> None:
     entries = log_of(kinds)
     starts = [sum(map(len, entries[:n])) for n in range(len(entries))]
@@ -140,7 +144,9 @@ def test_pieces_of_any_log_are_the_whole(
     log = write_segments(place / "topic-0", {0: broken(b"".join(entries), edits, starts)})
     (path,) = log.glob("*.log")
     split_bytes = max(split_bytes, path.stat().st_size // 200)
-    assert data_rows(in_pieces(log, split_bytes=split_bytes, level=level)) == data_rows(dump_rows(log, level=level))
+    with mock.patch.object(scan_module, "_BEYOND_BYTES", beyond):
+        pieces = in_pieces(log, split_bytes=split_bytes, level=level)
+    assert data_rows(pieces) == data_rows(dump_rows(log, level=level))
 
 
 @pytest.mark.parametrize("count", [70, 200])
