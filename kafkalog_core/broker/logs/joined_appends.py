@@ -20,6 +20,7 @@ from kafkalog_core.format.layout import (
     LOG_OVERHEAD,
     MAGIC_POSITION,
     MAGIC_V2,
+    MAX_INT64,
     RECORD_BATCH_OVERHEAD,
 )
 from kafkalog_core.storage.framing import LogFraming
@@ -94,7 +95,7 @@ def _checked(
     pieces = decode_run(memoryview(data), batches, max_bytes=policy.max_decompressed_bytes, records=records)
     if not isinstance(next(pieces, None), RecordRun):
         return None
-    least, most = now_ms - policy.before_max_ms, now_ms + policy.after_max_ms
+    least, most = now_ms - policy.before_max_ms, min(now_ms + policy.after_max_ms, MAX_INT64)
     if not kernels.are_usual(batches, records, least, most, policy.is_compacted) or next(pieces, None) is not None:
         return None
     producer_id = batches.cell("producer_id", 0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -43,14 +44,14 @@ class AuthenticationError(KafkalogError):
     """A client that does not prove who it is. The message is for the log, not for the client."""
 
 
-class Exchange:
+class Exchange(ABC):
     """The server's side of a mechanism: a token of the client, a token back, until `user` is known."""
 
     user: str | None = None
 
+    @abstractmethod
     def step(self, token: bytes) -> bytes:
         """Return the answer to a token. Raises AuthenticationError."""
-        raise NotImplementedError
 
 
 class PlainExchange(Exchange):

@@ -164,6 +164,19 @@ def test_joined_requests_are_answered_as_single_ones(tmp_path, monkeypatch, seed
     assert None in together
 
 
+def test_times_may_be_as_far_away_as_an_integer_holds(tmp_path):
+    with living(tmp_path) as live:
+        most = str(2**63 - 1)
+        live.create("any-time", 1, message_timestamp_before_max_ms=most, message_timestamp_after_max_ms=most)
+        JOINER.is_open = True
+        body = {"transactional_id": None, "acks": -1, "timeout_ms": 1000}
+        data = [{"name": "any-time", "partition_data": [{"index": 0, "records": batch_of(b"v", time_ms=NOW_MS)}]}]
+        frames = [frame("Produce", 9, body | {"topic_data": data}) for _ in (1, 2)]
+        answers = [live.broker.dispatcher.handle(each, FROM) for each in frames]
+        offsets = [told(9, each.take())["responses"][0]["partition_responses"][0]["base_offset"] for each in answers]
+        assert offsets == [0, 1]
+
+
 def test_another_request_sees_what_was_sent_before_it(tmp_path):
     with living(tmp_path) as live:
         start(live)
