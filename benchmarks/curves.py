@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _MB: Final = 1_000_000
 _HEADERS: Final = "verify --quiet --level headers --jobs 1"
 _READ: Final = ("verify --quiet --jobs 1", "dump --records --output ndjson --jobs 1")
-_PLAN: Final = ("reindex --jobs 1", "truncate --at-damage --jobs 1", "retain --jobs 1", "compact --jobs 1")
+_PLAN: Final = ("reindex --jobs 1", "truncate --at-damage --jobs 1", "retain --jobs 1")
 _CORES: Final = ("verify --quiet", "dump --records --output ndjson", "reindex --all")
 _SIZES: Final[dict[str, tuple[int, ...]]] = {
     "megabytes": (30, 100, 300, 1000),
@@ -61,10 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.date is None:
         parser.error("a date, or --draw")
     target = RESULTS / f"{options.date}-curves.json"
-    curves: list[dict[str, Any]] = []
+    chosen = {what for what in _SIZES if not options.only or any(part in what for part in options.only)}
+    kept = json.loads(target.read_text())["curves"] if target.exists() else []
+    curves: list[dict[str, Any]] = [each for each in kept if each["what"] not in chosen]
     about = machine.description() | {"date": options.date, "turns": options.turns}
     for what, sizes in _SIZES.items():
-        if not options.only or any(part in what for part in options.only):
+        if what in chosen:
             with tempfile.TemporaryDirectory(prefix="kafkalog-bench-") as scratch:
                 for curve in _measured(what, sizes, Path(scratch), options.turns):
                     curves.append(curve)
@@ -75,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _measured(what: str, sizes: Sequence[int], scratch: Path, turns: int) -> Iterator[dict[str, Any]]:
     """Yield the curve of each command, and print it."""
     paths = [_made(what, size, scratch) for size in sizes]
-    commands = {"megabytes": _READ, "processes": _CORES}.get(what, (_HEADERS, *_PLAN))
+    commands = {"megabytes": _READ, "damaged places": _READ, "processes": _CORES}.get(what, (_HEADERS, *_PLAN))
     for command in commands:
         lines = [f"{command} --jobs {size}" if what == "processes" else command for size in sizes]
         seconds = [[_seconds(line, path) for _ in range(turns)] for line, path in zip(lines, paths, strict=True)]

@@ -35,6 +35,12 @@ OURS: Final = f"{shlex.quote(sys.executable)} -m kafkalog_cli"
 RECORDS: Final = f"{OURS} dump --records --output ndjson"
 VERIFY: Final = f"{OURS} verify --quiet --jobs 1"
 WORSE: Final = 1.1
+_PLANS: Final = {
+    "reindex": "",
+    "truncate": "--at-damage",
+    "retain": "",
+    "compact": "--force --set log.cleanup.policy=compact",
+}
 _DROP: Final = Path("/proc/sys/vm/drop_caches")
 _PLANNED: Final = frozenset({0, 3, 4})
 _ENV: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -113,8 +119,9 @@ def _of_many_files(directory: Path, share: float) -> Iterator[Pair]:
     yield Pair("10,000 segments, two processes to one", f"{headers} {segments}", f"{headers} --jobs 1 {segments}", 1.1)
     partitions = write_log_dir(directory, max(10, int(8_000 * share)))
     for place, what in ((segments, "10,000 segments"), (partitions, "8,000 partitions")):
-        for command in ("reindex", "truncate --at-damage", "retain", "compact"):
-            yield Pair(f"{command}, {what}, to headers", f"{OURS} {command} {place}", f"{headers} {place}", 2.0)
+        for command, given in _PLANS.items():
+            line = f"{OURS} {command} {given} {place}"
+            yield Pair(f"{command}, {what}, to headers", line, f"{headers} {place}", 2.0)
 
 
 def _java_line(log: str) -> str | None:
