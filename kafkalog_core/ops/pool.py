@@ -112,7 +112,7 @@ class Pool:
     """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
 
     `scratch` is a directory for temporary files, which is deleted with the pool. `output` is a file descriptor that
-    the work may write to, in `turns`.
+    the work may write to, in `turns`. `own_limit` is what this process may read meanwhile, if it has given an output.
     """
 
     def __init__(self, jobs: int, progress: Progress, *, output: int | None = None, may_fork: bool = False) -> None:
@@ -134,12 +134,14 @@ class Pool:
         self._starting: Thread | None = None
         self._has_started = Event()
         self._is_forked = method == _FORK
+        readers = jobs + (output is not None)  # who shares the output out reads too
+        self.own_limit = None if READING.limit is None else READING.limit.share(readers)
         passed: Any = output if output is None or self._is_forked else _Passed(output)
         self._executor = ProcessPoolExecutor(
             jobs,
             mp_context=context,
             initializer=_start_worker,
-            initargs=(self._read_bytes, self._stop, self.scratch, self.turns, passed, _reading_of(jobs)),
+            initargs=(self._read_bytes, self._stop, self.scratch, self.turns, passed, _reading_of(readers)),
         )
 
     def start(self) -> None:

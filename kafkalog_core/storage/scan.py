@@ -205,7 +205,8 @@ def scan(
         start: position in the file.
         end: position at which the scan stops, as at the end of the file; None: the size at open, and a batch that a
             live broker was writing just then is read whole.
-        until: position after which the caller wants no more items, so that little is read beyond it; they are the same.
+        until: position after which the caller wants no more items, so that little is read beyond it. They are the same;
+            where a length leads past the file's end, over a block that the disk cannot read, the reason may be another.
         batches: columns to use again, for callers that make many short scans, one after another.
     """
     if is_v07 and base_offset is not None and not 0 <= base_offset <= MAX_INT64 - source.size_bytes:
@@ -268,10 +269,11 @@ class _Scanner:
                 self._expected = self._previous + 1
                 self._previous = self._batches.column("last_offset")[-1]
                 self._knows_offset = True
-            if stop == kernels.STOP_CHECKSUM and self._state is not None and self._goes_on(len(window)):
+            is_short = len(window) < size
+            if stop == kernels.STOP_CHECKSUM and self._state is not None and self._goes_on(len(window), is_short):
                 continue
             if stop == kernels.STOP_MORE:
-                damage = self._need_more(window[next_index:], window_end, is_short=len(window) < size)
+                damage = self._need_more(window[next_index:], window_end, is_short=is_short)
                 if damage is not None:
                     yield damage
             elif stop != kernels.STOP_END:
@@ -342,9 +344,12 @@ class _Scanner:
         self._given = [given + count for given, count in zip(self._given, counts, strict=True)]
         yield from one_by_one(run, knows_offset=self._knows_offset)
 
-    def _goes_on(self, window_bytes: int) -> bool:
-        """Return whether the walk, stopped at a wrong checksum, may pass it once it sees more of the file."""
-        if window_bytes < min(WINDOW_BYTES, self._end - self._position):
+    def _goes_on(self, window_bytes: int, is_short: bool) -> bool:
+        """Return whether the walk, stopped at a wrong checksum, may pass it once it sees more of the file.
+
+        is_short: whether the disk cannot read what follows the window, so that there is no more to see.
+        """
+        if not is_short and window_bytes < min(WINDOW_BYTES, self._end - self._position):
             self._wanted, self._until = WINDOW_BYTES, MAX_INT64
             return True
         if self._trusted_at == self._position:  # it saw more already, and another entry inside this one

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.storage.scan import Damage, Run, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source
 from tests.build import Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
 from tests.storage.scans import Found, batches_of, damages_of, found_in, scan_file, scan_source
@@ -508,3 +508,19 @@ def test_a_file_that_is_replaced_while_it_is_read(path: Path) -> None:
         rest = [found for item in items if isinstance(item, Run) for found in found_in(item)]
         assert [item.last_offset for item in rest] == [3]
         assert source.refresh() is FileChange.REPLACED
+
+
+@pytest.mark.parametrize("resync", [False, True])
+@pytest.mark.parametrize("until", [0, 2**63 - 1])
+def test_a_wrong_checksum_before_a_batch_that_the_disk_cannot_read(tmp_path: Path, until: int, resync: bool) -> None:
+    """What follows it cannot be seen, however often it is asked for."""
+    batches = [bytearray(batch_v2([Record(offset=at, value=bytes(2500), timestamp_ms=0)])) for at in range(4)]
+    batches[0][1000] ^= 1
+    path = tmp_path / f"{0:020}.log"
+    path.write_bytes(b"".join(batches))
+    with DyingDisk.open(path) as source:
+        source.bad = frozenset({1})
+        items = scan(source, base_offset=0, options=ScanOptions(resync=resync), until=until)
+        damages = [item for item in items if isinstance(item, Damage)]
+    assert damages[0].reason == "crc-mismatch"
+    assert damages[0].position == 0

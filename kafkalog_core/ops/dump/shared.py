@@ -85,12 +85,14 @@ def dump_shared(
 
     Raises what `dump` raises, WorkerLostError, and OSError if the output cannot be written.
     """
-    shared = _SharedDump(Dumper(request, report, progress, piece_bytes=piece_bytes), request, report, output)
+    dumper, limit = Dumper(request, report, progress, piece_bytes=piece_bytes), READING.limit
+    shared = _SharedDump(dumper, request, report, output)
     try:
         shared.run(jobs, progress, shared_bytes)
     finally:
-        shared.files.give_back()
+        shared.close()
         READING.shared.clear()
+        READING.limit = limit
 
 
 class _SharedDump:
@@ -106,6 +108,13 @@ class _SharedDump:
         self._ahead_bytes = 0
         self._begun: deque[tuple[int, Step]] = deque()
         self.files = SharedFiles()
+        self._walked: Source | None = None  # the file whose pieces are shared out: it is walked as it was opened
+
+    def close(self) -> None:
+        """Close what is open, and give back what was read."""
+        if self._walked is not None:
+            self._walked.close()
+        self.files.give_back()
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         has_read = False
@@ -119,6 +128,7 @@ class _SharedDump:
         self._output.flush()
         with Pool(jobs, progress, output=self._output.descriptor, may_fork=True) as pool:
             pool.start()
+            READING.limit = pool.own_limit
             while self._ahead and not (pool.has_started and isinstance(self._ahead[0], LogPiece)):
                 self._take_one()
                 self._look_ahead(_LOOK_AHEAD, shared_bytes)
@@ -187,10 +197,19 @@ class _SharedDump:
         for split in piece.splits:
             part = split.part
             if part.start > part.begin:
-                with suppress(StorageError), Source.open(split.path) as source:
-                    part = with_start(source, part, self._request.scan_options)
+                with suppress(StorageError):
+                    part = with_start(self._source_of(split.path), part, self._request.scan_options)
             splits.append(replace(split, part=part))
         return replace(piece, splits=tuple(splits))
+
+    def _source_of(self, path: str) -> Source:
+        """Return the open file; it is closed when the next one is opened."""
+        if self._walked is None or self._walked.path != path:
+            if self._walked is not None:
+                self._walked.close()
+                self._walked = None
+            self._walked = Source.open(path)
+        return self._walked
 
     def _took(self, piece: Step, result: _PieceResult) -> None:
         if not isinstance(piece, LogPiece):

@@ -74,13 +74,14 @@ class FilePart:
     """The entries of a file that start in bytes `start` to `end` (exclusive; None: to the file's end).
 
     The walk to the start begins at `begin`, where an entry starts that an earlier scan has reached. `next_offset` is
-    the offset expected there; None: not known.
+    the offset expected there; None: not known. `hint`: where another process found that the scan begins; None: unknown.
     """
 
     start: int = 0
     end: int | None = None
     begin: int = 0
     next_offset: int | None = None
+    hint: int | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -135,6 +136,11 @@ def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | N
     """Return where a scan must begin to read the part as a scan of the whole file does; None: no scan reaches it."""
     if part.start <= part.begin:
         return part.begin
+    if part.hint is not None:  # if the file is still what it was
+        walk = walk_lengths(source, part.hint, part.start)
+        found = None if walk.is_broken else last_good(source, walk.before, options.max_batch_bytes)
+        if found is not None:
+            return found[0]
     walk = _last_walk.to(source, part)
     if walk.is_broken:
         return None
@@ -147,7 +153,7 @@ def with_start(source: Source, part: FilePart, options: ScanOptions) -> FilePart
     start = _scan_start(source, part, options)
     if start is None or start <= part.begin:
         return part
-    return replace(part, begin=start, next_offset=None)
+    return replace(part, hint=start)
 
 
 class Walk(NamedTuple):

@@ -149,6 +149,22 @@ def test_pieces_of_any_log_are_the_whole(
     assert data_rows(pieces) == data_rows(dump_rows(log, level=level))
 
 
+def test_a_start_that_another_process_found_in_what_is_gone(tmp_path: Path) -> None:
+    """A broker truncated the log meanwhile, and appended to it again."""
+    place = write_segments(tmp_path / "topic-0", {0: b"".join(batch_v2(records(n, 1, size=300)) for n in range(40))})
+    (path,) = place.glob("*.log")
+    (whole,) = plan_splits(DumpRequest(targets=tuple(resolve([str(place)])), level="records")).splits
+    stale = started(replace(whole, part=FilePart(start=6000, end=9000)))
+    assert stale.part.hint is not None
+    with path.open("r+b") as file:  # the same file
+        file.truncate(0)
+        file.write(b"".join(batch_v2(records(n, 1, size=500)) for n in range(40)))
+    request = DumpRequest(targets=(), level="records")
+    rows = rows_of([stale], request)
+    assert len(offsets_of(rows)) > 3
+    assert rows == rows_of([replace(stale, part=replace(stale.part, hint=None))], request)
+
+
 @pytest.mark.parametrize("count", [70, 200])
 def test_a_piece_behind_many_wrong_checksums(tmp_path: Path, count: int) -> None:
     """None of the batches before it can be trusted: the scan of the whole file tells."""
