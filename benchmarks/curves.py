@@ -42,7 +42,7 @@ _SIZES: Final[dict[str, tuple[int, ...]]] = {
     "partitions": (300, 1_000, 3_000, 10_000),
     "processes": (1, 2),
 }
-_ENDS_WELL: Final = frozenset({0, 3, 4})
+_ENDS_WELL: Final = frozenset({0, 4})  # 4: damage, or a plan that loses data
 _ENV: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 

@@ -51,7 +51,9 @@ class LogSet:
 
 def write_logs(directory: Path, share: float) -> LogSet:
     """Write the logs, or return those that are there. share: of the usual number of records, such as 0.1."""
-    note = directory / "produced.json"
+    note = directory / f"produced-{share}.json"
+    directory = directory / f"share-{share}"
+    directory.mkdir(exist_ok=True)
     if note.exists():
         return LogSet(**json.loads(note.read_text()))
     try:
