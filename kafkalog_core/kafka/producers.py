@@ -294,6 +294,28 @@ class ProducerStates:
             for cell in (k.P_DATA_TIME, *range(k.P_BATCHES, k.P_MARKER)):
                 rows[at + cell] = before[at + cell]
 
+    def recall(self, replayed: ProducerStates) -> None:
+        """Take the batches before the last one of each producer from a replay of what ends at the same offset.
+
+        A snapshot has only the last one, and a client may send again any of the five that a broker remembers.
+
+        Args:
+            replayed: the state of these last batches; producers that are unknown or end otherwise here are left out.
+        """
+        theirs, ours = replayed._producers, self._producers
+        for start in range(0, k.P_SIZE * replayed.count, k.P_SIZE):
+            at, count = self._find(theirs[start + k.P_PID]), theirs[start + k.P_BATCHES]
+            if at < 0 or count < 2 or ours[at + k.P_BATCHES] < 1:
+                continue
+            last, known = (count - 1) % k.RECENT, (ours[at + k.P_BATCHES] - 1) % k.RECENT
+            ends = [
+                (rows[place + k.P_EPOCH], rows[place + k.P_OFFSET + number], rows[place + k.P_SEQUENCE + number])
+                for rows, place, number in ((theirs, start, last), (ours, at, known))
+            ]
+            if ends[0] == ends[1]:
+                cells = slice(k.P_BATCHES, k.P_DATA_TIME)
+                ours[at + cells.start : at + cells.stop] = theirs[start + cells.start : start + cells.stop]
+
     # --- from and to elsewhere ----------------------------------------------------------------------------------------
     @classmethod
     def from_snapshot(cls, entries: Iterable[ProducerEntry], *, sequences: Sequences = "continuous") -> Self:

@@ -490,6 +490,26 @@ def test_a_snapshot_goes_on_where_it_was_taken() -> None:
     ]
 
 
+@given(batches(), st.integers(0, 40))
+def test_a_replay_of_the_last_batches_gives_a_snapshot_what_it_lacks(made, begin):
+    columns, markers = columns_of(made)
+    whole, last = ProducerStates(sequences="unchecked"), ProducerStates(sequences="unchecked")
+    whole.replay(columns, markers)
+    last.replay(columns, markers, first=min(begin, len(made)))
+    loaded = ProducerStates.from_snapshot(whole.snapshot_entries())
+    entries = list(loaded.snapshot_entries())
+    loaded.recall(last)
+    assert list(loaded.snapshot_entries()) == entries  # a snapshot from it is the same
+    for entry in entries:
+        known, found = whole.known(entry.producer_id), loaded.known(entry.producer_id)
+        replayed = last.known(entry.producer_id)
+        seen = () if replayed is None or replayed.epoch != entry.producer_epoch else replayed.recent
+        if entry.has_batch:
+            assert found.recent == known.recent[: max(1, len(seen))]
+        else:
+            assert not found.recent
+
+
 @pytest.mark.parametrize("data", [b"", bytes(31), bytes(32), b"\x01" + bytes(31), bytes(33)])
 def test_what_is_no_state_is_refused(data: bytes) -> None:
     with pytest.raises(FieldError, match="producer state"):

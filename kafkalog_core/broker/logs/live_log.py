@@ -141,12 +141,14 @@ class LiveLog(LiveLogReader):
         self._snapshots: set[int] = set()
         first = found[0].base_offset if found else facts.log_start_offset or 0
         self.log_start_offset = max(first, facts.log_start_offset or 0)
-        self._appender = self._continued(found[-1], facts.limits) if found else self._new(first, facts.limits)
+        last = ProducerStates(sequences="unchecked")  # of the last segment alone
+        self._appender = self._continued(found[-1], facts.limits, last) if found else self._new(first, facts.limits)
         self.log_start_offset = min(self.log_start_offset, self._appender.end_offset)
         snapshots = {each.name.base_offset or 0 for each in partition.snapshots if each.name.canonical}
         self._states = read_producer_states(
             partition, _SCAN, log_start_offset=self.log_start_offset, end_offset=self.log_end_offset
         )
+        self._states.recall(last)
         self._snapshots |= snapshots
         self._synced = self.log_end_offset  # what was there was recovered
         for segment in found:
@@ -158,8 +160,8 @@ class LiveLog(LiveLogReader):
             _Sink(self), base_offset, limits=limits, rules=_RULES, now_ms=self._clock_ms(), segment=segment, rows=_ROWS
         )
 
-    def _continued(self, last: Segment, limits: AppendLimits) -> Appender:
-        """Return the appender that goes on with the last segment, whose batches are read once."""
+    def _continued(self, last: Segment, limits: AppendLimits, states: ProducerStates) -> Appender:
+        """Return the appender that goes on with the last segment, and replay its producers to `states`."""
         path, base = _path_of(last), last.base_offset
         indexes = IndexBuilder(
             base,
@@ -176,6 +178,7 @@ class LiveLog(LiveLogReader):
                 if isinstance(item, Damage):
                     break
                 _count(segment, item)
+                states.replay(item.batches, markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES))
         live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
         live.max_timestamp_ms = live.batches.max_timestamp_ms
         if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut

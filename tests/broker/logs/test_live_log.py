@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,7 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests.broker.consuming import consumed
-from tests.broker.live_state import NOW_MS, TRANSACTIONAL, batch_of
+from tests.broker.live_state import NOW_MS, TRANSACTIONAL, batch_of, living
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,3 +193,26 @@ def test_verify_has_nothing_to_say_about_a_closed_log(tmp_path: Path) -> None:
     log.close()
     request = VerifyRequest(targets=tuple(resolve([str(tmp_path / "t-0")])), now_ms=NOW_MS, level="records")
     assert [each.code for verdict in verify(request) for each in verdict.findings] == []
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_after_crashes_a_producer_may_send_its_last_five_batches_again(tmp_path: Path, crashes: int) -> None:
+    batches = [batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=number) for number in range(8)]
+    (tmp_path / "0").mkdir()
+    with living(tmp_path / "0") as live:
+        live.create("t")
+        for batch in batches:
+            live.produce("t", batch)
+        shutil.copytree(tmp_path / "0", tmp_path / "1")
+    for crash in range(1, crashes):
+        with living(tmp_path / str(crash)) as live:
+            assert live.notes  # it was recovered, and a snapshot of its producers was written
+            assert live.log("t").log_end_offset == 8
+            shutil.copytree(tmp_path / str(crash), tmp_path / str(crash + 1))
+    with living(tmp_path / str(crashes)) as live:
+        answers = [live.produce("t", batch) for batch in batches]
+        assert [each["error_code"] for each in answers] == [45, 45, 45, 0, 0, 0, 0, 0]
+        assert [each["base_offset"] for each in answers[3:]] == [3, 4, 5, 6, 7]
+        assert live.log("t").log_end_offset == 8
+        next_batch = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=8)
+        assert live.produce("t", next_batch)["base_offset"] == 8
