@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from functools import reduce, update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -28,6 +27,7 @@ from kafkalog_core.ops.repair.plan_rows import rows_of_plan
 from kafkalog_core.storage.changing.journal_search import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -229,8 +229,7 @@ def locked(paths: Iterable[str]) -> Iterator[None]:
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairOptions:
+class RepairOptions(Struct, frozen=True, kw_only=True):
     """How a repair is done.
 
     apply: whether the plan is applied.

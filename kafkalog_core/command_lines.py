@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,8 +43,7 @@ def shell_line(words: Iterable[str]) -> str:
     return " ".join(map(shell_word, words))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True, kw_only=True):
     """A command line of kafkalog, as the user typed it.
 
     Args:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import crc32c
 
+from kafkalog_core.structs import Struct, replace
 from tests.build_files import (
     Producer,
     epoch_checkpoint,
@@ -83,8 +83,7 @@ ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, K
 Header = tuple[bytes, bytes | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class Record(Struct, frozen=True, kw_only=True):
     """What a consumer reads. `attributes` are those of the record itself, always 0 in a batch of magic 2."""
 
     offset: int = 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import crc32c
+
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,8 +28,7 @@ def txn_index(entries: Iterable[tuple[int, int, int, int]], *, version: int = 0)
     return b"".join(struct.pack(">hqqqq", version, *entry) for entry in entries)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Producer:
+class Producer(Struct, frozen=True, kw_only=True):
     """One producer's state in a snapshot."""
 
     producer_id: int

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
+from kafkalog_core.structs import Struct, replace
 from tests import build
 from tests.build import FRAMINGS, Record
 
@@ -23,8 +23,7 @@ CODECS_LEGACY = st.sampled_from([1, 2, 3])
 CODECS_V07 = st.sampled_from([1, 2])
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     """Bytes of a log, and the records in it. `timestamp_type` is None for magic 0 and for 0.7."""
 
     data: bytes

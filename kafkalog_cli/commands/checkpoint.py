@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +12,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
 from kafkalog_cli.repair import RepairOptions, repair_options, run_repair
 from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.setting_requests import SettingsRequest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +21,7 @@ from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
     from collections.abc import Generator

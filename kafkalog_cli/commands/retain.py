@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +18,7 @@ from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_cli.running import watched
 from kafkalog_core.ops.retain.forecaster import RetentionForecaster
 from kafkalog_core.ops.retain.retain import retain
+from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +31,7 @@ from kafkalog_core.broker.server import ReadOnlyBroker
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.storage.partition import partition_name
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -199,8 +199,7 @@ def serve_command(paths: tuple[str, ...], selection: Selection, listening: Liste
         log.close()
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """What a run of the command has: its options, where it reports to, and what ends it."""
 
     given: Mapping[str, Any]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.kafka import kafka_options
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.repair import repair_options, run_repair
+from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
     from kafkalog_cli.repair import RepairOptions

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -37,7 +36,7 @@ def kafka_start_options(function: Decorated) -> Decorated:
 
 
 def _with_request(function: Decorated, options: Sequence[Callable[[Decorated], Decorated]]) -> Decorated:
-    names = [each.name for each in fields(SettingsRequest)]
+    names = SettingsRequest.__struct_fields__
 
     def with_request(*arguments: object, **given: Any) -> object:
         request = SettingsRequest(**{name: given.pop(name) for name in names if name in given})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
-from dataclasses import dataclass
 from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -17,6 +16,7 @@ from kafkalog_core.broker.security.authentication import Authentication
 from kafkalog_core.broker.security.users import MECHANISMS, Users, passwords_of, users_of_cluster
 from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.errors import SettingError
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -57,8 +57,7 @@ def parse_endpoint(text: str) -> HostPort:
     return HostPort(host.removeprefix("[").removesuffix("]"), int(port))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listening:
+class Listening(Struct, frozen=True, kw_only=True):
     """The options of --listen and its companions, as they were given."""
 
     listen: HostPort
@@ -217,7 +216,7 @@ def listening_options(function: Decorated) -> Decorated:
     """Add --listen and its companions: the command gets a `Listening`, `listening`."""
 
     def with_listening(*arguments: object, **options: Any) -> object:
-        given = Listening(**{name: options.pop(name) for name in Listening.__slots__})
+        given = Listening(**{name: options.pop(name) for name in Listening.__struct_fields__})
         return function(*arguments, listening=given, **options)
 
     return stacked(*_OPTIONS)(cast("Decorated", update_wrapper(with_listening, function)))

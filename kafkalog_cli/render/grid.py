@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -16,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, span, time_cell
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ def word_column(title: str, name: str, rank: int = 0, *, flexible: bool = False)
 
 
 # --- widths -----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableLayout:
+class TableLayout(Struct, frozen=True, kw_only=True):
     """The columns that fit on a line, and their widths.
 
     shown: all columns of the table.

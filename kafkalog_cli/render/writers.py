@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, cast
@@ -21,6 +20,7 @@ from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.findings import Finding
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import csv_columns, json_line
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import csv_line
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ Item = TypeVar("Item")
 Taken_contra = TypeVar("Taken_contra", contravariant=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowSettings:
+class RowSettings(Struct, frozen=True, kw_only=True):
     """What a writer of rows needs to know.
 
     tables: the row types that may come; CSV makes its header of them.
@@ -247,8 +246,7 @@ _ROW_WRITERS: Final[Mapping[str, Callable[[RowSettings], Writer]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultKind(Generic[Item]):
+class ResultKind(Struct, Generic[Item], frozen=True, kw_only=True):
     """A kind of result and its writers.
 
     tables: the row types of `json`, `ndjson` and `csv`.

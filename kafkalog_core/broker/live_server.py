@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.broker.disks.live_settings import STANDARD_AUTHORIZER_SETTING
@@ -40,6 +39,7 @@ from kafkalog_core.broker.transactions.transaction_descriptions import Transacti
 from kafkalog_core.broker.transactions.transaction_requests import TransactionRequests
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.structs import replace
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 

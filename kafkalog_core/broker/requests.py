@@ -7,12 +7,12 @@ returns the answer that `RequestContext.reply` makes of a response body, or a `P
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from kafkalog_core.broker.network.answers import JOINER, Close, Reply
 from kafkalog_core.broker.network.disk_threads import DiskThreads
 from kafkalog_core.errors import ProtocolError
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import UnsupportedVersionError, decode_request, encode_response
 from kafkalog_core.wire.schemas import apis
@@ -76,8 +76,7 @@ _UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the
 _CLIENT_WORD: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@dataclass(slots=True)  # not frozen: as Request
-class RequestContext:
+class RequestContext(Struct):
     """A decoded request, and the connection that it came from.
 
     amend: changes the body of its response. throttle: measures it; None: there are no quotas. may_use: returns whether

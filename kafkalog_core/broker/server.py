@@ -5,7 +5,6 @@ Each part is usable alone: `ServedDisks` reads, the handlers answer, `NetworkSer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, Self
 
 from kafkalog_core.broker.groups.committed_offsets import CommittedOffsets
@@ -26,6 +25,7 @@ from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.ops.reading.transactions import read_transactions
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of, first_of
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
@@ -48,8 +48,7 @@ __all__ = ["BrokerOptions", "ReadOnlyBroker", "network_of"]
 _NOTED_PROBLEMS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerOptions:
+class BrokerOptions(Struct, frozen=True, kw_only=True):
     """How the broker listens and answers.
 
     Args:

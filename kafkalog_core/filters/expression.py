@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import CODEC_NAMES
 from kafkalog_core.format.literals import ByteClasses, ByteLiteral, required_bytes, sees_its_place
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +39,7 @@ class ContentCondition(NamedTuple):
     sees_its_place: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Filters:
+class Filters(Struct, frozen=True, kw_only=True, dict=True):
     """The batches and records that are selected; ranges include both ends, None is open. By default all are.
 
     All given conditions must hold. Those on keys, values and headers are about content; `inverted` turns their result.

@@ -7,7 +7,6 @@ lost. Whatever healthy brokers leave on their disks (files that wait for deletio
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings.files import FILES, INDEXES, SMALL_FILES
@@ -18,6 +17,7 @@ from kafkalog_core.findings.logs import LOGS, V07_SUFFIX, in_07
 from kafkalog_core.findings.partitions import BROKER_DIRS, PARTITIONS
 from kafkalog_core.findings.plans import COMPACTIONS, REINDEXING, RETENTION, ROLLING, TRUNCATIONS
 from kafkalog_core.findings.producers import PRODUCERS
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
@@ -120,8 +120,7 @@ SHOWN: Final = 20
 """The number of findings of one code in one file that are reported one by one; the last one counts the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkPart:
+class SinkPart(Struct, frozen=True):
     """The findings that were added to a sink since the last part, and the counts so far by code and file."""
 
     findings: tuple[Finding, ...]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from kafkalog_core.command_lines import shell_path
+from kafkalog_core.structs import Struct
 
 __all__ = [
     "AS_BROKER",
@@ -109,8 +109,7 @@ class BrokerMessage(NamedTuple):
     is_elsewhere: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One finding. Its fields are the columns of the `finding` row; `path` is the column `file`.
 
     Args:

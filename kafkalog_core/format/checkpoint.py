@@ -12,7 +12,6 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, overload
 
@@ -29,6 +28,7 @@ from kafkalog_core.format.textfile import (
     parse_int64,
     split,
 )
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -59,8 +59,7 @@ _OFFSET_PARTS: Final = 3
 _EPOCH_PARTS: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointOffset:
+class CheckpointOffset(Struct, frozen=True, kw_only=True):
     """A line of an offset checkpoint, number `line` (from 1). Of two lines for one partition the last one counts."""
 
     line: int
@@ -69,8 +68,7 @@ class CheckpointOffset:
     offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointEpoch:
+class CheckpointEpoch(Struct, frozen=True, kw_only=True):
     """A line of a leader-epoch-checkpoint: the first offset of an epoch. `line`: its number, from 1."""
 
     line: int
@@ -78,8 +76,7 @@ class CheckpointEpoch:
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointVerdict:
+class CheckpointVerdict(Struct, frozen=True, kw_only=True):
     """Whether a broker reads the file: it does if `refusal` is `None`.
 
     `version` and `declared_count` are `None` where they cannot be read; `entry_count` is the number of entries found.
@@ -244,8 +241,7 @@ class LineEdit(NamedTuple):
     problem: str
 
 
-@dataclass(frozen=True, slots=True)
-class EntryLine(Generic[_LineT]):
+class EntryLine(Struct, Generic[_LineT], frozen=True):
     """A line that should be an entry. `entry` is `None` if it is not one, for the reason `problem`."""
 
     number: int

@@ -5,12 +5,12 @@ Every size is compared with the remaining bytes before memory of that size is al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog_core.errors import FieldError, TruncatedError
 from kafkalog_core.format.layout import CONTROL_TYPE_NAMES, MAX_VARINT_BYTES, UUID_SIZE
 from kafkalog_core.format.textfile import uuid_text
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,8 +42,7 @@ _T = TypeVar("_T")
 _MAX_UINT32: Final = 2**32 - 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedField:
+class TaggedField(Struct, frozen=True, kw_only=True):
     """A tagged field that no release defines, as stored."""
 
     tag: int
@@ -164,8 +163,7 @@ class FlexibleReader:
 _LEADER_CHANGE_WITH_DIRECTORIES: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControlKey:
+class ControlKey(Struct, frozen=True, kw_only=True):
     """Key of a control record. `name` is `unknown` for a type that no release defines."""
 
     version: int
@@ -177,16 +175,14 @@ class ControlKey:
         return CONTROL_TYPE_NAMES[self.type] if 0 <= self.type < len(CONTROL_TYPE_NAMES) else "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTxnMarker:
+class EndTxnMarker(Struct, frozen=True, kw_only=True):
     """ABORT or COMMIT. `coordinator_epoch`: leader epoch of the `__transaction_state` partition of the coordinator."""
 
     version: int
     coordinator_epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Voter:
+class Voter(Struct, frozen=True, kw_only=True):
     """A voter of a LEADER_CHANGE. Schema version 1, which 4.3.1 does not write, adds `directory_id` (base64url)."""
 
     voter_id: int
@@ -194,8 +190,7 @@ class Voter:
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderChange:
+class LeaderChange(Struct, frozen=True, kw_only=True):
     """The first record of each leader epoch in a metadata log."""
 
     version: int
@@ -205,8 +200,7 @@ class LeaderChange:
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KRaftSnapshotHeader:
+class KRaftSnapshotHeader(Struct, frozen=True, kw_only=True):
     """The first record of a KRaft snapshot."""
 
     version: int
@@ -214,16 +208,14 @@ class KRaftSnapshotHeader:
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KRaftSnapshotFooter:
+class KRaftSnapshotFooter(Struct, frozen=True, kw_only=True):
     """The last record of a KRaft snapshot; a file without it is incomplete."""
 
     version: int
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KRaftVersion:
+class KRaftVersion(Struct, frozen=True, kw_only=True):
     """The feature level kraft.version: with 1 the voters are in the log, with 0 in the configuration."""
 
     version: int
@@ -231,8 +223,7 @@ class KRaftVersion:
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, kw_only=True):
     """A listener of a controller."""
 
     name: str
@@ -241,8 +232,7 @@ class Endpoint:
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KRaftVoter:
+class KRaftVoter(Struct, frozen=True, kw_only=True):
     """A voter of a KRAFT_VOTERS; `directory_id` in base64url."""
 
     voter_id: int
@@ -254,8 +244,7 @@ class KRaftVoter:
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KRaftVoters:
+class KRaftVoters(Struct, frozen=True, kw_only=True):
     """The complete set of voters from this offset on."""
 
     version: int
@@ -263,8 +252,7 @@ class KRaftVoters:
     tagged: Tagged = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownControl:
+class UnknownControl(Struct, frozen=True, kw_only=True):
     """The value of a control record of a type that no release defines."""
 
     type: int

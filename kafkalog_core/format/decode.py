@@ -8,7 +8,6 @@ arena, so that a run of small batches also costs one kernel call. A batch that c
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decompression import FRAMED_CODECS, TrailingError, block_decompressor, inflater
 from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V2, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,8 +52,7 @@ _INFLATE_ERRORS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadDamage:
+class PayloadDamage(Struct, frozen=True):
     """A batch (row `batch`) whose checksum is correct, but whose records cannot all be decoded.
 
     `records_before` records were decoded. For the reason `payload-trailing` no record is missing: other bytes follow

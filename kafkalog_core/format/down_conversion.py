@@ -8,7 +8,6 @@ ones would hide that the old ones were wrong; and the result says where to go on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +32,7 @@ from kafkalog_core.format.layout import (
     RECORD_OVERHEAD_V1,
     TIMESTAMP_TYPE_BIT,
 )
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,8 +56,7 @@ _RECORD_FIELDS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSet:
+class MessageSet(Struct, frozen=True):
     """Converted messages.
 
     Args:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import FieldError, LimitError, TruncatedError
@@ -31,6 +30,7 @@ from kafkalog_core.format.layout import (
     TXN_INDEX_ENTRY,
     TXN_INDEX_VERSION,
 )
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,24 +63,21 @@ __all__ = [
 Buffer = bytes | bytearray | memoryview
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetEntry:
+class OffsetEntry(Struct, frozen=True, kw_only=True):
     """`relative_offset` + base offset of the segment: an offset, usually the last, of the batch at `log_position`."""
 
     relative_offset: int
     log_position: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeEntry:
+class TimeEntry(Struct, frozen=True, kw_only=True):
     """No record up to `relative_offset` + base offset of the segment has a timestamp above `timestamp_ms`."""
 
     timestamp_ms: int
     relative_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TxnEntry:
+class TxnEntry(Struct, frozen=True, kw_only=True):
     """An aborted transaction; all offsets are absolute; `last_offset` is that of its ABORT marker."""
 
     version: int

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkalog_core.format.control import FlexibleReader, KRaftVoters
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,16 +59,14 @@ _CHANGED_REPLICAS_TAG: Final = 2
 _CHANGED_DIRECTORIES_TAG: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureLevel:
+class FeatureLevel(Struct, frozen=True, kw_only=True):
     """The level of a feature, which the whole cluster uses from this offset on."""
 
     name: str
     level: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registration:
+class Registration(Struct, frozen=True, kw_only=True):
     """A broker or controller that started.
 
     Args:
@@ -81,23 +80,20 @@ class Registration:
     log_dirs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicCreated:
+class TopicCreated(Struct, frozen=True, kw_only=True):
     """A topic and its id, in base64url."""
 
     name: str
     topic_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRemoved:
+class TopicRemoved(Struct, frozen=True, kw_only=True):
     """A topic that was deleted, by its id."""
 
     topic_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigValue:
+class ConfigValue(Struct, frozen=True, kw_only=True):
     """A setting of a topic or a broker; `value` is `None` if the setting is removed."""
 
     resource_type: int
@@ -118,16 +114,14 @@ class ScramCredential:
     iterations: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScramCredentialRemoved:
+class ScramCredentialRemoved(Struct, frozen=True, kw_only=True):
     """A user that can no longer connect by a mechanism."""
 
     user: str
     mechanism: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionAssigned:
+class PartitionAssigned(Struct, frozen=True, kw_only=True):
     """The replicas of a partition, from this offset on.
 
     Args:

@@ -8,12 +8,12 @@ the `Log` of Kafka 0.7.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+from kafkalog_core.structs import Struct
 
 __all__ = [
     "CHECKPOINT_KINDS",
@@ -164,8 +164,7 @@ _MAX_TOPIC_LENGTH: Final = 249
 _NAMES_KEPT: Final = 1024  # ten thousand partitions have files of the same names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileName:
+class FileName(Struct, frozen=True, kw_only=True):
     """A parsed file name.
 
     `base_offset`: the number that a broker reads from the name (the text before the first dot; the end offset of a
@@ -181,8 +180,7 @@ class FileName:
     canonical: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryName:
+class DirectoryName(Struct, frozen=True, kw_only=True):
     """A parsed directory name; `problem`: why a broker with this name in its log directory does not start."""
 
     raw: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import LimitError
@@ -28,6 +27,7 @@ from kafkalog_core.format.textfile import (
     parse_uuid,
     split,
 )
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -59,8 +59,7 @@ _BLANK_CHARS: Final = " \t\f"
 _ESCAPED_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Property:
+class Property(Struct, frozen=True, kw_only=True):
     """A key and its value; `line`: its first line, from 1. JSON null is `None`; arrays and objects are kept as JSON."""
 
     key: str
@@ -68,8 +67,7 @@ class Property:
     line: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyFile:
+class PropertyFile(Struct, frozen=True, kw_only=True):
     """The content of a file. Of a repeated key the last one counts. A broker reads the file if `refusal` is `None`."""
 
     properties: tuple[Property, ...] = ()

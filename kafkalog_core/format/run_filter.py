@@ -7,7 +7,6 @@ MemoryRecords.filterTo and MemoryRecordsBuilder (2.8), LogCleaner.compressMessag
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format import kernels, layout
@@ -18,6 +17,7 @@ from kafkalog_core.format.decode import PayloadDamage
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
 from kafkalog_core.format.skimpy_offset_map import CLEAN_ROWS, DecodedBatches, whole_batches
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -203,8 +203,7 @@ REASONS: Final = (
 """Why records are retained (the first four) or removed, in the order of the cells of a `RecordTally`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterRules:
+class FilterRules(Struct, frozen=True, kw_only=True):
     """The rules of a filter that differ between Kafka's releases; the defaults are those of the newest ones.
 
     Attributes:
@@ -227,8 +226,7 @@ class FilterRules:
     lz4_java: str = LZ4_JAVA
 
 
-@dataclass(slots=True)
-class RecordTally:
+class RecordTally(Struct):
     """Number of records by reason (`REASONS`), and the bytes of their keys and values.
 
     Batches of aborted transactions are not decompressed: their records are those of the header, without bytes.
@@ -260,8 +258,7 @@ class RecordTally:
         return RecordTally(array("q", [now - then for now, then in zip(self.cells, before.cells, strict=True)]))
 
 
-@dataclass(frozen=True, slots=True)
-class Filtered:
+class Filtered(Struct, frozen=True):
     """The retained part of a run. `data` and `batches` are valid until the next run is filtered.
 
     Attributes:
@@ -548,8 +545,7 @@ class RunFilter:
         self._output = larger
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """The current run; `state` are the `O_*` cells."""
 
     memory: memoryview

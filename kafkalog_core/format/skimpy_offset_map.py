@@ -7,7 +7,6 @@ not decompressed, so damage in them remains unnoticed, as in a broker.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from kafkalog_core.format.decode import Arena, PayloadDamage, damage_at, decode_
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.kernels.constants import BIT_DISCARD, BITS_REMOVED
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -42,8 +42,7 @@ TRAILING: Final = "payload-trailing"
 """The damage that a broker ignores silently: bytes after the compressed records."""
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedBatches:
+class DecodedBatches(Struct, frozen=True):
     """Batches in rows `first` to `last` (exclusive), whose records are in the record columns.
 
     Attributes:
@@ -139,8 +138,7 @@ _MAX_SLOTS: Final = 2**31  # the slot of a key comes from 32 bits of its digest
 _PACKED_SLOTS: Final = 128 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Mapped:
+class Mapped(Struct, frozen=True):
     """The result of mapping a run of batches.
 
     Attributes:

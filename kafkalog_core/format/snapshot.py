@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Literal
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.errors import ChecksumError, FieldError, TruncatedError, UnsupportedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.layout import MAX_INT32, SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -121,8 +121,7 @@ _CRC_POSITION: Final = SNAPSHOT_HEADER.at("crc")
 _ID_PARTS: Final = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotHeader:
+class SnapshotHeader(Struct, frozen=True, kw_only=True):
     """The header of a producer snapshot, as stored: nothing is checked."""
 
     version: int
@@ -135,8 +134,7 @@ class SnapshotHeader:
         return ENTRIES_START + SNAPSHOT_ENTRY.size * self.entry_count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerEntry:
+class ProducerEntry(Struct, frozen=True, kw_only=True):
     """The state of one producer; all values as stored, -1 for none.
 
     `last_sequence`, `last_offset` and `offset_delta` (last - first offset) are those of the last batch; they are -1, -1
@@ -171,7 +169,7 @@ class ProducerEntry:
         return first if self.last_sequence >= self.offset_delta else first + MAX_INT32 + 1
 
 
-_fields: Final = attrgetter(*ProducerEntry.__dataclass_fields__)
+_fields: Final = attrgetter(*ProducerEntry.__struct_fields__)
 
 
 def decode_snapshot(buffer: Buffer) -> Iterator[ProducerEntry]:
@@ -270,7 +268,7 @@ def repeated_producers(buffer: Buffer) -> frozenset[int]:
 
 
 def _entry(fields: tuple[int, ...]) -> ProducerEntry:
-    return ProducerEntry(**dict(zip(ProducerEntry.__dataclass_fields__, fields, strict=True)))
+    return ProducerEntry(**dict(zip(ProducerEntry.__struct_fields__, fields, strict=True)))
 
 
 def _check_room(buffer: Buffer, position: int, size_bytes: int, what: str) -> None:

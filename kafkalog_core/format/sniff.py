@@ -7,7 +7,6 @@ if a checksum or a grammar matches; else only framing and value ranges match.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -42,6 +41,7 @@ from kafkalog_core.format.layout import (
     V2_CRC,
 )
 from kafkalog_core.format.snapshot import CRC_START, SnapshotHeader
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,8 +70,7 @@ class ContentKind(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileContent:
+class FileContent(Struct, frozen=True, kw_only=True):
     """The kind of a file. `what` completes a sentence: "this is a JPEG image"."""
 
     kind: ContentKind

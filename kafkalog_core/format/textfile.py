@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import codecs
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,8 +53,7 @@ class Failure(StrEnum):
     """A runtime exception (NumberFormatException, IllegalArgumentException): usually the broker does not start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """The first reason why a broker refuses a file. `code` is a stable word, `problem` one sentence."""
 
     failure: Failure
@@ -62,8 +61,7 @@ class Refusal:
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MalformedLine:
+class MalformedLine(Struct, frozen=True, kw_only=True):
     r"""A line that cannot be parsed. `text`: at most 64 KiB of it, bytes that are not UTF-8 as `\xNN`."""
 
     line: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
@@ -13,6 +12,7 @@ from kafkalog_core.format.columns import BATCH_ROWS
 from kafkalog_core.format.index import IndexBuilder, first_offset_inside, name_records, offset_of_time
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +39,7 @@ RollReason = Literal["bytes", "time", "offset-index", "time-index", "offset-rang
 """Why a new segment begins, in the order in which brokers check (`LogSegment.shouldRoll`)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendLimits:
+class AppendLimits(Struct, frozen=True, kw_only=True):
     """The settings segment.bytes and .ms, segment.index.bytes, index.interval.bytes, flush.messages and .ms."""
 
     segment_bytes: int
@@ -51,8 +50,7 @@ class AppendLimits:
     flush_ms: int = MAX_INT64
 
 
-@dataclass(slots=True, kw_only=True)
-class OpenSegment:
+class OpenSegment(Struct, kw_only=True):
     """The active segment.
 
     Args:

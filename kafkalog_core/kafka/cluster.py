@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -27,6 +26,7 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import PropertyText, read_properties
 from kafkalog_core.kafka.named_dirs import identity_of
 from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,8 +58,7 @@ _SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
 _METADATA_LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
 
 
-@dataclass(slots=True)
-class ClusterAssignments:
+class ClusterAssignments(Struct):
     """The image of a metadata log, as far as partitions and directory ids go.
 
     Args:
@@ -119,8 +118,7 @@ def read_assignments(path: str) -> ClusterAssignments | None:
     return assignments if history.is_whole else None
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAssignments:
+class BrokerAssignments(Struct, frozen=True):
     """What the metadata log assigns to one broker, to compare its log directories with.
 
     Args:

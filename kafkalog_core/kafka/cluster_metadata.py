@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict, deque
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -33,6 +32,7 @@ from kafkalog_core.kafka.setting_table import known_names
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -61,8 +61,7 @@ _COLUMNS: Final = ("batch", "key_start", "key_size", "value_start", "value_size"
 _VOTERS: Final = CONTROL_TYPE_NAMES.index("kraft_voters")
 
 
-@dataclass(slots=True)
-class ClusterLevels:
+class ClusterLevels(Struct):
     """`finalized` is the cluster's level of metadata.version, `registered` the last registration of each node."""
 
     finalized: int | None = None
@@ -111,8 +110,7 @@ def read_file_levels(path: str) -> ClusterLevels:
     return levels
 
 
-@dataclass(slots=True)
-class ClusterTopics:
+class ClusterTopics(Struct):
     """The topics that exist once some records of a metadata log were replayed, and the finalized features.
 
     Args:
@@ -313,8 +311,7 @@ _NONE: Final[Mapping[str, str]] = {}
 _EVERY_BROKER: Final = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterConfigs:
+class ClusterConfigs(Struct, frozen=True, kw_only=True):
     """Settings by their Kafka names. Those that do not matter for Kafka's files, passwords too, are left out.
 
     Args:
@@ -365,8 +362,7 @@ class ClusterConfigs:
         return f"{text}, contradicted by a copy that ends at the same offset: {'; '.join(tied)}" if tied else text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherCopy:
+class OtherCopy(Struct, frozen=True, kw_only=True):
     """A copy of the metadata log with other settings of topics than the one that is used.
 
     Args:
@@ -380,8 +376,7 @@ class OtherCopy:
     is_tied: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Copy:
+class _Copy(Struct, frozen=True, kw_only=True):
     """One copy of the metadata log: where it ends, all values by resource, and those of topics by name."""
 
     path: str
@@ -398,8 +393,7 @@ class _Copy:
         return self.end_offset, self.is_whole
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copies:
+class Copies(Struct, frozen=True, kw_only=True):
     """The copies of the metadata log in the log directories of one cluster.
 
     Args:

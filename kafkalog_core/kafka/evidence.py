@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
@@ -38,6 +37,7 @@ from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import LogDir, holds_segments, is_broker_dir, read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -50,8 +50,7 @@ __all__ = ["PartitionSigns", "ReleaseGuess", "infer_release", "read_partition_si
 _MAX_ENTRIES: Final = 64  # of an index that are looked at: each costs a read of the log
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionSigns:
+class PartitionSigns(Struct, frozen=True, kw_only=True):
     """The signs in one partition. An unreadable sign counts as absent.
 
     Args:
@@ -139,8 +138,7 @@ _LAST_FIX: Final = 999
 """A number above that of every bug fix; 2.2.1 and 2.5.1, bug fixes, changed what the cleaner keeps."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseGuess:
+class ReleaseGuess(Struct, frozen=True, kw_only=True):
     """The release whose rules are used for a directory.
 
     Args:
@@ -182,8 +180,7 @@ class _Sign(NamedTuple):
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Level:
+class _Level(Struct, frozen=True, kw_only=True):
     """A level of metadata.version; `words`: its source; `is_registered`: whether the node itself registered it."""
 
     level: int
@@ -199,8 +196,7 @@ class _Level:
         return _Sign(release, f"{self.words}: {bound}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Signs:
+class _Signs(Struct, frozen=True, kw_only=True):
     """All signs. `log_dir` None: partitions outside a log directory, where no missing file counts."""
 
     log_dir: LogDir | None

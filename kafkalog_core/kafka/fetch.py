@@ -8,7 +8,6 @@ code reads what that broker reads, in the same order, with its rules for where a
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import StorageError
@@ -19,6 +18,7 @@ from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import Damage, ScanOptions
 from kafkalog_core.storage.segment_lookup import FIRST_WINDOW_BYTES, BatchPlace, IndexPages, RecordPlace, first_row_from
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,8 +39,7 @@ EARLIEST: Final = -2
 """Times of a ListOffsets request that mean an end of the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAnswer:
+class BrokerAnswer(Struct, frozen=True):
     """`batch` is where its fetch starts, `record` what it returns for a time; `fails` where it returns an error."""
 
     batch: BatchPlace | None = None
@@ -53,8 +52,7 @@ class _CorruptError(Exception):
     """A CorruptRecordException of the broker."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
+class Broker(Struct, frozen=True, kw_only=True):
     """How it searches, and which segments have the indexes of the disk: all below number `recovers_from`.
 
     It rebuilds the indexes of those from that number on when it starts, so that they are right.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.errors import StorageError
@@ -12,6 +11,7 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.kafka.logdir.text_files import TextWindows
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +29,7 @@ class EpochStart(NamedTuple):
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochFile:
+class EpochFile(Struct, frozen=True):
     """A leader-epoch-checkpoint: the entries that a broker reads, and why it refuses the file; None: it does not."""
 
     path: str

@@ -8,7 +8,6 @@ each other.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from kafkalog_core.errors import DeniedError, StorageError
@@ -16,6 +15,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.storage.source import denial, denied_above
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -31,8 +31,7 @@ _READ: Final = frozenset({FileKind.LOG, FileKind.KRAFT_SNAPSHOT})
 """The files in the directory of the metadata log that settings are read from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The ids in the meta.properties of a log directory; None: unknown."""
 
     cluster_id: str | None = None
@@ -41,8 +40,7 @@ class Identity:
     uses_zookeeper: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterDir:
+class ClusterDir(Struct, frozen=True):
     """A log directory of the same cluster; `is_same_broker`: of the same broker too."""
 
     path: str

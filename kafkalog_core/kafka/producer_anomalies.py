@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import FormatError
@@ -12,6 +11,7 @@ from kafkalog_core.format.control import EndTxnMarker, decode_control_key, decod
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.kernels.constants import M_COORDINATOR, M_ROW, M_SIZE, M_TYPE
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_INT32, TRANSACTIONAL_BIT
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,8 +165,7 @@ class Header(NamedTuple):
     last_sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Anomaly:
+class Anomaly(Struct, frozen=True, kw_only=True):
     """Something odd in one batch.
 
     Args:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 from array import array
-from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
@@ -23,6 +22,7 @@ from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry
 from kafkalog_core.kafka.producer_anomalies import Anomaly, Header, Known, Marker, Recent, Sequences, diagnose
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

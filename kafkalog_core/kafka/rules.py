@@ -6,13 +6,13 @@ Each field is one rule. A rule that a release changes is a comparison with a row
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.kernels.constants import REBUILD_TIMES
 from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from kafkalog_core.format.snapshot import SnapshotOrder
@@ -32,8 +32,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryRules:
+class RecoveryRules(Struct, frozen=True, kw_only=True):
     """How a release recovers one segment (`LogSegment.recover`).
 
     Args:
@@ -107,8 +106,7 @@ only after decompression.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoaderRules:
+class LoaderRules(Struct, frozen=True, kw_only=True):
     """How a release loads a partition (`LogLoader`, before 3.0 `Log`).
 
     Args:
@@ -244,8 +242,7 @@ def append_rules(release: Release) -> AppendRules:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRules:
+class FetchRules(Struct, frozen=True, kw_only=True):
     """How a release looks up offsets and times and reads batches.
 
     Args:
@@ -272,8 +269,7 @@ def fetch_rules(release: Release) -> FetchRules:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRules:
+class AppendRules(Struct, frozen=True, kw_only=True):
     """How a release appends.
 
     Args:

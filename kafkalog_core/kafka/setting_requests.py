@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from difflib import get_close_matches
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.kafka.setting_table import SETTINGS, known_names
+from kafkalog_core.structs import Struct
 
 __all__ = ["SettingsRequest", "parse_assignment", "parse_topic_assignment"]
 
@@ -22,8 +22,7 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsRequest:
+class SettingsRequest(Struct, frozen=True, kw_only=True):
     """Releases and settings as a command line gives them; enough to find the same ones again.
 
     Args:
@@ -49,7 +48,7 @@ class SettingsRequest:
     def from_json(cls, value: object) -> SettingsRequest:
         """Return the request that JSON holds; None: an empty one. Raises SettingError for anything else."""
         given = {} if value is None else value
-        if isinstance(given, dict) and not given.keys() - {each.name for each in fields(cls)}:
+        if isinstance(given, dict) and not given.keys() - set(cls.__struct_fields__):
             kafka, config = given.get("kafka"), given.get("config")
             assignments, of_topics = given.get("assignments") or (), given.get("topic_assignments") or ()
             assumes = given.get("assume_defaults", False)
@@ -62,7 +61,7 @@ class SettingsRequest:
                     topic_assignments=tuple(of_topics),
                     assume_defaults=assumes,
                 )
-        names = ", ".join(each.name for each in fields(cls))
+        names = ", ".join(cls.__struct_fields__)
         raise SettingError(f"the option kafka is an object with these members, or some of them: {names}")
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import SettingError
@@ -15,6 +14,7 @@ from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.format.textfile import parse_int32, parse_int64
 from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -46,8 +46,7 @@ class SettingGap(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting, its value in its own unit, and where the value comes from; `gap`: why it is only assumed."""
 
     name: str
@@ -68,8 +67,7 @@ class Setting:
         return self.origin if self.gap is None else f"{self.origin}, assumed: {self.gap.why}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSettings:
+class TopicSettings(Struct, frozen=True, kw_only=True):
     """The settings in effect for one topic; each field is the setting of its name with `.` for `_`.
 
     `settings` has all of them, those too that no rule asks for.
@@ -181,16 +179,14 @@ _INTERNAL_SEGMENT_BYTES: Final = 100 * _MIB
 RANGES: Final = {"int": (-MAX_INT32 - 1, MAX_INT32), "long": (-MAX_INT64 - 1, MAX_INT64)}
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerKey:
+class BrokerKey(Struct, frozen=True):
     """A name in server.properties; `factor` converts its value to the setting's unit: hours to milliseconds."""
 
     name: str
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(Struct, frozen=True, kw_only=True):
     """A setting.
 
     Args:

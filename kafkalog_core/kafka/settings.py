@@ -12,7 +12,7 @@ unknown whether a default is in effect. Such a value is assumed, and plans that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core.errors import LimitError, SettingError, StorageError
@@ -37,6 +37,7 @@ from kafkalog_core.kafka.setting_table import (
     producer_expiration_name,
 )
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -65,8 +66,7 @@ class _Candidate(NamedTuple):
     gap: SettingGap | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, frozen=True, kw_only=True, dict=True):
     """All settings of one broker. Values are read, and refused, when they are asked for.
 
     Args:
@@ -92,7 +92,11 @@ class Settings:
     cleaner: str | None = None
     uses_zookeeper: bool = False
     foreign_config: str | None = None
-    _of_others: dict[bool, TopicSettings] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _of_others(self) -> dict[bool, TopicSettings]:
+        """The settings of topics that no source names, by whether the cluster knows them."""
+        return {}
 
     def broker(self, name: str) -> Setting:
         """Return a setting as it is in effect for the broker. Raises SettingError for a value that it cannot have."""
@@ -133,7 +137,7 @@ class Settings:
     def _for_topic(self, topic: str | None) -> TopicSettings:
         settings = [self._setting(definition, topic) for definition in SETTINGS if definition.of_topics]
         values = {setting.name.replace(".", "_"): setting.value for setting in settings}
-        expected = {each.name for each in fields(TopicSettings)} - {"topic", "settings"}
+        expected = set(TopicSettings.__struct_fields__) - {"topic", "settings"}
         return TopicSettings(
             topic=topic,
             settings=tuple(settings),

@@ -5,7 +5,6 @@ Nothing is written: `SnapshotFiles` holds which snapshots there would be in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -15,6 +14,7 @@ from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.start.replay import replay_producers
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -32,8 +32,7 @@ __all__ = ["ProducerLoad", "ProducerManager", "SnapshotFiles", "SnapshotOptions"
 _MAX_BYTES: Final = 256 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotOptions:
+class SnapshotOptions(Struct, frozen=True, kw_only=True):
     """How snapshots are read and written.
 
     Args:

@@ -12,7 +12,6 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import lz4.frame
@@ -30,6 +29,7 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,8 +229,7 @@ class SeededRecord(NamedTuple):
     header: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class Recipe(Struct, frozen=True, kw_only=True):
     """The shape of a seeded log. `mixed` adds nulls, empty and binary values and text that JSON must escape."""
 
     format: FormatName
@@ -254,17 +253,14 @@ class Recipe:
         return self.format == "v2" or self.codec != "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeededBlock:
+class SeededBlock(Struct, frozen=True, kw_only=True):
     """Distinct batches one after another, to be repeated; `ends` are their ends in bytes, `record_ends` in records."""
 
     recipe: Recipe
-    data: bytearray = field(repr=False)
-    ends: array[int] = field(repr=False)
-    record_ends: array[int] = field(repr=False)
-    inner_sets: tuple[bytearray, ...] = field(
-        repr=False, default=()
-    )  # what wrappers of magic 0 compress: offsets inside
+    data: bytearray
+    ends: array[int]
+    record_ends: array[int]
+    inner_sets: tuple[bytearray, ...] = ()  # what wrappers of magic 0 compress: offsets inside
 
     def moved(self, base_offset: int) -> SeededBlock:
         """Return the batches with the first record at `base_offset`. Timestamps are kept, and 0.7 stores no offsets."""

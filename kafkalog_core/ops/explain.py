@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,6 +15,7 @@ from kafkalog_core.command_lines import shell_word
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, hear
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,8 +61,7 @@ class Entry(NamedTuple):
         return self._asdict()
 
 
-@dataclass(slots=True)
-class Heading:
+class Heading(Struct):
     """One message in a broker's log: its lines, and the values in the first of them."""
 
     message: BrokerMessage

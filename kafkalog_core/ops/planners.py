@@ -7,9 +7,10 @@ again, and applies the plan only if it has the changes that the file lists.
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
+
+from msgspec import to_builtins
 
 from kafkalog_core.command_lines import CommandLine, current_directory
 from kafkalog_core.errors import FieldError
@@ -24,6 +25,7 @@ from kafkalog_core.storage.changing.journal import parse_fingerprint
 from kafkalog_core.storage.changing.journal_search import real_path
 from kafkalog_core.storage.changing.space import existing_directory, free_bytes, spaces_for
 from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
@@ -171,8 +173,7 @@ _VERSION: Final = 1
 _LAST_MS: Final = 253_402_300_799_999  # the year 9999, the last that a date can show
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPlan:
+class StoredPlan(Struct, frozen=True, kw_only=True):
     """The part of a plan file that `kafkalog apply` needs to plan the command again and to compare the changes."""
 
     command: str
@@ -236,13 +237,13 @@ def _plan(plan: Plan) -> dict[str, object]:
         "keeps_undo": plan.keeps_undo,
         "message": sheet.plan["message"],
         "obstacles": list(plan.obstacles),
-        "spaces": [asdict(space) for space in plan.spaces],
+        "spaces": to_builtins(plan.spaces),
         "release": sheet.plan["release"],
         "release_evidence": list(plan.report.release.evidence) if plan.report.release else [],
         "settings": list(sheet.settings),
         "losses": list(sheet.losses),
         "findings": list(sheet.findings),
-        "changes": [asdict(change) for change in plan.changes],
+        "changes": to_builtins(plan.changes),
     }
 
 

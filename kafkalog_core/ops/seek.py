@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
@@ -27,6 +26,7 @@ from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions
 from kafkalog_core.storage.source import code_of_error, denial
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,8 +43,7 @@ _BY_OFFSET: Final = frozenset({"offset", "earliest"})
 _INDEX_SUFFIXES: Final = {"index": ".index", "timeindex": ".timeindex"}
 
 
-@dataclass(frozen=True, slots=True)
-class SeekQuestion:
+class SeekQuestion(Struct, frozen=True):
     """What is looked for.
 
     Args:
@@ -63,8 +62,7 @@ class SeekQuestion:
         return None if self.kind in {"earliest", "latest"} else self.value
 
 
-@dataclass(frozen=True, kw_only=True)
-class SeekRequest:
+class SeekRequest(Struct, frozen=True, kw_only=True, dict=True):
     """What to look for, and where.
 
     Args:
@@ -105,8 +103,7 @@ def seek(request: SeekRequest, report: Report) -> Iterator[Chunk]:
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Log:
+class _Log(Struct, frozen=True, kw_only=True):
     """One log to search.
 
     Args:
@@ -169,7 +166,7 @@ def _of_file(target: FileTarget) -> _Log:
     if target.kind is FileKind.LOG and base is not None:
         stem, _, rest = target.path.rpartition(".log")
         indexes = {name: _file_at(f"{stem}{suffix}{rest}") for name, suffix in _INDEX_SUFFIXES.items()}
-        segment = replace(segment, **indexes)  # type: ignore[arg-type]
+        segment = replace(segment, **indexes)
     is_v07 = target.kind is FileKind.LOG_V07
     return _Log(unit=unit, segments=(segment,), is_v07=is_v07, is_file=True, is_based=base is not None)
 
@@ -295,8 +292,7 @@ class _Seeker:
 
 
 # --- one log ----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _Answer(Struct, frozen=True, kw_only=True):
     """The answer of one log.
 
     Args:

@@ -7,7 +7,6 @@ lists the directories, reads the small files and compares partitions and disks, 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -21,6 +20,7 @@ from kafkalog_core.ops.retain.retain import retained_of
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.spark.session.workers import Raised, SparkWorkers
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -247,8 +247,7 @@ def decide_with(
     return work_of(*piece, advance, merged_map(task.config(), packed))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pack:
+class _Pack(Struct, frozen=True):
     """The work on a part of a giant: it yields the part's offset map, in pieces."""
 
     task: Callable[..., Any]
@@ -262,8 +261,7 @@ class _Pack:
             yield (group, part.number, number), piece
 
 
-@dataclass(frozen=True, slots=True)
-class _Decide:
+class _Decide(Struct, frozen=True):
     """The work on a giant: it yields a list with the result, which may be a `Raised`."""
 
     task: Callable[..., Any]
@@ -274,8 +272,7 @@ class _Decide:
         yield [self.task(self.work_of, self.pieces[group], (piece for _, piece in packed))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Plain:
+class _Plain(Struct, frozen=True):
     """The work on any other partition: it returns a list with the result, which may be a `Raised`."""
 
     task: Callable[..., Any]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +23,7 @@ from kafkalog_core.format.names import (
     segment_file_name,
 )
 from kafkalog_core.storage.source import code_of_error, denied, open_error
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,8 +43,7 @@ __all__ = [
 _VANISHED_ERRNOS: Final = frozenset({errno.ENOENT, errno.ESTALE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileInfo:
+class FileInfo(Struct, frozen=True, kw_only=True):
     """A regular file as one stat saw it."""
 
     path: str
@@ -73,8 +72,7 @@ class FileInfo:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DirectoryInfo:
+class DirectoryInfo(Struct, frozen=True, kw_only=True):
     """A directory in another one, not yet listed."""
 
     path: str
@@ -83,8 +81,7 @@ class DirectoryInfo:
     inode: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """Entries of a directory, sorted by name; an entry that is neither a file nor a directory is a finding."""
 
     path: str
@@ -175,8 +172,7 @@ class SegmentState(StrEnum):
     """Indexes without a log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(Struct, frozen=True, kw_only=True):
     """The files of one base offset; `snapshot` is the producer snapshot at that offset."""
 
     base_offset: int

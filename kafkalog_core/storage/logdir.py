@@ -7,7 +7,6 @@ time.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -29,6 +28,7 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory
 from kafkalog_core.storage.source import code_of_dir_error
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,8 +60,7 @@ _NO_DIRECTORY: Final = frozenset({"file.broken-link", "file.not-regular"})
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionPath:
+class PartitionPath(Struct, frozen=True, kw_only=True):
     """The place of a partition; its directory is listed only when it is read."""
 
     path: str
@@ -80,8 +79,7 @@ class PartitionPath:
         return self.name.topic or "", self.name.partition or 0, self.name.state, self.name.raw
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDir:
+class LogDir(Struct, frozen=True, kw_only=True):
     """One listing of a log directory.
 
     `is_broker_dir`: files at its top are a broker's; otherwise it may be a collection of copied partitions.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.segment_lookup import BatchPlace, LookupColumns, RecordPlace, SegmentLookup, first_row_from
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ MAX_OPEN: Final = 8
 _DEFAULT: Final = ScanOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(Struct, frozen=True):
     """`batch` is where a fetch of the offset starts, `record` the first one from it on; None: there is none after it.
 
     The record is in a later batch if compaction has emptied the end of the first.
@@ -38,8 +37,7 @@ class Located:
     record: RecordPlace | None
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """What a fetch returns of one log file: `size_bytes` from `position` on.
 
     `asked` are the sizes that were tried, in order; `is_too_large`: none of them holds the first batch.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
+
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Damage
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["FileDamage", "IndexDoubt", "LookupStep", "Trace"]
 
 
-@dataclass(frozen=True, slots=True)
-class LookupStep:
+class LookupStep(Struct, frozen=True):
     """One step: a stable word, one plain sentence, and the figures in it by name."""
 
     step: str
@@ -24,8 +24,7 @@ class LookupStep:
         return {"step": self.step, "text": self.text, **self.figures}
 
 
-@dataclass(frozen=True, slots=True)
-class IndexDoubt:
+class IndexDoubt(Struct, frozen=True):
     """An index that was not used as it is: its path (of a missing one the log's), and the problem as a clause."""
 
     path: str
@@ -40,8 +39,7 @@ class FileDamage(NamedTuple):
     damage: Damage
 
 
-@dataclass(slots=True)
-class Trace:
+class Trace(Struct):
     """Filled by one lookup. `index_pages` and `scanned_bytes` are its cost.
 
     `has_zero_tail`: an index that was searched ends with zeros, which a broker that opens it again takes for entries.

@@ -7,7 +7,6 @@ listed.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -34,6 +33,7 @@ from kafkalog_core.storage.listing import (
     list_directory,
     stat_path,
 )
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,8 +53,7 @@ _CODE_OF_STATE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class Partition(Struct, frozen=True, kw_only=True):
     """One listing of a partition directory.
 
     `segments` are those that a broker reads, by base offset (0.7: byte address), the active one last. `other_segments`

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format import kernels
@@ -11,6 +10,7 @@ from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_BATCH_BYTES, MAX_INT64
 from kafkalog_core.storage.framing import EntrySearch, LogFraming, V07Framing, count_zeros
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, UnreadableError
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from array import array
@@ -60,8 +60,7 @@ class Run(NamedTuple):
         return start
 
 
-@dataclass(frozen=True, slots=True)
-class Damage:
+class Damage(Struct, frozen=True):
     """Bytes that do not form a batch.
 
     `is_zeros`: every byte is zero, up to the end of the file, as preallocated space is.
@@ -156,8 +155,7 @@ _PASSABLE: Final = frozenset({kernels.STOP_CHECKSUM, kernels.STOP_LIMIT, kernels
 """What may be wrong with an entry whose length is still right."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanOptions:
+class ScanOptions(Struct, frozen=True, kw_only=True):
     """Options of a scan.
 
     Args:

@@ -8,7 +8,6 @@ in that part or in the rest. Releases before 2.1 search all entries at once.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -20,6 +19,7 @@ from kafkalog_core.format.index import split_size
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAGIC_V0, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, UnreadableError
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ WARM_BYTES: Final = 8192
 """Size of Kafka's warm section: at most three pages of 4 KiB, which every search in it reads."""
 
 
-@dataclass(slots=True)
-class IndexSearch:
+class IndexSearch(Struct):
     """One search: `lower` is the last slot whose key is not above the searched key; None: there is none.
 
     `upper` is the first slot whose key is not below it, or, as in Kafka, the slot after an equal key; None: there is
@@ -175,8 +174,7 @@ FIRST_WINDOW_BYTES: Final = 64 * 1024
 _PROBED_ROWS: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPlace:
+class BatchPlace(Struct, frozen=True):
     """One batch: its place and its offsets; `base_offset` is None for a compressed message of magic 0 and 1."""
 
     segment: Segment
@@ -202,8 +200,7 @@ class BatchPlace:
         return "" if self.segment.log is None else self.segment.log.name.raw
 
 
-@dataclass(frozen=True, slots=True)
-class RecordPlace:
+class RecordPlace(Struct, frozen=True):
     """One record and the batch that holds it; `timestamp_ms` is None if the format has none."""
 
     batch: BatchPlace

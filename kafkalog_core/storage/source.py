@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
@@ -13,6 +12,7 @@ from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,8 +170,7 @@ class ReadLimit:
             self._sleep(self._due_s - now_s)
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """How this process reads files.
 
     Args:

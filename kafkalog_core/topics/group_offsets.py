@@ -9,10 +9,10 @@ marker. The offsets of a group have tombstones of their own, so they are kept wh
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import ProtocolError
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ Place = tuple[str, int]
 """A topic and a partition number."""
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(Struct, frozen=True):
     """A committed offset.
 
     Args:
@@ -58,19 +57,17 @@ class CommittedOffset:
     commit_timestamp_ms: int = -1
     topic_id: bytes | None = None
     expires_ms: int = -1
-    record_offset: int = field(default=-1, compare=False)
+    record_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(Struct, frozen=True):
     """The last metadata record of a group: its protocol type, such as `consumer`, and its generation or epoch."""
 
     protocol_type: str
     generation: int
 
 
-@dataclass(slots=True)
-class GroupOffsets:
+class GroupOffsets(Struct):
     """What the replayed records say.
 
     Attributes:

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ Record = tuple[bytes, bytes | None]
 """Key and value; None: a tombstone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True, kw_only=True):
     """A member of a classic group, as the log has it."""
 
     member_id: str
@@ -40,8 +39,7 @@ class GroupMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupValue:
+class GroupValue(Struct, frozen=True, kw_only=True):
     """A classic group, as the log has it; `state_ms`: when it came into its state, -1: unknown."""
 
     protocol_type: str

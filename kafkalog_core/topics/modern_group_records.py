@@ -9,9 +9,9 @@ replays of `GroupMetadataManager` of Kafka 4.3; all values have version 0.)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.group_records import Record, encoded
 from kafkalog_core.wire.codec import codec
 
@@ -44,8 +44,7 @@ class TopicNumbers(NamedTuple):
     numbers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SharedTopics:
+class SharedTopics(Struct, frozen=True):
     """The topics of a group by their ids, 16 bytes: those whose state is to be written, is written, is deleted."""
 
     initializing: Mapping[bytes, TopicNumbers] = field(default_factory=dict)
@@ -53,8 +52,7 @@ class SharedTopics:
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSubscription:
+class MemberSubscription(Struct, frozen=True, kw_only=True):
     """What a member wants to read; `pattern` empty: names alone.
 
     Members of share groups have what is before `instance_id`.
@@ -70,8 +68,7 @@ class MemberSubscription:
     assignor: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurrentAssignment:
+class CurrentAssignment(Struct, frozen=True, kw_only=True):
     """What a member has, and what it is still to give up; `state`: 0 stable, 1 to give up, 2 to wait for others.
 
     Members of share groups are stable, and have nothing to give up.
@@ -84,8 +81,7 @@ class CurrentAssignment:
     revoking: TopicPartitions
 
 
-@dataclass(slots=True)
-class StoredModernGroup:
+class StoredModernGroup(Struct):
     """What the records of a group say.
 
     `target_epoch` -1: there is no target. `patterns`: regular expressions whose topics a broker has stored, of a

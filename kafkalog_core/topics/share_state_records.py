@@ -7,10 +7,10 @@ A snapshot holds the whole state of a partition, an update what has changed sinc
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.topics.group_records import Record, encoded
 from kafkalog_core.wire.codec import codec
 
@@ -54,8 +54,7 @@ class StateBatch(NamedTuple):
     deliveries: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareState:
+class ShareState(Struct, frozen=True, kw_only=True):
     """The state of a partition.
 
     Args:

@@ -6,11 +6,11 @@ The last value of a transactional id counts, and a record without a value delete
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import ProtocolError
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ class TransactionPhase(IntEnum):
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionValue:
+class TransactionValue(Struct, frozen=True, kw_only=True):
     """A value: what is known of a transactional id.
 
     Args:

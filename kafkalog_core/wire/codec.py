@@ -12,11 +12,11 @@ flexible versions).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog_core.errors import ProtocolError
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.wire.schemas import schema_of
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ _BAD_BYTES: Final = (struct.error, IndexError, UnicodeDecodeError)
 _BAD_VALUE: Final = (struct.error, KeyError, TypeError, AttributeError, ValueError, UnicodeEncodeError)
 
 
-@dataclass(frozen=True, slots=True)
-class Codec:
+class Codec(Struct, frozen=True):
     """The codec of one version of a message."""
 
     name: str

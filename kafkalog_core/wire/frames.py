@@ -6,11 +6,11 @@ header and body; that of a response holds the correlation id alone (`RequestHead
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.errors import ProtocolError
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.schemas import api_of, apis
 
@@ -43,8 +43,7 @@ class UnsupportedVersionError(ProtocolError):
         self.correlation_id = correlation_id
 
 
-@dataclass(slots=True)  # not frozen: it is made for each request, and that would take a microsecond
-class Request:
+class Request(Struct):
     """A request: its API, the version of its body, the header's values, and the decoded body."""
 
     api: Api

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import structs
 from kafkalog_core.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]
 _ENDLESS: Final = 2**15
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(structs.Struct, frozen=True):
     """A range of versions, both ends included; empty if `last` is below `first`."""
 
     first: int
@@ -37,8 +36,7 @@ class Versions:
         return self.first <= version <= self.last
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageField:
+class MessageField(structs.Struct, frozen=True, kw_only=True):
     """A field of a message or a struct.
 
     Args:
@@ -66,16 +64,14 @@ class MessageField:
     struct: Struct | None
 
 
-@dataclass(frozen=True, slots=True)
-class Struct:
+class Struct(structs.Struct, frozen=True):
     """The fields of a struct, in the order of their bytes."""
 
     name: str
     fields: tuple[MessageField, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schema:
+class Schema(structs.Struct, frozen=True, kw_only=True):
     """One range of versions of a message."""
 
     name: str
@@ -86,8 +82,7 @@ class Schema:
     fields: tuple[MessageField, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(structs.Struct, frozen=True):
     """A request that clients send: its API key, its name without `Request`, and its versions."""
 
     key: int
@@ -167,8 +162,7 @@ def _parse(lines: list[str]) -> Schema:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(structs.Struct, frozen=True):
     """The words of a line, and the lines that are indented below it."""
 
     words: list[str]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from kafkalog_cli.render.compact_table import share
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_core.findings import found
+from kafkalog_core.structs import replace
 from tests.cli import compact_rows as rows
 from tests.cli.conftest import summary
 

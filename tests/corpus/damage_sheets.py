@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.structs import Struct, replace
 from tests.corpus import archives
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ _FATAL = "Found log file with no corresponding index file"
 """What brokers of 0.8.0 say that refuse to start."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hurt:
+class Hurt(Struct, frozen=True):
     """One damaged place: `kind` is cut, zeroed, changed, overwritten or removed, `size` a number of bytes or a byte.
 
     `is_fatal`: the broker of the case refused to start for it.

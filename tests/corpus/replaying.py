@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.names import DirectoryState
@@ -20,6 +19,7 @@ from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, replace
 from tests.corpus import recovering
 
 if TYPE_CHECKING:
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["cut", "foreseen", "stops"]
 
 
-@dataclass(slots=True)
-class Played:
+class Played(Struct):
     """A start that was played through."""
 
     partition: Partition

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.structs import Struct, replace
 from tests.corpus import archives, faults, pairing
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ _COMMITTED = ("records.read_committed.jsonl.gz", "read_committed.json")
 _SAME_AS_BASE = "as in base"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """One partition directory at one time.
 
     `records` and `committed` are files of the corpus tree: what a consumer read, and what a read_committed one did

@@ -5,7 +5,6 @@ On a log that was compacted batches are gone that the broker saw, so its snapsho
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -19,6 +18,7 @@ from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, unit_of_
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import replace
 from tests.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import os
 import shutil
 import struct
 from bisect import bisect_left, bisect_right
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +23,7 @@ from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import asdict
 from tests.corpus import archives, recovering, verifying
 from tests.corpus.snapshots import snapshots
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +16,7 @@ from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import asdict
 from tests.corpus.snapshots import snapshots
 from tests.storage.repairs import NOW_MS, names_of_ours, snapshot
 

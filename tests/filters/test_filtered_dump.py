@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import plan_splits
 from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.structs import replace
 from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, message_v0, wrapper_v0, wrapper_v1
 from tests.filters.patterns import TEXTS, patterns
 from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments

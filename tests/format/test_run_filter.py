@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +22,7 @@ from kafkalog_core.format.run_filter import (
     RunFilter,
 )
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
+from kafkalog_core.structs import replace
 from tests.build import ABORT, COMMIT, GZIP, LZ4, Record, batch_v2, empty_batch, message_v1, txn_marker, wrapper_v1
 from tests.twins import TWINS, Row, rows_of, twin, walked
 

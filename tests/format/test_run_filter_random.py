@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
 
 import pytest
 
@@ -18,6 +17,7 @@ from kafkalog_core.format.run_filter import (
     RunFilter,
 )
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
+from kafkalog_core.structs import Struct, replace
 from tests.build import (
     GZIP,
     LZ4,
@@ -38,8 +38,7 @@ from tests.twins import TWINS, twin, walked
 NOW, RETENTION = 5_000_000, 1000
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(Struct, frozen=True, dict=True):
     """What a batch is made of. `magic` 0 and 1 without a codec: one message."""
 
     records: tuple[Record, ...]

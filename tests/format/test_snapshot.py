@@ -138,7 +138,7 @@ def test_entries_one_by_one() -> None:
 def test_round_trip(entries: list[tuple[int, ...]]) -> None:
     data = build(entries)
     decoded = tuple(snapshot.decode_snapshot(memoryview(data)))
-    assert [tuple(getattr(entry, name) for name in entry.__dataclass_fields__) for entry in decoded] == entries
+    assert [tuple(getattr(entry, name) for name in entry.__struct_fields__) for entry in decoded] == entries
     assert list(snapshot.iter_producer_entries(data[SNAPSHOT_HEADER.size :])) == entries
 
 

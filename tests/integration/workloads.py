@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.structs import Struct, field, replace
 from tests.build import (
     ABORT,
     COMMIT,
@@ -37,8 +37,7 @@ _LEGACY_CODECS: Final = (GZIP, SNAPPY, LZ4)
 _CODECS: Final = (*_LEGACY_CODECS, ZSTD)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
+class Stage(Struct, frozen=True, kw_only=True, dict=True):
     """What is appended, the offset behind it, and then the clock when the cleaner comes.
 
     `checkpoint`: what somebody puts into the cleaner's checkpoint before; null: nobody does.
@@ -50,8 +49,7 @@ class Stage:
     checkpoint: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workload:
+class Workload(Struct, frozen=True, kw_only=True, dict=True):
     """A topic's settings and what happens to its one partition.
 
     `hw_lag`: the high watermark below the log's end; `start_share`: the log start, as a share of the high watermark;
@@ -67,16 +65,14 @@ class Workload:
     io_bytes: int = 0
 
 
-@dataclass
-class _Producer:
+class _Producer(Struct, dict=True):
     producer_id: int
     epoch: int = 0
     sequence: int = 0
     is_open: bool = False
 
 
-@dataclass
-class _Writer:
+class _Writer(Struct, dict=True):
     """The leader's next batch. Traits of the workload are drawn once, its batches one after another."""
 
     rng: random.Random

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from kafkalog_core.format.names import parse_directory_name
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.releases import LATEST, NEWEST_LEVEL, RELEASES, Release, parse_release, rule_class
 from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.structs import replace
 from tests import build
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ A state is made of a recording, for the moment before each operation and after t
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog_core.structs import Struct, replace
 from tests.power.recorder import Recording
 from tests.power.tree import Operation, Tree
 
@@ -36,8 +36,7 @@ SUBSETS = 6
 """Subsets by seed at each moment."""
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True, dict=True):
     """What is there afterwards.
 
     Args:

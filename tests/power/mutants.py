@@ -12,10 +12,10 @@ import random
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kafkalog_core.structs import Struct, replace
 from tests.power.checker import Checker, Problem
 from tests.power.models import MODELS
 from tests.power.recorder import CHANGING, Recording
@@ -123,8 +123,7 @@ QUICK = 300
 SHM = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 -- a quick file system, and another one
 
 
-@dataclass(frozen=True)
-class SyncCall:
+class SyncCall(Struct, frozen=True, dict=True):
     """A call that brings something to the disk.
 
     Args:

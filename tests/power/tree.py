@@ -10,12 +10,12 @@ import os
 import shutil
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.names import journal_run
 from kafkalog_core.storage.changing.journal import INTENT
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -25,8 +25,7 @@ __all__ = ["BLOCK", "Attributes", "Inode", "Name", "Operation", "Tree", "is_of_j
 BLOCK = 4096
 
 
-@dataclass(frozen=True)
-class Attributes:
+class Attributes(Struct, frozen=True, dict=True):
     """What `stat` and `listxattr` show of a file, without its times."""
 
     uid: int
@@ -44,8 +43,7 @@ class Attributes:
         return cls(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode), tuple(extended))
 
 
-@dataclass(frozen=True)
-class Inode:
+class Inode(Struct, frozen=True, dict=True):
     """A file or a directory. `device`: the file system that it is on; `data`: of a file; `names`: of a directory."""
 
     device: str
@@ -66,8 +64,7 @@ class Inode:
         return hash((self.is_directory, self.attributes, self.data))
 
 
-@dataclass(frozen=True)
-class Name:
+class Name(Struct, frozen=True, dict=True):
     """A name in a directory, and the inode that it leads to from now on; `None`: the name is gone."""
 
     directory: int
@@ -75,8 +72,7 @@ class Name:
     inode: int | None
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Struct, frozen=True, dict=True):
     """One call of the system.
 
     Args:

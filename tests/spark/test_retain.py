@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +19,7 @@ from kafkalog_core.ops.retain.retain import retain as retain_here
 from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
 from kafkalog_core.spark.jobs import retain, retain_rows
 from kafkalog_core.spark.session.workers import SparkWorkers
+from kafkalog_core.structs import replace
 from tests import build
 from tests.ops.inline import Inline
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +22,7 @@ from kafkalog_core.storage.changing.commit import roll_back
 from kafkalog_core.storage.changing.file_states import check_old, is_stuck, state_of
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import replace
 from tests.storage.repairs import (
     LATER,
     LOG,

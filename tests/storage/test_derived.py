@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +19,7 @@ from kafkalog_core.storage.changing.derived import (
 )
 from kafkalog_core.storage.changing.journal import Journal, JournalEntry, JournalLayout, State
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +13,7 @@ from kafkalog_core.storage.changing import staging
 from kafkalog_core.storage.changing.changes import Change, fingerprint
 from kafkalog_core.storage.changing.staging import ContentStage, make_directly
 from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.structs import replace
 from tests.storage.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -22,6 +21,7 @@ from kafkalog_core.storage.changing.journal import (
     write_pointer,
 )
 from kafkalog_core.storage.changing.writer import Attributes, Disk
+from kafkalog_core.structs import replace
 from tests.storage.test_untrusted import sealed
 
 if TYPE_CHECKING:

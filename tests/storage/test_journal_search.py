@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -31,6 +30,7 @@ from kafkalog_core.storage.changing.journal_search import (
 )
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import replace
 from tests.storage.repairs import Killed, UnlinkingDisk, apply_to, make_dir, snapshot
 from tests.storage.test_untrusted import sealed
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from kafkalog_core.kafka.fetch import Broker, broker_offset, broker_time
 from kafkalog_core.storage.lookup import PartitionLookup, floor_index
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import replace
 from tests import strategies
 from tests.build import (
     Record,

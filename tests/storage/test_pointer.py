@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -22,6 +21,7 @@ from kafkalog_core.storage.changing.journal import (
 )
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import replace
 from tests.storage.repairs import OWNER, CountingDisk
 
 if TYPE_CHECKING:

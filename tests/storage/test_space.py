@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +23,7 @@ from kafkalog_core.storage.changing.space import (
 )
 from kafkalog_core.storage.changing.staging import ContentStage, make_directly
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import replace
 
 KIB = 1024
 INTENT = 4 * KIB  # of two changes

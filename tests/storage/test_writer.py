@@ -8,7 +8,6 @@ import hashlib
 import os
 import sys
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +17,7 @@ from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Attributes, Disk, WriteError
+from kafkalog_core.structs import replace
 from tests.storage.repairs import OWNER, CountingDisk, FailingDisk, UnlinkingDisk
 
 if TYPE_CHECKING:

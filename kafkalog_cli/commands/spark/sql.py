@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -16,6 +15,7 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.session import spark_session
 from kafkalog_core.spark.source.sql import Sources, check_options, chunks, query, table_of
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from kafkalog_core.rows.chunk import BytesMode

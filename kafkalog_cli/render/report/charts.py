@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_cli.render.cells import human_bytes, span, time_cell
 from kafkalog_cli.render.report.data import base_name, stem
 from kafkalog_cli.render.report.html import Html, element, join, number
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ _LEAST: Final = 3.0
 _DAY_MS: Final = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Scale:
+class _Scale(Struct, frozen=True):
     first_time: int
     last_time: int
     first_offset: int

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.verify.engine import partition_row, state_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, damage_map
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -46,8 +46,7 @@ _GAP: Final = "segment.gap"
 _RANK: Final = {"error": 0, "warning": 1, "info": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class DamageMark:
+class DamageMark(Struct, frozen=True):
     """A damaged part of a block: start and end as fractions of its width, and the first damaged byte."""
 
     start: float
@@ -55,8 +54,7 @@ class DamageMark:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class Discontinuity:
+class Discontinuity(Struct, frozen=True):
     """The offsets between a block and the one before it that neither has (`is_gap`), or that both have."""
 
     is_gap: bool
@@ -64,16 +62,14 @@ class Discontinuity:
     last_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
+class Losses(Struct, frozen=True):
     """Ranges of offsets of one segment that may be lost; `is_open`: an unknown number of further ones too."""
 
     spans: tuple[tuple[int, int], ...]
     is_open: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentBlock:
+class SegmentBlock(Struct, frozen=True, kw_only=True):
     """One segment, or `count` adjacent ones: path and base offset of the first one, sizes, offsets and times of all.
 
     `severity` is the worst of the findings about their files; None: no findings.
@@ -99,8 +95,7 @@ class SegmentBlock:
     discontinuity: Discontinuity | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMap:
+class PartitionMap(Struct, frozen=True):
     """The blocks of a partition; `hidden` is the number of segments that are not in them."""
 
     blocks: tuple[SegmentBlock, ...]
@@ -269,8 +264,7 @@ _NO_START: Final = ("Does not start.", "Does not start:", "Does not start,")
 """The first words of an unconditional action of a broker that does not start."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True, kw_only=True):
     """The facts of a run: version, level, targets, start.
 
     `selection` is empty if all partitions were selected; `refused` has sentences about targets that could not be read.
@@ -284,8 +278,7 @@ class RunFacts:
     refused: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionDetail:
+class PartitionDetail(Struct, frozen=True, kw_only=True):
     """A partition that is not clean; `key` is the prefix of its anchors, `hidden` the number of further findings."""
 
     key: str
@@ -296,8 +289,7 @@ class PartitionDetail:
     hidden: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlaceFindings:
+class PlaceFindings(Struct, frozen=True):
     """The findings about a log directory, or about a file in PATH."""
 
     key: str
@@ -306,8 +298,7 @@ class PlaceFindings:
     hidden: int
 
 
-@dataclass(slots=True)
-class CodeFindings:
+class CodeFindings(Struct):
     """The findings of one code: their number, the first places, and their texts."""
 
     severities: Counter[str] = field(default_factory=Counter)

@@ -7,7 +7,6 @@ a change is one batch at the end of the log, so that a real controller that star
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.broker.quotas.client_quotas import ClientQuotas
@@ -22,6 +21,7 @@ from kafkalog_core.format.names import FileState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ MetadataChange = tuple[str, int, dict[str, Any]]
 """A record: its name, its version and its fields."""
 
 
-@dataclass(slots=True)
-class KnownTopic:
+class KnownTopic(Struct):
     """A topic: its id of 16 bytes, the leader epoch of each partition, and the settings that are its own."""
 
     name: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
@@ -41,6 +40,7 @@ from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, Disk
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name
+from kafkalog_core.structs import asdict, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import SettingError
@@ -11,6 +10,7 @@ from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.setting_requests import parse_assignment
 from kafkalog_core.kafka.setting_table import SETTINGS
 from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,8 +56,7 @@ STANDARD_AUTHORIZER_SETTING: Final = f"{_AUTHORIZER}={_STANDARD_AUTHORIZER}"
 _BOOLEANS: Final = {"true": True, "false": False}
 
 
-@dataclass(frozen=True, slots=True)
-class AuthorizerSettings:
+class AuthorizerSettings(Struct, frozen=True):
     """How ACLs are enforced: who may do everything, and whether everybody may use what no ACL is about."""
 
     super_users: frozenset[str] = frozenset()
@@ -85,8 +84,7 @@ class AuthorizerSettings:
         return cls(frozenset(users), _boolean(_ALLOW_EVERYONE, given.get(_ALLOW_EVERYONE, "false")))
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSettings:
+class LiveSettings(Struct, frozen=True):
     """What was set. `log`: the settings that matter for logs, as texts; `authorizer`: None: ACLs are not enforced."""
 
     log: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,6 @@ import hashlib
 import os
 import threading
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.broker.disks.start_notes import finding_notes, holder_notes, unreadable_notes
@@ -26,6 +25,7 @@ from kafkalog_core.kafka.named_dirs import identity_of
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
 from kafkalog_core.storage.logdir import read_log_dir
+from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.text import count_of, moment
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ _UNSERVED: Final = frozenset({DirectoryState.FUTURE, DirectoryState.REMOTE_INDEX
 _ID_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiskOptions:
+class DiskOptions(Struct, frozen=True, kw_only=True):
     """How disks are served.
 
     Args:
@@ -64,8 +63,7 @@ class DiskOptions:
     node_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FinalizedFeatures:
+class FinalizedFeatures(Struct, frozen=True):
     """The levels of features that a cluster uses, by name (KIP-584).
 
     `epoch` is the offset of the metadata log that they are of; -1: it is unknown.
@@ -75,8 +73,7 @@ class FinalizedFeatures:
     epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionCopy:
+class PartitionCopy(Struct, frozen=True):
     """A directory of a partition, the directory that it is in, and what the checkpoints there have of it."""
 
     place: PartitionPath
@@ -84,8 +81,7 @@ class PartitionCopy:
     context: PartitionContext
 
 
-@dataclass(slots=True)
-class ServedTopic:
+class ServedTopic(Struct):
     """A topic, and the copies of its partitions by number. `topic_id`: 16 bytes."""
 
     name: str

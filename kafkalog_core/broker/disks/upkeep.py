@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +22,7 @@ from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_rules
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.changing.writer import Attributes, Disk
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

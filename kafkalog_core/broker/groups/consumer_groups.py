@@ -7,7 +7,6 @@ Kafka 4.3. A member first gives up what it loses, then gets what nobody else has
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +23,7 @@ from kafkalog_core.broker.groups.modern_groups import (
     ModernLimits,
 )
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.structs import field, replace
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ _RESOLVED_S: Final = 600  # GroupMetadataManager.REGEX_BATCH_REFRESH_MAX_INTERVA
 _COMMITS_OF_MEMBERS: Final = 9  # OffsetCommit since this version
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerGroup(ModernGroup):
+class ConsumerGroup(ModernGroup, frozen=True):
     """A group; `seen`: the topics that its target was made of.
 
     `patterns`: those of which the log holds topics that another broker has stored. `hidden`: topics that no regular

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import ProtocolError
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.group_records import GroupMember
 from kafkalog_core.wire.codec import codec
 
@@ -44,8 +44,7 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
+class GroupLimits(Struct, frozen=True, kw_only=True):
     """Bounds of groups, with Kafka's settings in brackets.
 
     Args:
@@ -69,8 +68,7 @@ class MemberIdentity(NamedTuple):
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
+class JoinRequest(Struct, frozen=True, kw_only=True):
     """A JoinGroup request.
 
     `needs_id`: the client knows that it must join again with the id that it gets (KIP-394). `skips`: it knows that a
@@ -88,16 +86,14 @@ class JoinRequest:
     skips: bool = False
 
 
-@dataclass(slots=True)
-class Waiting:
+class Waiting(Struct):
     """A join or a sync that waits for its answer."""
 
     answer: PendingAnswer
     reply: Callable[[Body], Reply]
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """A member of a group; `deadline_s`: when its session ends without another sign of life."""
 
     identity: MemberIdentity
@@ -113,8 +109,7 @@ class Member:
         return dict(self.request.protocols)
 
 
-@dataclass(slots=True)
-class ClassicGroup:
+class ClassicGroup(Struct):
     """A group; `expected` are member ids that were given out, each with the time until which it may be used.
 
     `state_ms`: when it came into its state, in milliseconds since 1970; -1: unknown.

@@ -6,7 +6,6 @@ and those of the group come last, because the loader of a broker refuses a group
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.groups.assignors import by_topic
@@ -14,6 +13,7 @@ from kafkalog_core.broker.groups.consumer_groups import ConsumerGroup
 from kafkalog_core.broker.groups.modern_groups import MemberState, ModernMember
 from kafkalog_core.broker.share.share_groups import ShareGroup
 from kafkalog_core.errors import ProtocolError
+from kafkalog_core.structs import replace
 from kafkalog_core.topics.group_records import GroupValue, decode_group, encode_group
 from kafkalog_core.topics.modern_group_records import (
     CONSUMER_RECORDS,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar
 
 from kafkalog_core.broker.groups.group_members import GroupState
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.topics.modern_group_records import MemberSubscription
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -52,8 +52,7 @@ class MemberState(StrEnum):
     UNRELEASED = "unreleased partitions"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModernLimits:
+class ModernLimits(Struct, frozen=True, kw_only=True):
     """Bounds, with Kafka's settings of consumer groups in brackets; those of share groups are named alike.
 
     Args:
@@ -99,8 +98,7 @@ class HeartbeatAnswer(NamedTuple):
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModernMember:
+class ModernMember(Struct, frozen=True):
     """A member: what it wants, what it has, and what it must give up before it gets more (in consumer groups)."""
 
     member_id: str
@@ -136,8 +134,7 @@ class ModernMember:
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class ModernGroup(ABC):
+class ModernGroup(Struct, frozen=True):
     """A group; `target`: of each member, made for `target_epoch`."""
 
     group_id: str
@@ -152,9 +149,9 @@ class ModernGroup(ABC):
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
     @property
-    @abstractmethod
     def assignor(self) -> str:
-        """The name of the assignor."""
+        """The name of the assignor, which each kind of group has its own way to find."""
+        raise NotImplementedError
 
     def with_member(self, member: ModernMember) -> Self:
         """Return the group with a member, which replaces that of its id."""

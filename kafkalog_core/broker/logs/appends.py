@@ -6,7 +6,6 @@ The rules are those of `UnifiedLog.analyzeAndValidateRecords`, `LogValidator` an
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.logs.live_log import Appended
@@ -25,6 +24,7 @@ from kafkalog_core.format.layout import (
     TRANSACTIONAL_BIT,
 )
 from kafkalog_core.storage.framing import LogFraming
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ _LARGEST_MAGIC: Final = 2
 _FRAMING: Final = LogFraming(0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendPolicy:
+class AppendPolicy(Struct, frozen=True, kw_only=True):
     """What the settings of a topic say of appends.
 
     Args:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT64
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import BATCHES_TO_JUDGE, Damage, ScanOptions, batch_too_high, last_places, scan
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,8 +34,7 @@ _ONE: Final = 1
 _UNIT: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a read starts: bytes `position` to `end` must be sent together, of batches of one magic.
 
     `last_offset` is that of the last of these batches.

@@ -9,7 +9,6 @@ fetch goes on while segments are rolled and deleted.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -45,6 +44,7 @@ from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     import threading
@@ -76,8 +76,7 @@ class Appended(NamedTuple):
     last_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFacts:
+class LogFacts(Struct, frozen=True, kw_only=True):
     """What a log is opened with.
 
     Args:

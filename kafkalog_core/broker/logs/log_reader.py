@@ -9,7 +9,6 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +29,7 @@ from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, open_error
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,8 +49,7 @@ _SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0
 _HEADERS: Final = ScanOptions(check=False)
 
 
-@dataclass(slots=True)
-class LiveSegment:
+class LiveSegment(Struct):
     """A segment; `batches`: its map while it is the active one. `mtime_ms` is that of the log once it was rolled."""
 
     base_offset: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -36,6 +35,7 @@ from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source, open_error
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,8 +68,7 @@ class OffsetOutOfRangeError(KafkalogError):
     """An offset before the log start offset or after the log end offset."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedHole:
+class ServedHole(Struct, frozen=True, kw_only=True):
     """A damaged place that is not served.
 
     `first_offset` is the offset that is expected there; None: unknown.
@@ -83,8 +82,7 @@ class ServedHole:
     first_offset: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewOptions:
+class ViewOptions(Struct, frozen=True, kw_only=True):
     """How a partition is read.
 
     Args:
@@ -125,8 +123,7 @@ class TimedOffset(NamedTuple):
     leader_epoch: int = _UNDEFINED
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedRange:
+class FetchedRange(Struct, frozen=True):
     """What a fetch returns of a log (Kafka's `FetchDataInfo`).
 
     Args:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -94,8 +95,7 @@ class SharedFile:
             os.close(self._descriptor)
 
 
-@dataclass(slots=True)  # not frozen: it is made for each fetch, and that would take a microsecond
-class FileRange:
+class FileRange(Struct):
     """`size_bytes` bytes of a file from byte `position` on. It is one holder of the file: see `SharedFile.range`."""
 
     file: SharedFile
@@ -111,8 +111,7 @@ Piece: TypeAlias = bytes | bytearray | memoryview | FileRange
 """A part of a response. The network does not copy it: a buffer must not change until it has been sent."""
 
 
-@dataclass(slots=True)  # not frozen: as FileRange
-class Reply:
+class Reply(Struct):
     """A response: header and body, without the int32 length in front, which the network computes and sends.
 
     then_close: close the connection after the last byte, as after a failed SASL authentication. mute_s: for how many
@@ -124,15 +123,13 @@ class Reply:
     mute_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class NoResponse:
+class NoResponse(Struct, frozen=True):
     """No response at all: a produce request with acks=0. The next request of the connection is read after `mute_s`."""
 
     mute_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """No response, and the connection is closed: an unknown API key or version. `detail` is for the observer."""
 
     detail: str
@@ -263,8 +260,7 @@ class Joiner(threading.local):
 JOINER: Final = Joiner()
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class ConnectionFacts:
+class ConnectionFacts(Struct, frozen=True, weakref=True):
     """What is known of a connection. `connection_id` is unique in a server's life; `listener` is the listener's name.
 
     `peer_host` is an IPv4 or IPv6 address; an IPv4 client of an IPv6 listener has its IPv4 address.
@@ -349,8 +345,7 @@ def _drop(*_: object) -> None:
 NO_OBSERVER: NetworkObserver = _NoObserver()
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkLimits:
+class NetworkLimits(Struct, frozen=True):
     """Bounds of a server; the names in brackets are those of Kafka's settings.
 
     - max_connections, max_connections_per_host: further connections are closed at once [max.connections,
@@ -378,8 +373,7 @@ class NetworkLimits:
     max_sent_bytes: int = 640 * 1024
 
 
-@dataclass(slots=True)
-class NetworkCounters:
+class NetworkCounters(Struct):
     """Sums of one processor since its start; `connections` is the number of open ones now.
 
     Only the processor's thread writes them; a reader of another thread gets each number whole.

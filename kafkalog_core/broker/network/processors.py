@@ -15,7 +15,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeGuard
@@ -31,6 +30,7 @@ from kafkalog_core.broker.network.answers import (
     Reply,
 )
 from kafkalog_core.broker.network.connections import Closing, Connection
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,8 +62,7 @@ _Mail: TypeAlias = "tuple[Connection | None, Callable[[], object]]"
 """What a thread is to call, and the connection that is closed if it fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
+class Shared(Struct, frozen=True):
     """What all threads of a server share."""
 
     handler: RequestHandler

@@ -16,7 +16,6 @@ import socket
 import threading
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
@@ -25,6 +24,7 @@ from kafkalog_core.broker.network.answers import NO_OBSERVER, ConnectionFacts, N
 from kafkalog_core.broker.network.connections import ConnectionQuotas, FrameMemory
 from kafkalog_core.broker.network.processors import Loop, Processor, Shared
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -112,8 +112,7 @@ class PlainTransport:
         return self._socket.send(data) if data else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """An address to listen on. An empty host means every address of the machine; port 0 a free port."""
 
     name: str
@@ -122,8 +121,7 @@ class Listener:
     transport: TransportOf = PlainTransport
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """An address that the server listens on, with its true port."""
 
     listener: str

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from kafkalog_core.structs import Struct
 
 __all__ = ["MAX_THROTTLE_MS", "QuotaSamples", "RateWindow", "TokenBucket"]
 
 MAX_THROTTLE_MS: Final = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaSamples:
+class QuotaSamples(Struct, frozen=True):
     """What a rate is measured in (`ClientQuotaManagerConfig`), with Kafka's settings in brackets.
 
     Those for controller_mutation_rate have the same names with `controller.` before them.
@@ -25,8 +25,7 @@ class QuotaSamples:
     size_ms: int = 1000
 
 
-@dataclass(slots=True)
-class _Sample:
+class _Sample(Struct):
     start_ms: int
     last_ms: int
     value: float = 0.0

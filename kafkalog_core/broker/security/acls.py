@@ -8,9 +8,10 @@ binding follows `allow.everyone.if.no.acl.found`. Nothing here knows requests or
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,8 +127,7 @@ class AclBinding(NamedTuple):
     permission: int
 
 
-@dataclass(frozen=True, slots=True)
-class AclFilter:
+class AclFilter(Struct, frozen=True):
     """Which bindings are listed or deleted (`AclBindingFilter`); None matches every name, principal or host."""
 
     resource_type: int
@@ -242,8 +242,7 @@ def _pattern_of(binding: AclBinding) -> tuple[int, int, str]:
     return binding.resource_type, binding.pattern, binding.name
 
 
-@dataclass(frozen=True, slots=True)
-class Authorizer:
+class Authorizer(Struct, frozen=True):
     """Decides by bindings and by two settings (`StandardAuthorizer`).
 
     Args:

@@ -11,13 +11,13 @@ import base64
 import hashlib
 import hmac
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from kafkalog_core.broker.network.answers import Close, Reply
 from kafkalog_core.broker.security.users import SCRAM_HASHES
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ def _fields(text: str) -> Mapping[str, str]:
     return dict(each.split("=", 1) for each in text.split(","))
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     """What is known of a connection's client; `has_raw_tokens`: its tokens come without a header."""
 
     mechanism: str = ""
@@ -139,8 +138,7 @@ class _Session:
     user: str | None = None
 
 
-@dataclass(slots=True)
-class Authentication:
+class Authentication(Struct):
     """A request handler in front of another one, which gets the requests of clients that have proved who they are.
 
     Args:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kafkalog_core.broker.security.acls import (
@@ -19,6 +18,7 @@ from kafkalog_core.broker.security.acls import (
     Authorizer,
     ResourceType,
 )
+from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.schemas import schema_of
 
@@ -64,8 +64,7 @@ _NO_OPERATIONS: Final = -(1 << 31)  # what responses have where authorized opera
 _IPV6_GROUPS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class TopicLookup:
+class TopicLookup(Struct, frozen=True):
     """What rules need to know of topics.
 
     Args:
@@ -79,8 +78,7 @@ class TopicLookup:
     creates: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(Struct, frozen=True):
     """What the client of one request may do.
 
     Args:
@@ -179,8 +177,7 @@ def refused_topics(
     return refused
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRows:
+class TopicRows(Struct, frozen=True, kw_only=True):
     """The rule of an API whose request and response have rows of topics: each partition of a refused one has an error.
 
     Args:

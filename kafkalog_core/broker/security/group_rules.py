@@ -5,7 +5,6 @@ Each rule names what `KafkaApis` of Kafka 4.3 checks for the API, and in which o
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from kafkalog_core.broker.security.authorization import (
     refusal,
     with_operations,
 )
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

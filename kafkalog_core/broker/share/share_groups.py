@@ -7,7 +7,6 @@ has a state in the share coordinator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from kafkalog_core.broker.groups.assignors import Subscriber, share_assignment
@@ -20,6 +19,7 @@ from kafkalog_core.broker.groups.modern_groups import (
     unknown_member,
 )
 from kafkalog_core.broker.network.disk_threads import leave_network
+from kafkalog_core.structs import field, replace
 from kafkalog_core.topics.modern_group_records import SharedTopics, TopicNumbers
 from kafkalog_core.topics.share_state_records import ShareKey
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["ShareGroup", "ShareGroups"]
 
 
-@dataclass(frozen=True, slots=True)
-class ShareGroup(ModernGroup):
+class ShareGroup(ModernGroup, frozen=True):
     """A group; `topics`: the partitions that have a state."""
 
     topics: SharedTopics = field(default_factory=SharedTopics)

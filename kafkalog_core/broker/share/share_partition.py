@@ -8,11 +8,11 @@ written. Offsets from `start` on that no run holds were never acquired. The rule
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.logs.partition_access import PartitionError
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.topics.share_state_records import StateBatch
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -105,8 +105,7 @@ class Acknowledgement(NamedTuple):
     types: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcquireRequest:
+class AcquireRequest(Struct, frozen=True, kw_only=True):
     """What a member asks for, and the bounds of its group.
 
     Args:
@@ -127,8 +126,7 @@ class AcquireRequest:
     is_strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SharePartition:
+class SharePartition(Struct, frozen=True):
     """`start`: the offset below which every record is done with; `runs`: in order, none below `start`."""
 
     start: int

@@ -11,7 +11,6 @@ import os
 import threading
 from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,6 +22,7 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_INT64, TRANSACTIONAL_BIT
 from kafkalog_core.storage.framing import LogFraming
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -52,16 +52,14 @@ class _Batch(NamedTuple):
     size_bytes: int
 
 
-@dataclass(slots=True)
-class _Loaded:
+class _Loaded(Struct):
     """A partition in use; `incarnation`: that of the state that it was read from."""
 
     incarnation: int
     value: SharePartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryRequest:
+class DeliveryRequest(Struct, frozen=True, kw_only=True):
     """What a member fetches of one partition: at most `max_bytes`, but always one batch; see `AcquireRequest`."""
 
     member: str
@@ -71,8 +69,7 @@ class DeliveryRequest:
     is_strict: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """Records for a member: a range of a file that its receiver releases, and the offsets in it that are acquired."""
 
     key: ShareKey

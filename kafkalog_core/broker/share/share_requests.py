@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.broker.logs.partition_access import PartitionError, error_of
@@ -19,6 +18,7 @@ from kafkalog_core.broker.share.share_sessions import FINAL_EPOCH, SessionKey
 from kafkalog_core.broker.topics.fetch_requests import quota_bytes
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.topics.share_state_records import ShareKey
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -41,8 +41,7 @@ _STRICT: Final = 1  # ShareAcquireMode.RECORD_LIMIT
 _MAX_MEMBER_ID: Final = 36
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetch:
+class _Fetch(Struct, frozen=True):
     """A fetch, after its session: the partitions in order, and what became of its acknowledgements by partition."""
 
     context: RequestContext
@@ -68,8 +67,7 @@ class _Fetch:
         return max(1, self.limit_bytes // max(1, len(self.partitions)))
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """What a fetch has found: deliveries, and errors by partition."""
 
     deliveries: dict[Partition, Delivery] = field(default_factory=dict)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.broker.logs.partition_access import PartitionError
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ class SessionKey(NamedTuple):
     member: str
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(Struct):
     """A session; `partitions`: in the order in which they are fetched."""
 
     connection_id: int

@@ -7,11 +7,11 @@ Kafka 4.3, and `DefaultStatePersister`, without a network between.)
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.textfile import uuid_text
+from kafkalog_core.structs import replace
 from kafkalog_core.topics.share_state_records import (
     ShareKey,
     ShareState,

@@ -8,7 +8,6 @@ none is ever opened (KIP-227), and the transaction markers at which clients of 0
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.partition_access import PartitionError, checked_partition, error_of
@@ -23,6 +22,7 @@ from kafkalog_core.broker.topics.old_clients import (
     without_zstd,
 )
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -52,8 +52,7 @@ _UNKNOWN_PARTITIONS: Final = frozenset(
 )
 
 
-@dataclass(slots=True)
-class _Response:
+class _Response(Struct):
     """The partitions of a response as they are read, and what decides when it is sent.
 
     Args:

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -27,6 +26,7 @@ from kafkalog_core.format.batch_writer import recompressed
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
 from kafkalog_core.format.down_conversion import down_convert
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_V0, MAGIC_V1, MAGIC_V2, MAX_BATCH_BYTES
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -64,8 +64,7 @@ def knows_zstd(fetch_version: int) -> bool:
     return fetch_version >= _FIRST_WITH_ZSTD
 
 
-@dataclass(frozen=True, slots=True)
-class ConvertedRange:
+class ConvertedRange(Struct, frozen=True):
     """Messages or batches.
 
     Args:

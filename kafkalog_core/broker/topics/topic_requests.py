@@ -6,7 +6,6 @@ There is one node: it leads every partition, and it is its only replica.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkalog_core.broker.logs.partition_access import ReadableDisks
@@ -15,6 +14,7 @@ from kafkalog_core.broker.network.disk_threads import LISTING_BYTES, count_read,
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ class ListedDisks(ReadableDisks, Protocol):
         """Return the settings of a topic that differ from the broker's."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAddress:
+class NodeAddress(Struct, frozen=True):
     """This node, as a client reaches it: it may depend on the listener that the client is connected to."""
 
     node_id: int

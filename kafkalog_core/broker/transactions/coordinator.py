@@ -8,11 +8,11 @@ appends, so a transaction that is prepared is complete a moment later, unless th
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.layout import MAX_INT32
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.topics.transactions import (
     TransactionPhase,
     TransactionValue,
@@ -69,8 +69,7 @@ class MarkerWriter(Protocol):
         """Return an id that no producer has had."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionLimits:
+class TransactionLimits(Struct, frozen=True, kw_only=True):
     """Bounds of transactions, with Kafka's settings in brackets.
 
     Args:
@@ -92,8 +91,7 @@ class ProducerIdentity(NamedTuple):
 _NOBODY: Final = ProducerIdentity()
 
 
-@dataclass(slots=True)
-class _Transaction:
+class _Transaction(Struct):
     """A transactional id; what the log does not hold is known since the start alone.
 
     `has_failed_fence`: its epoch is one above that in the log, because the abort that raised it could not be written.

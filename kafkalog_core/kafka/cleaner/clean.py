@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
@@ -41,6 +40,7 @@ from kafkalog_core.kafka.cleaner.offset_map import (
 )
 from kafkalog_core.kafka.cleaner.transactions import AbortedTxn, TransactionState, Verdicts, collect_aborted
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["CleanPass", "Counts", "Group", "Tallies", "group_segments", "next_pass"]
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(Struct):
     """Figures of a segment, a group or a whole clean; `next_horizon_ms`: the earliest kept delete horizon."""
 
     batches_before: int = 0
@@ -75,7 +74,7 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Add the figures of another part."""
-        for name in (each.name for each in fields(self) if each.name != "next_horizon_ms"):
+        for name in (each for each in self.__struct_fields__ if each != "next_horizon_ms"):
             own, added = getattr(self, name), getattr(other, name)
             if isinstance(own, Counter):
                 own.update(added)
@@ -188,8 +187,7 @@ class _Group:
         return last_offset - self.segments[0].base_offset <= MAX_INT32
 
 
-@dataclass(slots=True)
-class Group:
+class Group(Struct):
     """Segments that become one. `chunks` may be called once; the other values are complete after its end.
 
     Args:

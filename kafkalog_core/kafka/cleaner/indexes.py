@@ -8,7 +8,6 @@ the buffer grow (`growBuffers`) until the end of the segment that is being read.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import CleanError, FieldError, LimitError
@@ -16,6 +15,7 @@ from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.kafka.rules import append_rules
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -200,8 +200,7 @@ class NewIndexes:
         return self._builder.max_timestamp_ms
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanedChunk:
+class CleanedChunk(Struct, frozen=True, kw_only=True):
     """A part of a new segment, valid until the next one.
 
     `batches` are the batches in `data`, with their positions in the new segment. `sets`: appends that end with this

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -22,6 +21,7 @@ from kafkalog_core.kafka.rules import recovery_rules
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import moment
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ class LastRecord(NamedTuple):
     last_sequence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanSegment:
+class CleanSegment(Struct, frozen=True, kw_only=True):
     """A segment; the sizes are those of its files, 0 for a missing one.
 
     `largest_timestamp_ms`: of its records, or the log's modification time where they have none.
@@ -125,8 +124,7 @@ class CleanSegment:
         return self.base_offset + (entries[0][0] if entries else 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanLog:
+class CleanLog(Struct, frozen=True, kw_only=True):
     """A log between two cleans.
 
     Args:
@@ -314,8 +312,7 @@ State = Literal["cleanable", "not-dirty-enough", "nothing-cleanable", "not-compa
 _FIRST_BATCH: Final = ScanOptions(check=False, first_window_bytes=4096)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldBack:
+class HoldBack(Struct, frozen=True, kw_only=True):
     """What ends the cleanable part: its kind, its offset, one sentence.
 
     `until_ms`: the time from which it no longer does; None: the time alone does not decide.
@@ -327,8 +324,7 @@ class HoldBack:
     until_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleanability:
+class Cleanability(Struct, frozen=True, kw_only=True):
     """The result of one look of the cleaner at a log.
 
     Args:

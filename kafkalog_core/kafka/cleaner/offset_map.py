@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import CleanError, FormatError, LimitError
@@ -16,6 +15,7 @@ from kafkalog_core.kafka.cleaner.rules import NO_RECORD_LIMIT
 from kafkalog_core.kafka.cleaner.transactions import AbortedTxn, TransactionState, aborted_rows, collect_aborted
 from kafkalog_core.storage.scan import HINT, Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -124,8 +124,7 @@ def run_bytes(run: Run) -> int:
     return size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilledMap:
+class FilledMap(Struct, frozen=True, kw_only=True):
     """The map, the offset after its last key (the new checkpoint), and whether it was full before the bound.
 
     `largest_batch_bytes`: where it was full within a segment, the size of the largest batch that was read of that
@@ -138,8 +137,7 @@ class FilledMap:
     largest_batch_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownMap:
+class KnownMap(Struct, frozen=True, kw_only=True):
     """The keys between two offsets that another process has mapped, for a clean to start with."""
 
     first_dirty: int
@@ -147,8 +145,7 @@ class KnownMap:
     filled: FilledMap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilledPart:
+class FilledPart(Struct, frozen=True, kw_only=True):
     """A map of some of the dirty segments, and the transactions that it assumed before and has after them."""
 
     filled: FilledMap

@@ -8,13 +8,13 @@ notes first mention it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,8 +49,7 @@ Wrappers = Literal["filter", "relative", "absolute", "flat"]
 Lz4Java = Literal["1.2", "1.3", "1.5"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleaningRules:
+class CleaningRules(Struct, frozen=True, kw_only=True):
     """The rules of one release's cleaner.
 
     Args:
@@ -214,8 +213,7 @@ NO_RECORD_LIMIT: Final = MAX_INT32 - 8
 """Kafka's default of max.decompressed.message.bytes, the largest array of Java: no record can be larger."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanConfig:
+class CleanConfig(Struct, frozen=True, kw_only=True):
     """The settings of a clean. Sizes are in bytes, times in milliseconds.
 
     `memory_bytes` and `io_buffer_bytes` are those of one cleaner thread: for its offset map, and for one read.

@@ -8,7 +8,6 @@ last segment as a broker does, without reading the segments between them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
@@ -16,6 +15,7 @@ from kafkalog_core.format.index import iter_offset_entries, used_entries
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_POSITION, MAGIC_V2, OFFSET_INDEX_ENTRY
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
@@ -44,8 +44,7 @@ class Bound(NamedTuple):
     is_known: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogBounds:
+class LogBounds(Struct, frozen=True, kw_only=True):
     """The bounds of a log as a broker sets them when it starts.
 
     Args:
@@ -143,8 +142,7 @@ def _high_watermark(checkpoint: int | None, start: int, end: int | None) -> Boun
     return Bound(checkpoint, _WATERMARK_FILE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class Extent(Struct, frozen=True, kw_only=True):
     """What the first and the last segment show of the bounds of a log.
 
     Args:

@@ -7,7 +7,6 @@ codes are those of `findings.files`, the damage reasons those of `ENTRY_DAMAGE`.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
@@ -15,6 +14,7 @@ from kafkalog_core.format.names import FileKind, FileState
 from kafkalog_core.format.textfile import Failure
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import DAMAGE, FINDING
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
@@ -57,8 +57,7 @@ _CODE_GROUPS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryDamage:
+class EntryDamage(Struct, frozen=True, kw_only=True):
     """Bytes without a meaning; `reason` is one of `ENTRY_DAMAGE`."""
 
     position: int
@@ -72,8 +71,7 @@ class EntryDamage:
         return "warning" if self.reason == "partial-entry" else "error"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFile:
+class EntryFile(Struct, frozen=True, kw_only=True):
     """A small file; topic and partition are those of its directory, None where that is not of a partition.
 
     `base_offset` is that of the file's name, None where it has none.

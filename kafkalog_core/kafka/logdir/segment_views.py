@@ -7,7 +7,6 @@ next start, and this code does too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.rules import fetch_rules, rules_of
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import moment
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ _EMPTY_TIME_INDEX: Final = _BY_FILE.format("the time index is empty")
 _NO_TIMES: Final = _BY_FILE.format("no record has a timestamp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentView:
+class SegmentView(Struct, frozen=True, kw_only=True):
     """A segment by its files.
 
     Args:
@@ -88,8 +87,7 @@ class SegmentView:
         return self.max_timestamp_ms >= 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionView:
+class PartitionView(Struct, frozen=True, kw_only=True):
     """A partition as retention and the cleaner see it.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, overload
 
 from kafkalog_core.errors import NotFoundError, StorageError
@@ -31,6 +30,7 @@ from kafkalog_core.kafka.logdir.faults import EntryDamage, EntryFile, damage_row
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import CHECKPOINT, PROPERTY
 from kafkalog_core.storage.source import Source, UnreadableError
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,8 +88,7 @@ class TextWindows:
             position += len(window)
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedLine:
+class PlacedLine(Struct, frozen=True):
     """An entry of a checkpoint, with its line (from 1) and byte."""
 
     entry: CheckpointOffset | CheckpointEpoch
@@ -97,8 +96,7 @@ class PlacedLine:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointFile:
+class CheckpointFile(Struct, frozen=True, kw_only=True):
     """The content of an offset checkpoint; of two entries for one partition the last one is in `entries`.
 
     `repeated` are the entries after another one of their partition, `lost` is where the disk could not be read further.
@@ -251,8 +249,7 @@ _KEY_OF_REFUSAL: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetText:
+class OffsetText(Struct, frozen=True, kw_only=True):
     """An offset checkpoint. `is_refused`: a broker uses none of its entries."""
 
     file: CheckpointFile
@@ -301,8 +298,7 @@ class PlacedEpochs(Sequence[PlacedLine]):
         return PlacedLine(entry, self._positions[index], self._sizes[index])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochText:
+class EpochText(Struct, frozen=True, kw_only=True):
     """A leader-epoch-checkpoint; `entries` are the readable ones, in the order of the file.
 
     `is_cut`: it ends after its version, which a broker takes for empty and never writes.
@@ -315,8 +311,7 @@ class EpochText:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PropertyText:
+class PropertyText(Struct, frozen=True, kw_only=True):
     """A property file; `contents` are empty where it was not read, and then none of its values is known."""
 
     path: str

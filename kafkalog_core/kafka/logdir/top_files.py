@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -18,6 +17,7 @@ from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import OffsetText, PropertyText, read_offsets, read_properties
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["OFFSET_KINDS", "BrokerDir", "Key", "PartitionContext", "read_broker_dir", "served"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionContext:
+class PartitionContext(Struct, frozen=True, kw_only=True):
     """Plain values, None where they are unknown; all of them are None for a partition outside a log directory.
 
     Args:
@@ -72,8 +71,7 @@ _KRAFT_VERSION: Final = "1"
 _UNREAD: Final = PropertyFile()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerDir:
+class BrokerDir(Struct, frozen=True, kw_only=True):
     """A log directory and its own files. `findings` are those about these files.
 
     `unread` are checkpoints that this user may not read, or that the disk refuses: their entries are unknown.

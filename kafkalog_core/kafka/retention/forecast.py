@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import LimitError
 from kafkalog_core.kafka.retention.rules import Checked, check, judgements, log_of, policy_of
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,8 +28,7 @@ __all__ = ["Event", "Fate", "Forecast", "RetentionQuestion", "Schedule", "Verdic
 Verdict = Literal["delete", "keep", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionQuestion:
+class RetentionQuestion(Struct, frozen=True, kw_only=True):
     """The input of a forecast.
 
     Args:
@@ -56,8 +55,7 @@ class RetentionQuestion:
         return log_of(self.view, self.log_start_offset)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
+class Fate(Struct, frozen=True, kw_only=True):
     """What happens to a segment.
 
     Args:
@@ -77,8 +75,7 @@ class Fate:
     due_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forecast:
+class Forecast(Struct, frozen=True, kw_only=True):
     """The result of one check of a log. `fates` are in the order of its segments."""
 
     question: RetentionQuestion
@@ -208,8 +205,7 @@ MAX_CHECKS: Final = 1_000_000
 """The most checks that are simulated for a custom policy, which has to be asked at each of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class Schedule(Struct, frozen=True, kw_only=True):
     """The times of checks: `first_ms`, then every `interval_ms`; files are removed `delay_ms` after a rename."""
 
     first_ms: int
@@ -223,8 +219,7 @@ class Schedule:
         return self.first_ms + -(-(time_ms - self.first_ms) // self.interval_ms) * self.interval_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """Something that happens to a segment.
 
     Args:

@@ -8,7 +8,6 @@ deleted in the end: a broker deletes from the oldest one on, and stops at the fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
@@ -17,6 +16,7 @@ from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.format.textfile import parse_int64
 from kafkalog_core.kafka.logdir.segment_views import NO_TIMESTAMP, SegmentView
 from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import duration, size
 
 if TYPE_CHECKING:
@@ -156,8 +156,7 @@ _KNOWN: Final = frozenset({"delete", "compact"})
 _SAME_AS_WHOLE: Final = -2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionRules:
+class RetentionRules(Struct, frozen=True, kw_only=True):
     """How retention works on one log.
 
     Args:
@@ -272,8 +271,7 @@ def _check_tiered(topic: TopicSettings, release: Release, where: str) -> None:
 Keeper = Literal["policy", "high-watermark", "empty-active", "remote"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainedLog:
+class RetainedLog(Struct, frozen=True, kw_only=True):
     """A log as retention sees it, between two checks.
 
     Args:
@@ -308,8 +306,7 @@ class RetentionStop(NamedTuple):
     due_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """The result of one check.
 
     Args:

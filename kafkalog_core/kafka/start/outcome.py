@@ -6,11 +6,11 @@ verify takes what it reports about a broker from here, and truncate plans with t
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
@@ -27,8 +27,7 @@ place; `unread`: it does not read the place.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """What a start does with the bytes of a log from a place on.
 
     Args:

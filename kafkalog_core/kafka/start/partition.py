@@ -9,7 +9,6 @@ indexes may be large, and keeps only those of truncated segments. `PartitionLoad
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from kafkalog_core.errors import StorageError
@@ -27,6 +26,7 @@ from kafkalog_core.kafka.start.sweep import sweep
 from kafkalog_core.storage.listing import Segment, SegmentState, group_segments
 from kafkalog_core.storage.scan import Run
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,8 +49,7 @@ class _Stopped(Exception):  # noqa: N818 - no error: the end of a simulation
         self.problem = problem
 
 
-@dataclass(slots=True)
-class _Live:
+class _Live(Struct):
     """A segment during the start; `end_offset` is known once it was recovered."""
 
     base_offset: int

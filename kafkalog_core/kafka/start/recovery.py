@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
@@ -26,6 +25,7 @@ from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -145,8 +145,7 @@ _STOPPED: Final[dict[int, ProblemKind]] = {
 _INVALID_RECORD: Final = "a control batch that cannot be read: a broker keeps it and truncates the log after it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """An exception that the recovery of a segment throws, so that nothing of its result counts.
 
     Args:
@@ -163,8 +162,7 @@ class Problem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRecovery:
+class SegmentRecovery(Struct, frozen=True, kw_only=True):
     """The result of the recovery of a segment.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
@@ -10,6 +9,7 @@ from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from typing import Self
@@ -34,8 +34,7 @@ __all__ = [
 LoadProblemKind = Literal["fatal", "old-release", "split", "unknown"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadOptions:
+class LoadOptions(Struct, frozen=True, kw_only=True):
     """What a start depends on, apart from the files.
 
     Args:
@@ -67,8 +66,7 @@ class LoadOptions:
         return recovery_rules(self.release)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadProblem:
+class LoadProblem(Struct, frozen=True, kw_only=True):
     """Why a start does not come to its end.
 
     Args:
@@ -85,8 +83,7 @@ class LoadProblem:
     position: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedSegment:
+class LoadedSegment(Struct, frozen=True, kw_only=True):
     """A segment that is there after the start.
 
     Args:
@@ -117,16 +114,14 @@ class LoadedSegment:
         return "" if self.occasion is None else RECOVERY_REASONS[self.occasion]
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedSegment:
+class RemovedSegment(Struct, frozen=True):
     """A segment that is deleted, and why, as a clause."""
 
     segment: Segment
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadResult:
+class LoadResult(Struct, frozen=True, kw_only=True):
     """The partition after the start.
 
     Args:

@@ -8,12 +8,12 @@ touched: the result is a list of files, each under its name after the sweep, wit
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.kafka.start.replay import end_of_log
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,7 @@ _KEPT: Final = ".checkpoint.deleted"
 _INDEXES: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class Swept(Struct, frozen=True, kw_only=True):
     """The files that are left, or why that is unknown.
 
     Args:

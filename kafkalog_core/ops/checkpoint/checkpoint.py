@@ -15,7 +15,6 @@ import os
 from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.command_lines import shell_path
@@ -58,6 +57,7 @@ from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
@@ -19,6 +18,7 @@ from kafkalog_core.format.properties import (
 from kafkalog_core.format.textfile import parse_int32
 from kafkalog_core.kafka.cluster import any_topic_id, metadata_file, read_metadata_file
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import first_of
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
 """Size of a checkpoint of a million partitions; a larger file is not a checkpoint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileRepair:
+class FileRepair(Struct, frozen=True, kw_only=True):
     """One text file.
 
     Args:
@@ -115,8 +114,7 @@ _DIRECTORY_ID: Final = "directory.id"
 _VERSIONS: Final = {"1": "node.id", "0": "broker.id"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaSources:
+class MetaSources(Struct, frozen=True, kw_only=True):
     """Other sources of ids.
 
     Args:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -41,6 +40,7 @@ from kafkalog_core.ops.checkpoint.file_repair import FileRepair, read_text
 from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
@@ -85,8 +85,7 @@ _AT_END: Final = frozenset({FileKind.RECOVERY_POINT, FileKind.HIGH_WATERMARK})
 _NOT_AT_END: Final = "recovery-point.not-at-end"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionExtents:
+class PartitionExtents(Struct, frozen=True, kw_only=True):
     """The partitions of a log directory, and the extents of those that a broker serves or fills; None: unknown.
 
     `cuts_at_watermark`: whether followers of this release truncate their logs at the high watermark.

@@ -5,7 +5,6 @@ Nothing is written here; `ops.compact.planning` plans and writes the changes.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.names import DirectoryState
@@ -19,6 +18,7 @@ from kafkalog_core.ops.reading.targets import check_topics
 from kafkalog_core.ops.repair.context import read_context, stray_first, target_dirs
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator

@@ -8,7 +8,6 @@ max.compaction.lag.ms) and how it divides the result into segments and passes dr
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
@@ -20,6 +19,7 @@ from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_t
 from kafkalog_core.rows import plans, tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.partition import partition_name
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,8 +52,7 @@ _READS: Final = 2
 """Passes over the log: a clean reads the dirty part twice and the rest once, and most of a log is dirty."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactRequest:
+class CompactRequest(Struct, frozen=True, kw_only=True):
     """What to simulate.
 
     Args:
@@ -81,8 +80,7 @@ class CompactRequest:
     command_line: CommandLine | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactTask:
+class CompactTask(Struct, frozen=True, kw_only=True):
     """One partition to simulate or to clean: plain values, which can be sent to other processes.
 
     Args:
@@ -146,8 +144,7 @@ def assumptions_of(task: CompactTask, view: PartitionView) -> Iterator[Assumptio
 Row = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactForecast:
+class CompactForecast(Struct, frozen=True, kw_only=True):
     """Rows of one partition by the tables in `rows.plans`; columns that a row lacks are None.
 
     Args:
@@ -208,8 +205,7 @@ def _settings(task: CompactTask) -> Mapping[str, object]:
     return {setting.name: {"value": setting.text, "origin": setting.source} for setting in used}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Clean:
+class _Clean(Struct, frozen=True, kw_only=True):
     """One finished clean: the state before it, and its counts; without its map."""
 
     before: Cleanability

@@ -15,7 +15,6 @@ then loses nothing that the plan keeps, and finds no offset twice:
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import CleanError, RefusedError, SelectionError
@@ -54,6 +53,7 @@ from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -449,8 +449,7 @@ class _Writing:
         return written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenPartition:
+class WrittenPartition(Struct, frozen=True, kw_only=True):
     """The result of one partition.
 
     Args:

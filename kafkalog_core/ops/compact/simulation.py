@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -24,6 +23,7 @@ from kafkalog_core.progress import Advance
 from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import size
 
 if TYPE_CHECKING:
@@ -238,8 +238,7 @@ class _Simulation:
         return self._is_full and (last.would_run or self._cleaning.force)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaning:
+class Cleaning(Struct, frozen=True, kw_only=True):
     """How a log is cleaned.
 
     Args:
@@ -337,8 +336,7 @@ def last_clean(
                 work.release()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MapPart:
+class MapPart(Struct, frozen=True, kw_only=True):
     """A part of the first clean's map, for a worker: the dirty segments from `start` up to `stop`.
 
     Args:
@@ -366,8 +364,7 @@ class MapPart:
     max_batch_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartHead:
+class PartHead(Struct, frozen=True, kw_only=True):
     """Head of the packed entries of a part; `latest_offset` None: the part cannot be used."""
 
     number: int

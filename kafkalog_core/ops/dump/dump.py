@@ -10,7 +10,6 @@ so that another process can carry them out (`shared`).
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
@@ -43,6 +42,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -57,8 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["Dumper", "LogPiece", "Step", "dump"]
 
 
-@dataclass(frozen=True, slots=True)
-class LogPiece:
+class LogPiece(Struct, frozen=True):
     """Parts of a log that are read together.
 
     targets: its file, if that is itself a target. growth: how many times it grows when it is decompressed, about.

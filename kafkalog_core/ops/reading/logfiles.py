@@ -11,7 +11,6 @@ gap. Without evidence the cause is unknown: the settings of a topic are not in i
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
@@ -30,6 +29,7 @@ from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import RowOrigin
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -60,8 +60,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
+class LogFile(Struct, frozen=True, kw_only=True):
     """One log file. `is_last`: no file is known to follow it; `state` as in the `segment` row."""
 
     file: FileInfo
@@ -84,8 +83,7 @@ class LogFile:
         return name.base_offset
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(Struct, frozen=True, kw_only=True):
     """The files of one partition in the order of their offsets; `log_dir` is its broker's log directory."""
 
     topic: str | None
@@ -158,8 +156,7 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
     return tuple(file for file in files[first:] if high is None or file.base_offset is None or file.base_offset <= high)
 
 
-@dataclass(slots=True)
-class OffsetSpan:
+class OffsetSpan(Struct):
     """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order."""
 
     path: str

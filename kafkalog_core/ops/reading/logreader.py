@@ -14,7 +14,6 @@ that of one window or one batch.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,6 +29,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -69,8 +69,7 @@ _LOOKED_AT: Final = 64
 """Number of batches before a part that are searched for one with a correct checksum; else the scan starts earlier."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
+class FilePart(Struct, frozen=True):
     """The entries of a file that start in bytes `start` to `end` (exclusive; None: to the file's end).
 
     The walk to the start begins at `begin`, where an entry starts that an earlier scan has reached. `next_offset` is

@@ -6,7 +6,6 @@ read; backwards, all of it comes in reverse. Damage does not count against a lim
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from operator import and_
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -29,6 +28,7 @@ from kafkalog_core.ops.reading.hits import Hits
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.scan import Run, ScanOptions
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -361,8 +361,7 @@ Level = Literal["segments", "batches", "records"]
 Committed = Literal["log-end", "high-watermark"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DumpRequest:
+class DumpRequest(Struct, frozen=True, kw_only=True):
     """What to dump.
 
     Args:

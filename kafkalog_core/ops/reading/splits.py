@@ -6,7 +6,6 @@ Also the `segment` rows of a partition, for which each log file is read whole.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError, StorageError
@@ -28,6 +27,7 @@ from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -109,8 +109,7 @@ def segment_columns(file: LogFile, segment: Segment | None, figures: Mapping[str
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogSplit:
+class LogSplit(Struct, frozen=True, kw_only=True):
     """A part of one log file. `log_dir` is the broker's log directory that it is in, None: it is in none.
 
     `segment` is the log's segment with its other files, for rows of segments; else None.
@@ -150,8 +149,7 @@ class LogSplit:
         return max(0, end - self.part.start)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitPlan:
+class SplitPlan(Struct, frozen=True, kw_only=True):
     """The splits in the order of a dump, and the findings about the directories."""
 
     splits: tuple[LogSplit, ...]
@@ -283,8 +281,7 @@ class Position(NamedTuple):
     mark: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class UnreadRecords:
+class UnreadRecords(Struct, frozen=True):
     """Records that are not read: a sentence, and the file or directory that it is about."""
 
     message: str

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import stat
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from glob import glob
 from typing import TYPE_CHECKING, Final
@@ -47,6 +46,7 @@ from kafkalog_core.storage.logdir import (
 )
 from kafkalog_core.storage.partition import Partition, partition_name, read_partition
 from kafkalog_core.storage.source import Source, UnreadableError
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,8 +67,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileTarget:
+class FileTarget(Struct, frozen=True, kw_only=True):
     """One file; topic and partition come from the name of its directory, None if it is not a partition's.
 
     `named_dirs` of every target: all named log directories, selected or not.
@@ -86,8 +85,7 @@ class FileTarget:
         return self.file.path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionTarget:
+class PartitionTarget(Struct, frozen=True, kw_only=True):
     """One partition directory; `log_dir` is the path of its broker's log directory, None: it is in none."""
 
     place: PartitionPath
@@ -104,8 +102,7 @@ class PartitionTarget:
         return read_partition(self.place.path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogDirTarget:
+class LogDirTarget(Struct, frozen=True, kw_only=True):
     """A log directory and its selected partitions; `is_whole`: nothing was selected, so all of them."""
 
     log_dir: LogDir

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -57,6 +56,7 @@ from kafkalog_core.ops.verify.txn_index import Doubt
 from kafkalog_core.storage.partition import partition_name, read_partition
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["FileSlice", "ReindexReport", "ReindexTask", "Step", "StepSpool", "split_steps", "stage_step", "taken_name"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReindexTask:
+class ReindexTask(Struct, frozen=True, kw_only=True):
     """The request for one partition.
 
     Args:
@@ -48,8 +47,7 @@ class ReindexTask:
     max_batch_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReindexReport:
+class ReindexReport(Struct, frozen=True, kw_only=True):
     """The report on a partition, apart from its steps."""
 
     findings: tuple[Finding, ...] = ()
@@ -60,8 +58,7 @@ class ReindexReport:
 _MEMORY_BYTES: Final = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class FileSlice:
+class FileSlice(Struct, frozen=True):
     """Bytes of a file; `is_temporary`: the file is removed once they are read."""
 
     path: str
@@ -88,8 +85,7 @@ class FileSlice:
                 position += len(window)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Struct, frozen=True, kw_only=True):
     """One change.
 
     Args:

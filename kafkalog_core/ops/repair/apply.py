@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import TYPE_CHECKING, Final
@@ -41,6 +40,7 @@ from kafkalog_core.storage.changing.journal_search import (
 from kafkalog_core.storage.changing.space import direct_count, free_bytes
 from kafkalog_core.storage.changing.staging import ContentStage, JournalStage, make_directly
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
+from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ the state of an idle producer, lose no record and are never asked for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_word
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,8 +37,7 @@ _SHOWN: Final = 4
 _CONFIG: Final = "--config FILE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assumption:
+class Assumption(Struct, frozen=True, kw_only=True):
     """One value that is only assumed.
 
     Args:

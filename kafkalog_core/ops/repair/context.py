@@ -7,7 +7,6 @@ each came from, and what holds for several commands (such as which partitions a 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -25,6 +24,7 @@ from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, Partitio
 from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
 from kafkalog_core.storage.source import denial, may_list
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,8 +59,7 @@ _TOP_KINDS: Final = BROKER_KINDS | {FileKind.KRAFT_SNAPSHOT}
 """Kinds of the files at the top of a log directory that decide what a broker does with the partitions; not its lock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetDir:
+class TargetDir(Struct, frozen=True, kw_only=True):
     """One directory, and what a command line names in it: the unit of planning. Each log directory gets one plan.
 
     Args:
@@ -93,8 +92,7 @@ class TargetDir:
 
 
 # Not slotted: cached properties keep their values in __dict__.
-@dataclass(frozen=True, kw_only=True)
-class DirContext:
+class DirContext(Struct, frozen=True, kw_only=True, dict=True):
     """The release, settings and checkpoints of one target directory, for planners and forecasts.
 
     Args:
@@ -192,8 +190,7 @@ class DirContext:
         return light
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
+class PartitionFacts(Struct, frozen=True, kw_only=True):
     """The input of a planner for one partition besides its files: plain values, which can be sent to other processes.
 
     Args:

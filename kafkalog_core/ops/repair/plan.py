@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkalog_core.command_lines import shell_path
@@ -25,6 +24,7 @@ from kafkalog_core.storage.changing.journal_search import (
     unreadable_sentence,
 )
 from kafkalog_core.storage.changing.space import Space, place_problem, spaces_for, write_problems
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import size
 
 if TYPE_CHECKING:
@@ -56,14 +56,13 @@ __all__ = [
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
+class PlanRequest(Struct, frozen=True, kw_only=True):
     """The input of a planner.
 
     Args:
         target: the directory, and what is named in it.
         options: the options of the command, as JSON values. `kafka` holds the fields of a `SettingsRequest`, as
-            `dataclasses.asdict` gives them; each may be absent.
+            `asdict` gives them; each may be absent.
         now_ms: the time that counts as now, in milliseconds since 1970.
         jobs: number of processes that read; it does not change the result.
         command_line: the command line of the user, for commands to paste; None: unknown.
@@ -85,8 +84,7 @@ class PlanRequest:
         return read_context(self.target, self.settings, self.now_ms)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanReport:
+class PlanReport(Struct, frozen=True, kw_only=True):
     """The report of a planner, apart from the changes that it stages.
 
     Args:
@@ -115,8 +113,7 @@ class PlanReport:
 Planner: TypeAlias = Callable[[PlanRequest, Stage, Progress], PlanReport]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """The changes that one command makes in one directory, and what they need.
 
     Args:
@@ -151,8 +148,7 @@ class Plan:
         return self.loses_data or any(finding.severity == "error" for finding in findings)
 
 
-@dataclass(frozen=True, slots=True)
-class PlanDraft:
+class PlanDraft(Struct, frozen=True):
     """A plan, and what stages its changes in the journal.
 
     Args:
@@ -163,9 +159,9 @@ class PlanDraft:
     """
 
     plan: Plan
-    planner: Planner = field(repr=False)
-    dry_run: DryRunStage = field(repr=False)
-    staging: JournalStage | None = field(default=None, repr=False)
+    planner: Planner
+    dry_run: DryRunStage
+    staging: JournalStage | None = None
 
     def discard(self) -> None:
         """Delete the staged files of a plan that is not applied."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.names import journal_run, parse_directory_name
@@ -17,6 +16,7 @@ from kafkalog_core.storage.changing.journal_search import (
     leading_directory,
     undo_command,
 )
+from kafkalog_core.structs import Struct, asdict
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ ACTIONS: Final = {
 _NO_UNDO: Final = "with --no-undo it cannot be undone"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRows:
+class PlanRows(Struct, frozen=True, kw_only=True):
     """The rows of one plan, by table; `details` are of the command's own tables, `spaces` are shown with the plan."""
 
     plan: Row

@@ -7,7 +7,6 @@ be undone first.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_path
@@ -37,6 +36,7 @@ from kafkalog_core.storage.changing.lock import holder_at_work
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, Move, freed_bytes, rounded, spaces_of, write_problems
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import is_broker_dir
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ _LEFT: Final = "was left as it is when this undo began; it can be restored after
 _MAKE_ROOM: Final = "move other files away first, and run the same command again"
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The journals that a directory leads to.
 
     Args:
@@ -107,8 +106,7 @@ class Scope:
         return [journal for journal in self.found.journals if journal.is_interrupted]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoPlan:
+class UndoPlan(Struct, frozen=True, kw_only=True):
     """The undo of one run, as a value.
 
     Args:
@@ -130,8 +128,7 @@ class UndoPlan:
     left: tuple[tuple[str, int | None, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUp:
+class GivenUp(Struct, frozen=True, kw_only=True):
     """An interrupted run whose journal is deleted although it was neither finished nor undone.
 
     Args:
@@ -145,8 +142,7 @@ class GivenUp:
     deleted: tuple[tuple[str, int, str], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrunePlan:
+class PrunePlan(Struct, frozen=True, kw_only=True):
     """The deletion of journals, as a value.
 
     Args:

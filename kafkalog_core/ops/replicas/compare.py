@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ Row = dict[str, object]
 _PAIR = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaTask:
+class ReplicaTask(Struct, frozen=True, kw_only=True):
     """The copies of one partition to compare: plain values, which can be sent to other processes."""
 
     topic: str
@@ -59,8 +58,7 @@ class ReplicaTask:
     max_batch_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(Struct, frozen=True, kw_only=True):
     """The result of one partition, as rows.
 
     Args:
@@ -322,16 +320,14 @@ def _not_compared(
     return Comparison(replica=row, copies=tuple(rows), findings=tuple(findings))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicasRequest:
+class ReplicasRequest(Struct, frozen=True, kw_only=True):
     """What to compare: log directories or partition directories of several brokers, from `targets.resolve`."""
 
     targets: tuple[Target, ...]
     max_batch_bytes: int = MAX_BATCH_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaWork:
+class ReplicaWork(Struct, frozen=True):
     """The comparisons to do, one for each partition, and findings about directories that are not compared."""
 
     tasks: tuple[ReplicaTask, ...]

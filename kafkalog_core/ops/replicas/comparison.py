@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
@@ -14,6 +13,7 @@ from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.kafka.leader_epochs import EpochStart
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -319,8 +319,7 @@ class Stretch(NamedTuple):
     is_batch: bool = False
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(Struct):
     """One copy while it is compared: `at` is the first offset of the head that is not compared yet."""
 
     cursor: BatchCursor

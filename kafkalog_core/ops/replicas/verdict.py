@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -17,6 +16,7 @@ from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.replicas.comparison import Share
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -68,8 +68,7 @@ _WORDS: Final[dict[str, str]] = {
 }
 
 
-@dataclass(slots=True)
-class CopyCounts:
+class CopyCounts(Struct):
     """Counts of records of one copy.
 
     Args:
@@ -89,8 +88,7 @@ class CopyCounts:
         return max((self.lacks.get((other, why), 0) for other in others), default=0)
 
 
-@dataclass(slots=True)
-class Range:
+class Range(Struct):
     """Offsets at which copies differ in the same way; `has` is a text for each copy."""
 
     kind: RangeKind
@@ -221,8 +219,7 @@ def _texts(parts: Sequence[Share | Absence]) -> tuple[str, ...]:
 TopicPartition = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaDir:
+class ReplicaDir(Struct, frozen=True, kw_only=True):
     """A directory of the partition, and the values of its broker's checkpoints.
 
     Args:
@@ -242,8 +239,7 @@ class ReplicaDir:
     knows_cleaner: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
+class Copy(Struct, frozen=True, kw_only=True):
     """A copy: its directory, and the files in it."""
 
     place: ReplicaDir
@@ -366,8 +362,7 @@ class Lacks(NamedTuple):
         return self.damaged + self.missing + self.behind
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaVerdict:
+class ReplicaVerdict(Struct, frozen=True):
     """The verdict: `keep` is the number of the copy to keep, None: unknown; the tuples are by number of copy."""
 
     keep: int | None

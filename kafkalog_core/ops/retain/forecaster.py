@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from itertools import islice
@@ -23,6 +22,7 @@ from kafkalog_core.kafka.setting_table import SETTINGS
 from kafkalog_core.ops.repair.context import distinct_settings, read_context, waiting_replacement
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -114,8 +114,7 @@ _USED: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "file.delet
 _TIERED: Final = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionOptions:
+class RetentionOptions(Struct, frozen=True, kw_only=True):
     """The options of a retention forecast.
 
     Args:
@@ -232,8 +231,7 @@ class RetentionForecaster:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewTask:
+class ViewTask(Struct, frozen=True, kw_only=True):
     """A partition to read, in this process or another one."""
 
     place: PartitionPath
@@ -290,8 +288,7 @@ def used_settings(topics: Iterable[TopicSettings]) -> tuple[Setting, ...]:
     return distinct_settings(setting for topic in topics for setting in settings_of(topic))
 
 
-@dataclass(frozen=True, slots=True)
-class Scenario:
+class Scenario(Struct, frozen=True):
     """Assumed settings, as the user wrote them, and by their names."""
 
     text: str
@@ -316,8 +313,7 @@ class Scenario:
         return cls(text, assignments)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioResult:
+class ScenarioResult(Struct, frozen=True, kw_only=True):
     """What is kept of a partition, or of all (`topic` None), in a scenario; `scenario` None: with the real settings."""
 
     scenario: str | None
@@ -405,8 +401,7 @@ def _overridden(settings: Settings, values: Mapping[str, str]) -> Settings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainForecast:
+class RetainForecast(Struct, frozen=True, kw_only=True):
     """The forecast of one partition.
 
     Args:

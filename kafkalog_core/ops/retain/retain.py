@@ -22,7 +22,6 @@ two changes. It then loses at most what the whole plan deletes, because these ru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import Finding, found
@@ -55,6 +54,7 @@ from kafkalog_core.ops.retain.forecaster import (
 from kafkalog_core.ops.retain.rows import findings_of
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import first_of
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ def _why_raised(changed_entries: list[str]) -> str:
 _START: Final = "start-offset"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetainRequest:
+class RetainRequest(Struct, frozen=True, kw_only=True):
     """What to forecast.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import AccessError, FormatError, NotFoundError
@@ -17,6 +16,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of, duration
 
 if TYPE_CHECKING:
@@ -43,8 +43,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class LogDamage:
+class LogDamage(Struct, frozen=True):
     """Damage at which the appended log ends; `is_tail`: an interrupted append, which a start truncates."""
 
     path: str
@@ -87,8 +86,7 @@ def log_runs(
 _SEED_BYTES: Final = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RolledSegment:
+class RolledSegment(Struct, frozen=True, kw_only=True):
     """A segment of the log as it would have rolled.
 
     Args:
@@ -127,8 +125,7 @@ def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[in
     return jitter
 
 
-@dataclass(slots=True, kw_only=True)
-class RollSimulation:
+class RollSimulation(Struct, kw_only=True):
     """Appends the batches of a log in their order, and keeps the segments that result; itself the sink of the appender.
 
     Args:
@@ -247,8 +244,7 @@ _COMPACTED: Final = ("cleanup.policy", "max.compaction.lag.ms")
 Row = dict[str, object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollTask:
+class RollTask(Struct, frozen=True, kw_only=True):
     """The request for one partition.
 
     Args:
@@ -270,8 +266,7 @@ class RollTask:
     stray: Finding | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollForecast:
+class RollForecast(Struct, frozen=True, kw_only=True):
     """Where a log would have rolled.
 
     Args:

@@ -5,7 +5,6 @@ It writes only into a new log directory. Existing files do not change.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, SelectionError
@@ -44,6 +43,7 @@ from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.new_dir import NewDir
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -187,8 +187,7 @@ _NEW_FILES_BYTES: Final = 64 * 1024
 _SERVED: Final = frozenset({DirectoryState.CURRENT})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RollRequest:
+class RollRequest(Struct, frozen=True, kw_only=True):
     """The request of `kafkalog roll`.
 
     Args:

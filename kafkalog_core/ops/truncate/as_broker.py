@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
@@ -19,6 +18,7 @@ from kafkalog_core.ops.truncate.truncation import (
 )
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,8 +44,7 @@ _CODES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerTruncation:
+class BrokerTruncation(Struct, frozen=True, kw_only=True):
     """What the next start of a broker does to one log.
 
     Args:
@@ -148,8 +147,7 @@ def _found(partition: Partition, code: str, path: str, **details: object) -> Fin
     return found(code, path, topic=partition.topic, partition=partition.partition, **details)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwapCompletion:
+class SwapCompletion(Struct, frozen=True, kw_only=True):
     """What a start does with the replacements of one partition (LogLoader.completeSwapOperations).
 
     Args:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
@@ -28,6 +27,7 @@ from kafkalog_core.ops.truncate.truncation import (
 )
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.text import count_of, first_of
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ _NOT_LOOKED_INTO: Final = (
 
 
 # --- one partition ----------------------------------------------------------------------------------------------------
-@dataclass(slots=True)
-class _PartitionPlan:
+class _PartitionPlan(Struct):
     """What is planned for one partition; it is left as it is if both `truncation` and `completion` are None.
 
     Args:

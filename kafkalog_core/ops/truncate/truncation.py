@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.replay import ReplaySegment
 from kafkalog_core.storage.scan import BATCHES_TO_JUDGE, Damage, Run, ScanOptions, batch_too_high, last_places, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,8 +47,7 @@ _OVER_LIMIT: Final = "over-limit"
 """The reason of a batch that kafkalog does not read because of its own limit: it is not damage."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentTruncation:
+class SegmentTruncation(Struct, frozen=True, kw_only=True):
     """A log file that becomes shorter.
 
     Args:
@@ -66,8 +65,7 @@ class SegmentTruncation:
     recovery: SegmentRecovery | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truncation:
+class Truncation(Struct, frozen=True, kw_only=True):
     """The part of one partition that is deleted.
 
     Args:
@@ -95,8 +93,7 @@ class Truncation:
         return not self.segments and not self.removed
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenOffset:
+class HiddenOffset(Struct, frozen=True):
     """Damage after which an offset cannot be found."""
 
     path: str
@@ -210,8 +207,7 @@ def _path(segment: Segment) -> str:
 
 
 # --- the small files --------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompanionFiles:
+class CompanionFiles(Struct, frozen=True, kw_only=True):
     """The small files of a partition after a truncation.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError
@@ -17,6 +16,7 @@ from kafkalog_core.format.decode import PayloadDamage, decode_run, header_contra
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.ops.verify.verdict import OffsetGap, SegmentEpochStart
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.catalog import Sink
@@ -45,8 +45,7 @@ _CODES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFigures:
+class SegmentFigures(Struct, frozen=True, kw_only=True):
     """Figures of a segment, from its headers. Offsets and timestamps are None if no batch has one.
 
     Args:

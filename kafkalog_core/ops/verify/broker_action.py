@@ -7,7 +7,6 @@ Outside of a log directory it is unknown whether the last shutdown was clean: bo
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -21,6 +20,7 @@ from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _BY_CHECKSUM: Final = frozenset({"crc-mismatch", "unknown-magic"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DamagePlace:
+class DamagePlace(Struct, frozen=True, kw_only=True):
     """Damage in a log.
 
     Args:
@@ -98,8 +97,7 @@ class DamagePlace:
         return self.is_tail and (self.reason == "torn-tail" or self.is_zeros)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAction:
+class BrokerAction(Struct, frozen=True):
     """What a broker does with damage, and what helps.
 
     Args:

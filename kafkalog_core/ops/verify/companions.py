@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError, StorageError
@@ -29,6 +28,7 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.storage.listing import SegmentState, stat_path
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -196,8 +196,7 @@ _ENTER: Final = 1
 _DIRECTORY_BITS: Final = ((_READ, "list it"), (_WRITE, "make files in it"), (_ENTER, "enter it"))
 
 
-@dataclass(frozen=True, slots=True)
-class _User:
+class _User(Struct, frozen=True):
     uid: int
     gid: int
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
@@ -37,6 +36,7 @@ from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
@@ -28,6 +27,7 @@ from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

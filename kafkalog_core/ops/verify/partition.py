@@ -7,7 +7,6 @@ verdict. Any process may have scanned the segment.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -38,6 +37,7 @@ from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_in
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans, ends_in_damage, next_offset
 from kafkalog_core.storage.listing import SegmentState
 from kafkalog_core.storage.scan import ScanOptions
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ _LEFT_BY_CRASH: Final = frozenset({"index.zero-entries", "timeindex.zero-entries
 """Findings that a loss of power leaves in a segment that was just closed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckerPlace:
+class CheckerPlace(Struct, frozen=True):
     """State of the checks over all segments, after one of them; `found` has the findings since the segment before."""
 
     found: SinkPart

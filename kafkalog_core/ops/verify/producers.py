@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +15,7 @@ from kafkalog_core.kafka.producer_anomalies import ANOMALIES
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates, sequences_of
 from kafkalog_core.ops.reading.logfiles import is_compacted
 from kafkalog_core.ops.verify.txn_index import AbortedTxns, check_snapshot
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -56,8 +56,7 @@ _EXPLAINED: Final = frozenset({"sequence-gap", "sequence-back", "epoch-start", "
 """Findings that show no damage where batches are missing through compaction or damage that is reported itself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProducerPlace:
+class ProducerPlace(Struct, frozen=True, kw_only=True):
     """Progress of a replay, without the producers' states; the findings are those since the last place.
 
     `reached` is the offset up to which snapshots have been checked.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol, Self
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +36,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Depth:
+class Depth(Struct, frozen=True, kw_only=True):
     """The depth of the check; the fields are those of `VerifyRequest`."""
 
     level: Level
@@ -45,8 +44,7 @@ class Depth:
     max_batch_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyRequest:
+class VerifyRequest(Struct, frozen=True, kw_only=True):
     """What to verify.
 
     Args:
@@ -73,8 +71,7 @@ class VerifyRequest:
 Level = Literal["headers", "checksums", "records"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentTask:
+class SegmentTask(Struct, frozen=True, kw_only=True):
     """One segment to check: plain values, which another process can take.
 
     Args:

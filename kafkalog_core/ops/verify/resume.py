@@ -11,7 +11,6 @@ import base64
 import binascii
 import json
 import zlib
-from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from itertools import pairwise
 from types import NoneType, UnionType
@@ -37,6 +36,7 @@ from kafkalog_core.ops.verify import verdict as verdicts
 from kafkalog_core.ops.verify.partition import CheckerPlace  # noqa: TC001 -- annotations are read at run time
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, astuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -69,8 +69,7 @@ END_BYTES: Final = 64 * 1024
 """Bytes that are read at the start and at the end of a file, to recognize it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileMark:
+class FileMark(Struct, frozen=True):
     """What identifies one file. Its device is not part of it: device numbers change when a machine restarts."""
 
     name: str
@@ -135,8 +134,7 @@ class StateError(KafkalogError):
     """A file given as the state of an earlier run that is none, or none of this release."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentRecord:
+class SegmentRecord(Struct, frozen=True, kw_only=True):
     """One checked segment.
 
     Args:
@@ -253,28 +251,32 @@ _HERE = "\0"
 
 
 def to_plain(value: object, directory: str) -> object:
-    """Return JSON values for a dataclass, a tuple or a plain value; `directory` at the start of a text is left out."""
+    """Return JSON values for a struct, a tuple or a plain value; `directory` at the start of a text is left out."""
     if isinstance(value, str):
         return _HERE + value[len(directory) :] if value.startswith(f"{directory}/") else value
     if isinstance(value, tuple):
         return [to_plain(item, directory) for item in value]
-    if is_dataclass(value):
-        return [to_plain(getattr(value, field.name), directory) for field in fields(value)]
+    if isinstance(value, Struct):
+        return [to_plain(each, directory) for each in astuple(value)]
     return value
 
 
 def from_plain(kind: type[_Value], data: object, directory: str) -> _Value:
-    """Return the dataclass from the JSON values of `to_plain`. Raises ValueError."""
+    """Return the struct from the JSON values of `to_plain`. Raises ValueError."""
     reader: Callable[[object, str], object] = _reader(cast("Any", kind))
     return cast("_Value", reader(data, directory))
 
 
 def shape_of(kind: type) -> str:
-    """Return names and types of all fields, also of the dataclasses in them."""
+    """Return names and types of all fields, also of the structs in them."""
     hints = _hints(kind)
-    inside = {part for hint in hints.values() for part in _parts(hint) if is_dataclass(part)}
+    inside = {part for hint in hints.values() for part in _parts(hint) if _is_struct(part)}
     shapes = sorted(shape_of(cast("type", part)) for part in inside)
     return f"{kind.__name__}({', '.join(f'{name}: {hint}' for name, hint in hints.items())}){''.join(shapes)}"
+
+
+def _is_struct(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
 
 
 def _hints(kind: type) -> dict[str, Any]:

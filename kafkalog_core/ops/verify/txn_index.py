@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
@@ -15,6 +14,7 @@ from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_IND
 from kafkalog_core.format.snapshot import decode_snapshot, repeated_producers
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.storage.source import Source, code_of_error
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,8 +75,7 @@ _SIZE: Final = TXN_INDEX_ENTRY.size
 _RUN_ENTRIES: Final = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class Doubt:
+class Doubt(Struct, frozen=True, kw_only=True, dict=True):
     """Why a log may not show all the transactions that an index names.
 
     Args:
@@ -139,8 +138,7 @@ class AbortMarkers:
         return self._others[2 * index], self._others[2 * index + 1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(Struct, frozen=True):
     slot: int
     producer_id: int
     first_offset: int

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
@@ -85,8 +86,7 @@ def damage_map(segment: SegmentVerdict, cells: int) -> list[bool]:
     return damaged
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentEpochStart:
+class SegmentEpochStart(Struct, frozen=True):
     """The first batch of a leader epoch in a segment, by its header, after a batch of another epoch.
 
     `last_before`: the last offset before it, the end of the epoch before.
@@ -98,8 +98,7 @@ class SegmentEpochStart:
     last_before: int
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetGap:
+class OffsetGap(Struct, frozen=True):
     """Offsets that no batch has, before the batch at `position`."""
 
     position: int
@@ -107,8 +106,7 @@ class OffsetGap:
     last_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentVerdict:
+class SegmentVerdict(Struct, frozen=True, kw_only=True):
     """One checked segment. Offsets and timestamps are None if no batch has one.
 
     Args:
@@ -184,8 +182,7 @@ class SegmentVerdict:
         return sum(size_bytes for _, size_bytes in self.damage) - self.whole_between
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionVerdict:
+class PartitionVerdict(Struct, frozen=True, kw_only=True):
     """One checked partition; `findings` include those of its segments, in the order of the files.
 
     `log_start_offset` and `log_end_offset` are those that a broker would find; None without segments.
@@ -202,8 +199,7 @@ class PartitionVerdict:
     at_risk_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceVerdict:
+class PlaceVerdict(Struct, frozen=True, kw_only=True):
     """The findings about a log directory, or about a file that was named itself."""
 
     path: str

@@ -12,7 +12,6 @@ import pickle
 import tempfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
@@ -39,6 +38,7 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, Seg
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.source import code_of_dir_error
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -216,8 +216,7 @@ SPLIT_BYTES: Final = 64 * 1024 * 1024
 _LITTLE_PART: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWork:
+class PartitionWork(Struct, frozen=True, kw_only=True):
     """A partition to check.
 
     Args:
@@ -241,8 +240,7 @@ class PartitionWork:
     reader: Reader = SCANS
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(Struct, frozen=True):
     """A partition too large for one process: its segments after the first `done`, to be checked by several.
 
     `sizes` are the bytes of log to read for each task.
@@ -273,8 +271,7 @@ class Split:
             yield tuple(group)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkResult:
+class WorkResult(Struct, frozen=True):
     """The result of a piece of work: `skipped_bytes` of log were not read again, `lines` are for a later run.
 
     `made` is the result of the partition's `Reading`.
@@ -286,16 +283,14 @@ class WorkResult:
     made: object = None
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentResult:
+class SegmentResult(Struct, frozen=True):
     """A checked segment of a `Split`, and its batches for the replay of the partition."""
 
     verdict: SegmentVerdict
     spooled: Spooled
 
 
-@dataclass(frozen=True, slots=True)
-class Segments:
+class Segments(Struct, frozen=True):
     """Some checked segments of a `Split`, and the result of their `Reading`."""
 
     results: tuple[SegmentResult, ...]
@@ -432,8 +427,7 @@ ROW_BYTES: Final = 8 * len(_REPLAYED)
 """Bytes of one batch in the cells of a piece."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """A run of batches; without batches, a hole. `cells` are the columns that a replay reads, int64 of this machine."""
 
     count: int
@@ -467,8 +461,7 @@ def replay_pieces(pieces: Iterable[Piece], to: Chain) -> None:
         piece.replay(to, batches)
 
 
-@dataclass(frozen=True, slots=True)
-class Spooled:
+class Spooled(Struct, frozen=True):
     """The content of a `Spool` for another process: the last pieces, and those before them in a file or packed."""
 
     path: str | None

@@ -11,7 +11,6 @@ import hashlib
 import os
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import SelectionError
@@ -26,6 +25,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.spark.commit.commit import Output
 from kafkalog_core.spark.commit.manifest import lost_files, refuse_inside
 from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, SEGMENTS, columns_of
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -45,8 +45,7 @@ _SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if
 """The tables that each run writes again as a whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogRequest:
+class CatalogRequest(Struct, frozen=True, kw_only=True):
     """The contents of a catalog, and where to write it.
 
     Args:
@@ -127,8 +126,7 @@ def catalog(
         run.commit(new_state, now_ms=request.now_ms)
 
 
-@dataclass(slots=True)
-class _SmallTables:
+class _SmallTables(Struct):
     """The rows of the small tables, and what the next run needs to know of each partition.
 
     There may be a million segments, so their rows are tuples, by the columns of `SEGMENTS`.

@@ -6,7 +6,6 @@ import os
 import zlib
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_core.errors import StorageError
@@ -37,6 +36,7 @@ from kafkalog_core.spark.catalog.volumes import (
 )
 from kafkalog_core.spark.commit.commit import writing
 from kafkalog_core.spark.session.schema import BATCHES
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -176,8 +176,7 @@ class _Known(NamedTuple):
     note: SegmentNote
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogReader:
+class CatalogReader(Struct, frozen=True, kw_only=True):
     """The reader of a partition for a catalog; workers receive it as a value.
 
     Args:
@@ -374,8 +373,7 @@ def rules_of(depth: Depth) -> dict[str, object]:
     }
 
 
-@dataclass(slots=True)
-class PartitionCounts:
+class PartitionCounts(Struct):
     """The counts of one partition, summed over all readings of it."""
 
     rows: int = 0
@@ -385,8 +383,7 @@ class PartitionCounts:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(slots=True)
-class CatalogReaders:
+class CatalogReaders(Struct):
     """The readers of all partitions of a catalog, for `ops.verify`, and what they return.
 
     Args:

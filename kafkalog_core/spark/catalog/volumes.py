@@ -12,7 +12,6 @@ import json
 import os
 from collections import defaultdict
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -31,6 +30,7 @@ from kafkalog_core.spark.commit.manifest import Part
 from kafkalog_core.spark.session.arrow import rows_to_arrow
 from kafkalog_core.spark.session.parquet import ParquetFile, WrittenFile
 from kafkalog_core.spark.session.schema import BATCHES, spark_text
+from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,8 +87,7 @@ class SegmentKey(NamedTuple):
     segment: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentStats:
+class SegmentStats(Struct, frozen=True, kw_only=True):
     """The columns of a `segment` row that come from the log: see `LogStats.segment_row`."""
 
     first_offset: int | None
@@ -104,11 +103,10 @@ class SegmentStats:
 
     def columns(self) -> dict[str, object]:
         """Return the values by column name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentNote:
+class SegmentNote(Struct, frozen=True):
     """The note of a segment that was read.
 
     Args:

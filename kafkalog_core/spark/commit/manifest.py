@@ -9,12 +9,12 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.source import open_error
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -143,8 +143,7 @@ class FileFacts(NamedTuple):
     commit: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(Struct, frozen=True, kw_only=True):
     """One commit.
 
     Args:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from contextlib import closing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
@@ -25,6 +24,7 @@ from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport
 from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_start
 from kafkalog_core.spark.export.task import ExportState, ExportTask, keep_before, run_export_task
 from kafkalog_core.storage.scan import ScanOptions
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -47,8 +47,7 @@ COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportRequest:
+class ExportRequest(Struct, frozen=True, kw_only=True):
     """What to export, and where to write it.
 
     Args:
@@ -113,8 +112,7 @@ def export(
         yield from run.all_of(plans, findings)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     workers: Workers
     request: ExportRequest
     report: Report

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
@@ -16,6 +16,7 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import LogSplit, divide
 from kafkalog_core.spark.commit.commit import hive_name
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,8 +33,7 @@ TASK_BYTES: Final = 128 * 1024 * 1024
 _VANISHED: Final = "file.vanished"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkItem:
+class WorkItem(Struct, frozen=True):
     """The splits of one output file and how to read them; `retries`: the segment that earlier runs could not read."""
 
     splits: tuple[LogSplit, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
@@ -17,6 +16,7 @@ from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ExportOptions", "ExportStart", "OnChange", "PartitionLog", "Resume", "find_logs", "find_start"]
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionLog:
+class PartitionLog(Struct, kw_only=True):
     """A partition to export; `findings` are those about its directory that hide records, so not those about indexes."""
 
     topic: str
@@ -153,8 +152,7 @@ def _topic_id(partition: Partition) -> str | None:
 OnChange = Literal["stop", "reload", "continue"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportOptions:
+class ExportOptions(Struct, frozen=True, kw_only=True):
     """Where the user wants an export to begin.
 
     Args:
@@ -170,8 +168,7 @@ class ExportOptions:
     on_change: OnChange = "stop"
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """The byte of a log file after the batch that was exported last."""
 
     path: str
@@ -179,8 +176,7 @@ class Resume:
     last_offset: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportStart:
+class ExportStart(Struct, frozen=True, kw_only=True):
     """Where the export of a log starts or continues.
 
     Args:
@@ -200,8 +196,7 @@ class ExportStart:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """The finding that a log is not the one that was exported."""
 
     code: str

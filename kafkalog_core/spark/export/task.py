@@ -7,7 +7,6 @@ which the next run recognizes the log.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
@@ -24,6 +23,7 @@ from kafkalog_core.spark.commit.commit import attempt_name, sync_file, writing
 from kafkalog_core.spark.commit.manifest import Part
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.source import code_of_error
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -85,8 +85,7 @@ class Unread(NamedTuple):
     last: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True, kw_only=True):
     """How far a partition is exported: all records below `next_offset`, except unread and damaged ones.
 
     Args:
@@ -135,8 +134,7 @@ class PartitionState:
         return replace(self, next_offset=max(self.next_offset, next_offset), last_batch=last_batch or self.last_batch)
 
 
-@dataclass(slots=True)
-class ExportState:
+class ExportState(Struct):
     """The state of an export: how far each partition is exported."""
 
     of: dict[Name, PartitionState] = field(default_factory=dict)
@@ -286,8 +284,7 @@ _EXPECTED: Final = frozenset({"file.grew"})
 """Codes of findings that are expected when a log is exported while a broker writes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportTask:
+class ExportTask(Struct, frozen=True, kw_only=True):
     """The work of one task: read splits of one partition, write one file.
 
     Args:
@@ -317,8 +314,7 @@ class FileSpan(NamedTuple):
     damage_end: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExportTaskResult:
+class ExportTaskResult(Struct, frozen=True, kw_only=True):
     """The result of a task.
 
     Args:

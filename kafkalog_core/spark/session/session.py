@@ -13,7 +13,6 @@ import sys
 import tempfile
 import threading
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.spark.session.errors import SparkError, check_master, check_master_answers, spark_errors
 from kafkalog_core.storage.source import may
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -77,8 +77,7 @@ _CONFS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSettings:
+class SessionSettings(Struct, frozen=True, kw_only=True):
     """The settings of a Spark session.
 
     Args:

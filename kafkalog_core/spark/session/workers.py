@@ -14,7 +14,6 @@ import tarfile
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from concurrent.futures import TimeoutError as NotYetError
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import chain, count, islice
 from pathlib import Path
@@ -26,6 +25,7 @@ from kafkalog_core.format.kernels.loops import SOURCE_HASH
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -163,15 +163,13 @@ class SparkWorkers:
 
 
 # --- on the executors -------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(Struct, frozen=True):
     """A KafkalogError on its way to the driver."""
 
     error: KafkalogError
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
+class _Task(Struct, frozen=True):
     """The callable that `SparkWorkers.task_of` returns."""
 
     work_of: Callable[..., Any]
@@ -188,8 +186,7 @@ class _Task:
             return Raised(error)
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
+class _Slice(Struct, frozen=True):
     """The work of one Spark task: its pieces, up to the first one that fails."""
 
     task: Callable[..., Any]
@@ -225,8 +222,7 @@ _QUICKLY: Final = 1
 _COMPILED_CACHE: Final = "__pycache__"
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
+class Packed(Struct, frozen=True):
     """The contents of an archive. It fits executors with the same release of Python and the same kind of machine."""
 
     files: int

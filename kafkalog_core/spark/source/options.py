@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kafkalog_core.errors import SelectionError, SettingError
@@ -12,6 +11,7 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.selection import Selection, parse_size, parse_time_ms, whole_number
 from kafkalog_core.ops.reading.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +78,7 @@ OPTIONS: Final[dict[str, Option]] = {
 _NAMES: Final = {name.lower(): name for name in OPTIONS}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class SourceOptions(Struct, frozen=True, kw_only=True):
     """The options as values; see `OPTIONS`."""
 
     table: TableName

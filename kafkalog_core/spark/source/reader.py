@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,6 +32,7 @@ from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -80,22 +80,19 @@ _MISSING_ROWS: Final = frozenset(
 _FINDING_ROWS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class SplitGroup:
+class SplitGroup(Struct, frozen=True):
     """Parts of files, or several small files, which one task reads in order."""
 
     splits: tuple[LogSplit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WholePartition:
+class WholePartition(Struct, frozen=True):
     """The path of a partition or file that one task reads as a whole."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class TargetCheck:
+class TargetCheck(Struct, frozen=True):
     """The check of one of the targets, by its number; None: of what only all targets together show."""
 
     number: int | None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,6 +20,7 @@ from kafkalog_core.spark.export.task import COLUMNS
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.schema import CATALOG_TABLES, SPARK_TABLES, struct_type
 from kafkalog_core.spark.source.options import OPTIONS
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -109,8 +109,7 @@ _COMMENTS: Final = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*')|--[^\n]*|/\*.*?\*/",
 """Comments; two dashes within a string literal do not start one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(Struct, frozen=True, kw_only=True):
     """Where the rows of a query come from.
 
     Args:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from kafkalog_core.errors import AccessError, RefusedError
 from kafkalog_core.storage.changing.trusted import ANYWHERE
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,8 +110,7 @@ def _group_of(change: OneFile) -> tuple[object, ...]:
     return directory, name, "alone"
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(Struct, frozen=True):
     """Size, modification time and hash of a file, which show whether it has changed since it was planned with.
 
     Args:
@@ -126,8 +125,7 @@ class Fingerprint:
     sha256: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """One file, before and after.
 
     Args:

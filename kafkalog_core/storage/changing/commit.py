@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -37,6 +36,7 @@ from kafkalog_core.storage.changing.journal import (
 )
 from kafkalog_core.storage.changing.space import free_bytes, rounded
 from kafkalog_core.storage.changing.writer import Attributes
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

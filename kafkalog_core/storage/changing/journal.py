@@ -21,7 +21,6 @@ import base64
 import hashlib
 import os
 import re
-from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, cast, get_args
 
 from kafkalog_core.errors import FieldError
@@ -31,6 +30,7 @@ from kafkalog_core.storage.changing.changes import ChangeKind, Fingerprint
 from kafkalog_core.storage.changing.space import POINTER_BYTES, STAT_BLOCK_BYTES, free_bytes, rounded
 from kafkalog_core.storage.changing.trusted import ANYWHERE
 from kafkalog_core.storage.changing.writer import Attributes
+from kafkalog_core.structs import Struct, asdict, field, replace
 from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ OF_SEVERAL: Final = "of-several"
 """An empty file in a partition's part of a journal whose intent is in the log directory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
+class JournalEntry(Struct, frozen=True, kw_only=True):
     """One change of a run.
 
     Args:
@@ -113,8 +112,7 @@ class JournalEntry:
         return self.before == self.after
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalLayout:
+class JournalLayout(Struct, frozen=True, kw_only=True):
     """Where the files of a journal are.
 
     Args:
@@ -167,8 +165,7 @@ class JournalLayout:
         return f"{os.path.dirname(path)}/{self.run}.{number:04d}.tmp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class Journal(Struct, frozen=True, kw_only=True):
     """A run and how far it came.
 
     Args:
@@ -193,7 +190,7 @@ class Journal:
     state: State
     entries: tuple[JournalEntry, ...]
     pointer_is_directory: bool
-    trusted: TrustedDirectories = field(default=ANYWHERE, compare=False)
+    trusted: TrustedDirectories = ANYWHERE
     keeps_old: bool
     logs: Mapping[str, Fingerprint] = field(default_factory=dict)
     left: frozenset[int] = frozenset()

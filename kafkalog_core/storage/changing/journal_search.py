@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.command_lines import shell_line, shell_path
@@ -23,6 +22,7 @@ from kafkalog_core.storage.changing.lock import holder_at_work
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES
 from kafkalog_core.storage.changing.trusted import LinkError, TrustedDirectories
 from kafkalog_core.storage.source import open_error
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,8 +57,7 @@ _WITHOUT_INTENT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Remains:
+class Remains(Struct, frozen=True):
     """Files with the name of a journal that are not one: left by a run that ended before it changed anything.
 
     Args:
@@ -82,24 +81,21 @@ class Remains:
         return not self.is_unreadable and all(name.startswith((self.run, *_NEW_CONTENT)) for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundJournals:
+class FoundJournals(Struct, frozen=True):
     """Journals by name, which is the order of their times, and the remains of others."""
 
     journals: tuple[Journal, ...] = ()
     remains: tuple[Remains, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UntrustedPlace:
+class UntrustedPlace(Struct, frozen=True):
     """A directory that a journal leads to and the user did not name; `target` is its real path if it is a link."""
 
     path: str
     target: str | None = None
 
 
-@dataclass(slots=True)
-class _Traces:
+class _Traces(Struct):
     """The files of one run.
 
     `trusted` is None if only the named directories are trusted. `is_begun`: a file shows that the run ended before its

@@ -11,7 +11,6 @@ import fcntl
 import os
 import stat
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from threading import Event
 from typing import TYPE_CHECKING, Final, Literal, Self
 
@@ -21,6 +20,7 @@ from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, WriteError
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import open_error
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -83,8 +83,7 @@ def unlocked_dirs(paths: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A process that holds a lock.
 
     Args:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING, Final, Self
 
@@ -16,6 +15,7 @@ from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.storage.changing.space import broker_dir_around, free_bytes
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, WriteError
 from kafkalog_core.storage.source import may
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -224,8 +224,7 @@ class NewDir(NewTree):
             _remove_all(self._disk, path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskAttempts:
+class TaskAttempts(Struct, frozen=True, kw_only=True):
     """A directory in which several processes write parts of a new directory, each attempt in its own directory.
 
     Args:

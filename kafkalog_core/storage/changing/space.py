@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
@@ -12,6 +11,7 @@ from kafkalog_core.storage.changing.writer import SUPERUSER
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.storage.source import may, open_error
+from kafkalog_core.structs import Struct
 from kafkalog_core.text import sizes
 
 if TYPE_CHECKING:
@@ -122,8 +122,7 @@ POINTER_BYTES: Final = 2 * _BLOCK_BYTES
 """The size of a pointer: a directory and a file in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(Struct, frozen=True):
     """One file system: a directory on it, the largest number of bytes needed at a time, and the free bytes."""
 
     path: str
@@ -142,8 +141,7 @@ class Space:
         return f"{self.path}: this needs {needed} on its file system, and {free} are free"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A file that is written in a directory, and the bytes that it frees when it and its group are written.
 
     `frees_first`: the old files of the group are deleted before the new ones are written, see `changes.grouped`.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError, RefusedError, StorageError
@@ -41,6 +40,7 @@ from kafkalog_core.storage.changing.journal import (
 )
 from kafkalog_core.storage.changing.space import free_bytes, rounded
 from kafkalog_core.storage.changing.writer import Attributes
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -14,7 +14,6 @@ import os
 import stat
 import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
@@ -23,6 +22,7 @@ from kafkalog_core.errors import AccessError, RefusedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing.trusted import ANYWHERE
 from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES, open_error
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -427,8 +427,7 @@ _PERMISSIONS: Final = 0o777
 _NO_SUCH_THING: Final = frozenset({errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attributes:
+class Attributes(Struct, frozen=True, kw_only=True):
     """Owner, group, permissions and extended attributes, which include access control lists and security labels."""
 
     uid: int

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from msgspec.structs import force_setattr
 
 from kafkalog_core.broker.disks import live_disks
 from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
@@ -75,7 +76,7 @@ def test_a_long_list_is_cut(demo: Path) -> None:
     (demo / "replication-offset-checkpoint").write_bytes(b"x\n")
     broker_dir = read_broker_dir(read_log_dir(str(demo)))
     errors = [each for each in broker_dir.findings if each.severity == "error"]
-    object.__setattr__(broker_dir, "findings", tuple(errors * 7))
+    force_setattr(broker_dir, "findings", tuple(errors * 7))
     assert [note.partition("; ")[0].rpartition(": ")[2] for note in finding_notes(broker_dir)][5] == "2 more errors"
 
 

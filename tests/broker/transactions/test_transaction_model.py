@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import random
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +16,7 @@ from kafkalog_core.broker.network.socket_server import Listener
 from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.broker.transactions.coordinator_logs import partition_of_name
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import replace
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.consuming import consumed
 from tests.broker.live_state import NOW_MS, SETTINGS, TRANSACTIONAL, Clock, Live, batch_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog_core.broker.transactions.coordinator import ProducerIdentity, TransactionCoordinator
 from kafkalog_core.errors import KafkalogError, StorageError
+from kafkalog_core.structs import replace
 from kafkalog_core.topics.transactions import TransactionPhase, TransactionValue, encode_transaction
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.error_codes import ErrorCode

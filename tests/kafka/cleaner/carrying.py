@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.index import encode_txn_entry
@@ -14,6 +13,7 @@ from kafkalog_core.kafka.logdir.segment_views import read_partition_view
 from kafkalog_core.kafka.releases import Release, parse_release
 from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import replace
 from tests.kafka.cleaner import logs
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +10,7 @@ from kafkalog_core.errors import CleanError
 from kafkalog_core.kafka.cleaner.clean import next_pass
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.structs import replace
 from tests import build
 from tests.kafka.cleaner import logs
 from tests.kafka.cleaner.carrying import Cleaner, clean_log

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from kafkalog_core.kafka.logdir.bounds import Bound, LogBounds, log_bounds
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.structs import replace
 
 FIRST, END = 10, 30
 OLD, TIERED_FROM = Release(0, 10, 2), Release(3, 6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_rules
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.retention.rules import RetentionRules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from kafkalog_core.kafka.start.candidates import first_recovered
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import replace
 from tests import build
 from tests.ops.truncate.truncating import EPOCHS, INTERVAL, batch, write_log
 

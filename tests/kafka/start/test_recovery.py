@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
@@ -17,6 +16,7 @@ from kafkalog_core.kafka.rules import recovery_rules
 from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.kafka.start.recovery import RecoveryWatch, SegmentRecovery, recover_segment
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import replace
 from tests.build import (
     ABORT,
     COMMIT,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import MapPart, merged_map, packed_part, parts_of, simulate
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.progress import NO_PROGRESS
+from kafkalog_core.structs import replace
 from tests import build
 from tests.scratch import MEMORY
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +17,7 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import FileTarget, resolve
 from kafkalog_core.storage.listing import FileInfo
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import replace
 from tests.build import COMMIT, GZIP, batch_v2, message_v07, txn_marker
 from tests.ops.logs import Row, offsets_of, records, write_segments
 

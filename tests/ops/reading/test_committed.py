@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.reading.committed import CommittedView, TxnSpan
 from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.structs import replace
 from tests.build import (
     ABORT,
     COMMIT,

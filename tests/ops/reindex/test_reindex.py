@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +18,7 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import Plan, PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import asdict
 from tests.build import (
     ABORT,
     COMMIT,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, ReplicaTask, compare, replicas, work_of
 from kafkalog_core.ops.replicas.verdict import ReplicaDir
+from kafkalog_core.structs import replace
 from tests.build import GZIP, ZSTD, Record, batch_v2, empty_batch, message_v0, wrapper_v1
 from tests.ops.replicas.copying import batches, codes, compared, lay, of_broker, ranges, records, states
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -35,6 +34,7 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.structs import replace
 from tests import build
 from tests.ops.truncate.truncating import (
     CLEANED,

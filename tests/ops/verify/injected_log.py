@@ -5,9 +5,9 @@ Nothing of kafkalog is used, so that what it says of them is judged by another h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.structs import Struct, field, replace
 from tests.build import (
     ABORT,
     COMMIT,
@@ -49,8 +49,7 @@ START_MS: Final = 1_700_000_000_000
 INTERVAL_BYTES: Final = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(Struct, frozen=True, kw_only=True):
     """An entry of a log; `base` is that of the first record, `top` the offset of the largest timestamp.
 
     `is_first`: an append begins with it. `marker`: what ends a transaction here.
@@ -72,8 +71,7 @@ class Batch:
     keys: tuple[bytes | None, ...] = ()
 
 
-@dataclass(slots=True)
-class Segment:
+class Segment(Struct):
     """Batches, and the files that go with them."""
 
     base: int
@@ -118,8 +116,7 @@ class Segment:
         return offsets, times
 
 
-@dataclass(slots=True)
-class Log:
+class Log(Struct):
     """One partition. `snapshots` by offset; `epochs`: (epoch, start)."""
 
     topic: str
@@ -138,8 +135,7 @@ class Log:
         return self.segments[-1].batches[-1].last + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Struct, frozen=True):
     """A log directory that has been written: its path, flavour and logs."""
 
     path: Path

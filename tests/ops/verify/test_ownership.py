@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from kafkalog_core.ops.verify import companions
 from kafkalog_core.ops.verify.companions import check_directories, check_files
 from kafkalog_core.storage.listing import FileInfo, list_directory
+from kafkalog_core.structs import replace
 from tests.ops.verify.dirs import write_partition
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.kernels import constants
+from kafkalog_core.structs import replace
 from tests import strategies
 from tests.build import (
     ABORT,

@@ -56,7 +56,7 @@ def indexes(data: bytes) -> object:
     position = 0
     for fields in whole:
         entry, position = decode(file, position)
-        check(tuple(getattr(entry, name) for name in entry.__slots__) == fields, "an entry read in two ways")
+        check(tuple(getattr(entry, name) for name in entry.__struct_fields__) == fields, "an entry read in two ways")
     check(isinstance(_value(lambda: decode(file, position)), str), "an entry after the last one")
     return whole, _entry_rows(file, kind)
 
