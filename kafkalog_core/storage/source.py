@@ -229,7 +229,7 @@ class Source:
         self._asked = 0  # where the read-ahead ends that was asked for
         self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
         self._view = memoryview(self._buffer)
-        self._small = memoryview(bytearray(PEEK_BYTES))
+        self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
         self._pages: ReadPages | None = None
         if not READING.keeps_cache and path not in READING.shared:
@@ -319,15 +319,28 @@ class Source:
             if _ADVISE is not None:
                 _ADVISE(self._file.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
 
-    def peek(self, position: int) -> memoryview:
-        """Return the next `PEEK_BYTES` bytes, fewer at the end of the file, valid until the next call.
+    def peeks(self) -> Callable[[int], bool]:
+        """Return a function for many small reads: it reads `PEEK_BYTES` bytes at a position into `peeked`.
 
-        It is cheaper than a window. Raises UnreadableError.
+        It returns False if there are fewer, or the disk cannot read them.
         """
+        if self._pages is not None or self._limit is not None or _PREADV is None:
+            return self._peeks
+        read, descriptor, target = _PREADV, self._file.fileno(), (self.peeked,)
+
+        def reads(position: int) -> bool:
+            try:
+                return bool(read(descriptor, target, position) == PEEK_BYTES)
+            except OSError:
+                return False
+
+        return reads
+
+    def _peeks(self, position: int) -> bool:
         try:
-            return self._small[: self._pread(self._small, position)]
+            return self._pread(self.peeked, position) == PEEK_BYTES
         except OSError:
-            return self.window(position, PEEK_BYTES)
+            return False
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return a copy of `size_bytes` bytes from `position` on, fewer at the end of the file."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
+from struct import Struct as Layout
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.findings import found
@@ -63,7 +64,7 @@ __all__ = [
 
 _JUMP_BYTES: Final = 2048
 """Entries of at least this size are skipped by their headers; smaller ones are walked in windows."""
-_SIZE: Final = slice(ENVELOPE.at("size"), LOG_OVERHEAD)
+_SIZE: Final = Layout(f">{ENVELOPE.at('size')}xi")
 _DENSE_BYTES: Final = 256 * 1024
 _LOOKED_AT: Final = 64
 """Number of batches before a part that are searched for one with a correct checksum; else the scan starts earlier."""
@@ -194,15 +195,11 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
     `passed_before` are entries that an earlier walk has passed.
     """
     framing, columns = LogFraming(0), None
-    peek, file_end = source.peek, source.size_bytes
-    min_bytes, header_bytes = framing.min_entry_bytes, framing.header_bytes
+    file_end, min_bytes = source.size_bytes, framing.min_entry_bytes
+    reads, peeked, size_in = source.peeks(), source.peeked, _SIZE.unpack_from
     before = deque(passed_before, maxlen=_LOOKED_AT)
     while position < end:
-        try:
-            header = peek(position)
-        except UnreadableError:
-            return Walk(position, before, is_broken=True)
-        size = LOG_OVERHEAD + int.from_bytes(header[_SIZE], "big", signed=True) if len(header) == header_bytes else 0
+        size = LOG_OVERHEAD + size_in(peeked)[0] if reads(position) else 0
         if not min_bytes <= size <= file_end - position:
             return Walk(position, before, is_broken=True)
         passed = 0
