@@ -7,6 +7,7 @@ process dies, they end too.
 from __future__ import annotations
 
 import ctypes
+import gc
 import multiprocessing
 import os
 import shutil
@@ -20,7 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from mmap import mmap
 from multiprocessing import reduction
 from threading import Event, Thread, active_count
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.storage.source import READING
@@ -141,7 +142,14 @@ class Pool:
             jobs,
             mp_context=context,
             initializer=_start_worker,
-            initargs=(self._read_bytes, self._stop, self.scratch, self.turns, passed, _reading_of(readers)),
+            initargs=(
+                self._read_bytes,
+                self._stop,
+                self.scratch,
+                self.turns,
+                passed,
+                _process_of(readers),
+            ),
         )
 
     def start(self) -> None:
@@ -267,9 +275,18 @@ def _start_server(context: multiprocessing.context.BaseContext) -> None:
 _state: dict[str, Any] = {}
 
 
-def _reading_of(jobs: int) -> tuple[bool, ReadLimit | None]:
-    """Return how each of some processes reads: they share what this one may read in a second."""
-    return READING.keeps_cache, None if READING.limit is None else READING.limit.share(jobs)
+class _ProcessSettings(NamedTuple):
+    """What this process has set for itself: how it reads, and when Python looks for cycles of objects."""
+
+    keeps_cache: bool
+    limit: ReadLimit | None
+    gc_threshold: tuple[int, int, int]
+
+
+def _process_of(jobs: int) -> _ProcessSettings:
+    """Return the settings of each of some processes: they share what this one may read in a second."""
+    limit = None if READING.limit is None else READING.limit.share(jobs)
+    return _ProcessSettings(READING.keeps_cache, limit, gc.get_threshold())
 
 
 def _start_worker(
@@ -278,10 +295,11 @@ def _start_worker(
     scratch: str,
     turns: Turns,
     output: int | None,
-    reading: tuple[bool, ReadLimit | None],
+    settings: _ProcessSettings,
 ) -> None:
+    gc.set_threshold(*settings.gc_threshold)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    READING.keeps_cache, READING.limit = reading
+    READING.keeps_cache, READING.limit = settings.keeps_cache, settings.limit
     _keep_memory()
     _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
     if output is not None:

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges
-from kafkalog_core.storage.source import READING, ReadLimit, Source
+from kafkalog_core.storage.source import PEEK_BYTES, READING, ReadLimit, Source
 from tests.build import batch_v2
 from tests.ops.logs import records, write_segments
 from tests.storage.cached import MIB, PAGE, absent, difference, evict, touch
@@ -92,7 +92,7 @@ def test_in_any_order(large: Path, reads: list[tuple[int, int]]) -> None:
     with Source.open(large) as source:
         for position, size in reads:
             assert len(source.window(position, size)) == min(size, SIZE - position)
-            source.peek(position)
+            assert source.peeks()(position) == (position + PEEK_BYTES <= SIZE)
     assert absent(large) == before
 
 
