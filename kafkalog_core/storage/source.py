@@ -324,23 +324,16 @@ class Source:
 
         It returns False if there are fewer, or the disk cannot read them.
         """
-        if self._pages is not None or self._limit is not None or _PREADV is None:
-            return self._peeks
-        read, descriptor, target = _PREADV, self._file.fileno(), (self.peeked,)
+        read = self._read_at if self._pages is None and self._limit is None else self._pread
+        peeked = self.peeked
 
-        def reads(position: int) -> bool:
+        def peeks(position: int) -> bool:
             try:
-                return bool(read(descriptor, target, position) == PEEK_BYTES)
+                return read(peeked, position) == PEEK_BYTES
             except OSError:
                 return False
 
-        return reads
-
-    def _peeks(self, position: int) -> bool:
-        try:
-            return self._pread(self.peeked, position) == PEEK_BYTES
-        except OSError:
-            return False
+        return peeks
 
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return a copy of `size_bytes` bytes from `position` on, fewer at the end of the file."""

@@ -210,15 +210,15 @@ def test_a_disk_that_cannot_read_some_blocks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: tuple[int, ...]
 ) -> None:
     log = write_segments(tmp_path / "topic-0", {0: b"".join(batch_v2(records(n, 1, size=12_000)) for n in range(8))})
-    original = Source._pread
+    original = Source._read_at
 
-    def pread(source: Source, target: memoryview, at: int) -> int:
+    def read_at(source: Source, target: memoryview, at: int) -> int:
         if any(at < position + 4096 and at + len(target) > position for position in bad):
             raise OSError(errno.EIO, "bad sector")
         return original(source, target, at)
 
     targets = tuple(resolve([str(log)]))
-    monkeypatch.setattr(Source, "_pread", pread)
+    monkeypatch.setattr(Source, "_read_at", read_at)
     request = DumpRequest(targets=targets, level="records")
     whole = dump_rows(log, level="records")
     assert any(row["type"] == "damage" for row in whole)
