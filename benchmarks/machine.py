@@ -16,7 +16,7 @@ from typing import Final
 __all__ = ["ProcessPass", "compact_process", "description", "dump_process", "verify_process"]
 
 _CPUINFO: Final = Path("/proc/cpuinfo")
-_PACKAGES: Final = ("crc32c", "isal", "lz4", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
+_PACKAGES: Final = ("crc32c", "isal", "lz4", "msgspec", "python-snappy", "zstandard", "Cython", "aiokafka", "cramjam")
 _BYTES_PER_RSS_UNIT: Final = 1024 if sys.platform != "darwin" else 1  # getrusage: KiB on Linux, bytes on macOS
 
 

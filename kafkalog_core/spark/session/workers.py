@@ -210,7 +210,14 @@ def _unwrapped(result: Any) -> Any:
 
 _ROOT: Final = Path(__file__).resolve().parents[3]
 _PACKAGE: Final = "kafkalog_core"
-_REQUIRED: Final = ("crc32c", "lz4", "python-snappy", "cramjam", "zstandard")  # cramjam: used by python-snappy
+_REQUIRED: Final = (
+    "crc32c",
+    "lz4",
+    "msgspec",
+    "python-snappy",
+    "cramjam",
+    "zstandard",
+)  # cramjam: used by python-snappy
 _OPTIONAL: Final = ("isal",)
 _ARROW: Final = "pyarrow"
 _NOT_NEEDED: Final = tuple(
