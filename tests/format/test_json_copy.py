@@ -1,4 +1,4 @@
-"""The C that writes JSON, as a library of its own: integers against `str`, texts against what Python reads.
+"""The C that writes JSON and CSV, as a library of its own: integers against `str`, texts against what Python reads.
 
 The lines that the kernels make of it are compared with `json_line` in test_kernels_ndjson.py.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import random
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,10 @@ EDGES = (
     b"a",
     b'"',
     b"\x1f",
+    b",",
+    b"\t",
+    b"\r",
+    b"\n\x0b",
     b"\x7f",
     b"\xc2",
     b"\xc2\x80",
@@ -53,14 +58,11 @@ class Library:
 
     def __init__(self, path: str) -> None:
         self._library = ctypes.CDLL(path)
-        for function in (self._library.integer, self._library.escaped):
+        for function in (self._library.integer, self._library.escaped, self._library.field):
             function.restype = ctypes.c_ssize_t
         self._library.integer.argtypes = (ctypes.c_int64, ctypes.c_void_p)
-        self._library.copy.argtypes = self._library.escaped.argtypes = (
-            ctypes.c_void_p,
-            ctypes.c_size_t,
-            ctypes.c_void_p,
-        )
+        for function in (self._library.copy, self._library.escaped, self._library.field):
+            function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
     @property
     def is_portable(self) -> bool:
@@ -87,6 +89,14 @@ class Library:
         size = self._library.escaped(ctypes.create_string_buffer(text, len(text)), len(text), out)
         return out.raw[:size]
 
+    def field(self, text: bytes) -> bytes | None:
+        """A text as a field of CSV, and nothing far behind it touched; None: it is none."""
+        most = 2 * len(text) + 2 + SLACK
+        out = ctypes.create_string_buffer(b"\xee" * (most + 8))
+        size = self._library.field(ctypes.create_string_buffer(text, len(text)), len(text), out)
+        assert out.raw[most:-1] == b"\xee" * 8
+        return None if size < 0 else out.raw[:size]
+
 
 @pytest.fixture(scope="module", params=[(), ("-DKAFKALOG_PORTABLE",)], ids=["processor", "portable"])
 def library(request, tmp_path_factory):
@@ -97,7 +107,8 @@ def library(request, tmp_path_factory):
         "int copy(const unsigned char *p, size_t size, unsigned char *w) { return json_copy(p, size, w); }\n"
         "size_t escaped(const unsigned char *p, size_t size, unsigned char *w)\n"
         "{ return json_copy_escaped(p, size, w); }\n"
-        "int is_portable(void) { return json_copy == NULL && json_copy_escaped == NULL; }\n"
+        "ptrdiff_t field(const unsigned char *p, size_t size, unsigned char *w) { return csv_copy(p, size, w); }\n"
+        "int is_portable(void) { return json_copy == NULL && json_copy_escaped == NULL && csv_copy == NULL; }\n"
     )
     loaded = Library(c_library(tmp_path_factory.mktemp("json_copy"), text, request.param))
     assert loaded.is_portable or not request.param
@@ -111,10 +122,21 @@ def assert_text(library: Library, text: bytes) -> None:
         letters = text.decode()
     except UnicodeDecodeError:
         assert seen & NO_TEXT, text
+        assert library.field(text) is None
         return
     expected = json_text(letters)[1:-1].encode()
     assert seen == (ESCAPES if expected != text else 0), text
     assert library.escaped(text) == expected
+    if any(unicodedata.category(letter) == "Cc" and letter not in "\t\n\r" for letter in letters):
+        assert library.field(text) is None
+    else:
+        assert library.field(text) == field_of(letters)
+
+
+def field_of(text: str) -> bytes:
+    """A field as RFC 4180 has it: in quotes if it has one, a comma or the end of a line, or is empty."""
+    is_plain = text and not any(letter in text for letter in '",\n\r')
+    return (text if is_plain else f'"{text.replace(chr(34), chr(34) * 2)}"').encode()
 
 
 def test_integers(library):

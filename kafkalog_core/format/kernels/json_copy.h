@@ -1,4 +1,4 @@
-/* Pieces of JSON in C: integers, and texts that are checked and copied in one pass, sixteen bytes at a time.
+/* Pieces of JSON and CSV in C: integers, and texts that are checked and copied in one pass, sixteen bytes at a time.
 
    UTF-8 by table lookup: Keiser and Lemire, "Validating UTF-8 In Less Than One Instruction Per Byte" (Software:
    Practice and Experience 51, 2021). The loops of json_text.py, from which a compiler can make less, do it where the
@@ -70,11 +70,15 @@ static inline ptrdiff_t json_integer(int64_t value, unsigned char *w)
 
 typedef int (*json_copy_function)(const unsigned char *p, size_t size, unsigned char *w);
 typedef size_t (*json_escape_function)(const unsigned char *p, size_t size, unsigned char *w);
+typedef ptrdiff_t (*csv_copy_function)(const unsigned char *p, size_t size, unsigned char *w);
 
 /* Copies a text as it is. Returns bits: some bytes must be escaped, it is not exact UTF-8. */
 static json_copy_function json_copy = NULL;
 /* Copies a text that is exact UTF-8 and escapes what must be. Returns how many bytes were written. */
 static json_escape_function json_copy_escaped = NULL;
+/* Copies a text as a field of CSV, in quotes where it needs them. Returns how many bytes were written; -1: it is not exact
+   UTF-8, or has control characters other than tab, LF and CR. */
+static csv_copy_function csv_copy = NULL;
 
 #if defined(__x86_64__) && !defined(KAFKALOG_PORTABLE)
 
@@ -238,13 +242,19 @@ static void json_fill_spreads(void)
     }
 }
 
-/* Writes the lower eight bytes of `x` with a backslash before each of `stops`; returns the end of the result. */
-JSON_TARGET static inline unsigned char *json_put_spread(__m128i x, unsigned stops, unsigned char *w)
+/* Writes the first `count` bytes of `x` with `mark` before each of `stops`; returns the end of the result. */
+JSON_TARGET static inline unsigned char *json_put_spread(
+    __m128i x, unsigned stops, size_t count, char mark, unsigned char *w)
 {
-    __m128i with_slash = _mm_unpacklo_epi64(x, _mm_cvtsi32_si128('\\'));
-    __m128i places = _mm_loadu_si128((const __m128i *)json_spread[stops]);
-    _mm_storeu_si128((__m128i *)w, _mm_shuffle_epi8(with_slash, places));
-    return w + json_spread_size[stops];
+    __m128i marks = _mm_cvtsi32_si128(mark);
+    __m128i places = _mm_loadu_si128((const __m128i *)json_spread[stops & 255]);
+    _mm_storeu_si128((__m128i *)w, _mm_shuffle_epi8(_mm_unpacklo_epi64(x, marks), places));
+    w += json_spread_size[stops & 255];
+    if (count <= 8)
+        return w - (8 - count);
+    places = _mm_loadu_si128((const __m128i *)json_spread[stops >> 8]);
+    _mm_storeu_si128((__m128i *)w, _mm_shuffle_epi8(_mm_unpacklo_epi64(_mm_srli_si128(x, 8), marks), places));
+    return w + json_spread_size[stops >> 8] - (16 - count);
 }
 
 /* Sixteen bytes at a time, however many of them are escaped: a branch for each quote of a JSON text would be mispredicted
@@ -259,7 +269,7 @@ JSON_TARGET static size_t json_copy_escaped_by_16(const unsigned char *p, size_t
         __m128i x = left == 16 ? _mm_loadu_si128((const __m128i *)(p + i)) : json_last(p, size, left);
         __m128i x1 = i ? _mm_insert_epi16(_mm_slli_si128(x, 1), p[i - 1] | (p[i] << 8), 0) : _mm_slli_si128(x, 1);
         __m128i marked = _mm_or_si128(json_escapes(x), json_controls(x, x1));
-        unsigned stops = (unsigned)_mm_movemask_epi8(marked) & ((1u << left) - 1), lower;
+        unsigned stops = (unsigned)_mm_movemask_epi8(marked) & ((1u << left) - 1);
         unsigned char c;
         if (stops) {
             __m128i same = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\\')));
@@ -283,13 +293,64 @@ JSON_TARGET static size_t json_copy_escaped_by_16(const unsigned char *p, size_t
                 x = _mm_or_si128(_mm_and_si128(x, none), named);
             }
         }
-        lower = left < 8 ? (unsigned)left : 8;
-        w = json_put_spread(x, stops & 255, w) - (8 - lower);
-        if (left > 8)
-            w = json_put_spread(_mm_srli_si128(x, 8), stops >> 8, w) - (16 - left);
+        w = json_put_spread(x, stops, left, '\\', w);
         i += left;
     }
     return (size_t)(w - start);
+}
+
+/* -1 at control characters of ASCII that a field may not have as text. */
+JSON_TARGET static inline __m128i csv_odd(__m128i x)
+{
+    __m128i low = _mm_cmpeq_epi8(_mm_min_epu8(x, _mm_set1_epi8(0x1F)), x);
+    __m128i line = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('\n')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\r')));
+    __m128i good = _mm_or_si128(line, _mm_cmpeq_epi8(x, _mm_set1_epi8('\t')));
+    return _mm_or_si128(_mm_andnot_si128(good, low), _mm_cmpeq_epi8(x, _mm_set1_epi8(0x7F)));
+}
+
+/* -1 at the bytes for which a field is quoted. */
+JSON_TARGET static inline __m128i csv_special(__m128i x)
+{
+    __m128i line = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('\n')), _mm_cmpeq_epi8(x, _mm_set1_epi8('\r')));
+    __m128i mark = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')), _mm_cmpeq_epi8(x, _mm_set1_epi8(',')));
+    return _mm_or_si128(line, mark);
+}
+
+JSON_TARGET static ptrdiff_t csv_copy_by_16(const unsigned char *p, size_t size, unsigned char *w)
+{
+    __m128i before = _mm_setzero_si128(), wrong = before, x, x1;
+    unsigned odd = 0, special = 0;
+    unsigned char *start = w;
+    size_t i = 0, left;
+    for (;; i += 16) { /* the zeros after the end show a cut character, as in json_copy_by_16 */
+        left = size - i < 16 ? size - i : 16;
+        x = left == 16 ? _mm_loadu_si128((const __m128i *)(p + i)) : json_last(p, size, left);
+        _mm_storeu_si128((__m128i *)(w + i), x);
+        odd |= (unsigned)_mm_movemask_epi8(csv_odd(x)) & ((1u << left) - 1);
+        special |= (unsigned)_mm_movemask_epi8(csv_special(x));
+        if (_mm_movemask_epi8(_mm_or_si128(x, before)) != 0) {
+            x1 = _mm_alignr_epi8(x, before, 15);
+            wrong = _mm_or_si128(wrong,
+                json_wrong_utf8(x, x1, _mm_alignr_epi8(x, before, 14), _mm_alignr_epi8(x, before, 13)));
+            odd |= (unsigned)_mm_movemask_epi8(json_controls(x, x1));
+        }
+        before = x;
+        if (left < 16)
+            break;
+    }
+    if (odd || _mm_movemask_epi8(_mm_cmpeq_epi8(wrong, _mm_setzero_si128())) != 0xFFFF)
+        return -1;
+    if (!special && size)
+        return (ptrdiff_t)size;
+    *w++ = '"';
+    for (i = 0; i < size; i += left) {
+        left = size - i < 16 ? size - i : 16;
+        x = left == 16 ? _mm_loadu_si128((const __m128i *)(p + i)) : json_last(p, size, left);
+        special = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8('"')));
+        w = json_put_spread(x, special, left, '"', w);
+    }
+    *w++ = '"';
+    return w - start;
 }
 
 __attribute__((constructor)) static void json_use_processor(void)
@@ -300,6 +361,7 @@ __attribute__((constructor)) static void json_use_processor(void)
         json_fill_spreads();
         json_copy = json_copy_by_16;
         json_copy_escaped = json_copy_escaped_by_16;
+        csv_copy = csv_copy_by_16;
     }
 }
 

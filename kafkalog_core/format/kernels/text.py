@@ -28,6 +28,7 @@ __all__ = [
 if cython.compiled:
     from cython.cimports.kafkalog_core.format.kernels.json_copy import (
         JSON_NO_TEXT,
+        csv_copy,
         json_copy,
         json_copy_escaped,
         json_integer,
@@ -395,6 +396,10 @@ def _put_text(
     high: cython.uchar = 0
     odd: cython.uchar = 0
     special: cython.uchar = 0
+    size: cython.Py_ssize_t
+    if cython.compiled and csv_copy != cython.NULL:
+        size = csv_copy(p + q, end - q, w + at)
+        return -1 if size < 0 else at + size
     # p: the text. `high`, `odd` and `special` tell of the bytes before `k`.
     for k in range(q, end):
         c = p[k]
