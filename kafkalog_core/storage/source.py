@@ -285,6 +285,11 @@ class Source:
         return self._opened.st_ino
 
     @property
+    def mtime_ns(self) -> int:
+        """The modification time of the file as it was opened."""
+        return self._opened.st_mtime_ns
+
+    @property
     def version(self) -> tuple[int, int, int, int]:
         """The identity of the file as it was opened: device, inode, size and modification time."""
         opened = self._opened

@@ -488,6 +488,9 @@ class LogReader:
             change = FileChange.SHRANK  # and has grown again since
         if source.size_bytes < file.file.size_bytes:
             change = FileChange.SHRANK  # since it was listed
+        is_as_large = source.size_bytes == file.file.size_bytes
+        if change is FileChange.NONE and not part.is_whole and is_as_large and source.mtime_ns != file.file.mtime_ns:
+            change = FileChange.MODIFIED  # since it was listed: the parts before may have been read before that
         if change is not FileChange.NONE:
             yield self.changed(change, file)
 

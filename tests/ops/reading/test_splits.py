@@ -279,8 +279,9 @@ def test_a_directory_that_cannot_be_listed_is_a_finding(tmp_path: Path, monkeypa
 
 # --- a broker at work, and going on where somebody stopped -----------------------------------------------------------
 def test_a_file_that_goes_away_or_changes_is_said(tmp_path: Path) -> None:
-    data = b"".join(batch_v2(records(3 * n, 3)) for n in range(21))
-    log = write_segments(tmp_path / "topic-0", {0: data[: 20 * len(SMALL)]})
+    batches = [batch_v2(records(3 * n, 3)) for n in range(21)]
+    data = b"".join(batches)
+    log = write_segments(tmp_path / "topic-0", {0: b"".join(batches[:20])})
     request = DumpRequest(targets=tuple(resolve([str(log)])), level="records")
     first, *_, last = plan_splits(request, 200).splits
     path = log / f"{0:020d}.log"
@@ -291,6 +292,8 @@ def test_a_file_that_goes_away_or_changes_is_said(tmp_path: Path) -> None:
         assert sorted(report.codes) == sorted(set(found))
         return found
 
+    os.utime(path, ns=(1, 1))
+    assert codes(first, last) == ["file.modified"]
     path.write_bytes(data)
     assert codes(first, last) == []
     os.truncate(path, len(SMALL))
