@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
-import platform
-import sys
 import time
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -22,27 +18,23 @@ __all__ = ["reading_options"]
 
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
-_LOWEST: Final = 19
-_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
-"""Numbers of the call in Linux, by the machine: the C library has no function for it."""
-_WHO_PROCESS: Final = 1
-_IDLE: Final = 3 << 13  # IOPRIO_CLASS_IDLE
-
 
 def reading_options(function: Decorated) -> Decorated:
     """Add --limit-rate, --keep-cache and --low-priority, which hold for the whole process until the command ends."""
 
     def reading(*arguments: object, **options: Any) -> object:
         rate, keeps_cache = options.pop("limit_rate"), options.pop("keep_cache")
-        if options.pop("low_priority"):
-            _give_way()
-        before = READING.keeps_cache, READING.limit
-        READING.keeps_cache = keeps_cache
+        before = READING.keeps_cache, READING.limit, READING.gives_way
+        READING.keeps_cache, READING.gives_way = keeps_cache, options.pop("low_priority")
+        if READING.gives_way:
+            from kafkalog_core.ops.pool import give_way  # noqa: PLC0415 -- ctypes, for such a reader alone
+
+            give_way()
         READING.limit = None if rate is None else ReadLimit(rate, time.monotonic, time.sleep)
         try:
             return function(*arguments, **options)
         finally:
-            READING.keeps_cache, READING.limit = before
+            READING.keeps_cache, READING.limit, READING.gives_way = before
 
     return stacked(*_OPTIONS)(cast("Decorated", update_wrapper(reading, function)))
 
@@ -53,15 +45,6 @@ def _parse_rate(text: str) -> int:
     if rate < 1:
         raise click.BadParameter("nothing would ever be read; expected bytes per second, such as 200MiB")
     return rate
-
-
-def _give_way() -> None:
-    """Give way to all other processes, for processors and for disks, as `nice -n 19 ionice -c 3` does."""
-    if hasattr(os, "nice"):
-        os.nice(_LOWEST)
-    number = _IOPRIO_SET.get(platform.machine())
-    if sys.platform == "linux" and number is not None:
-        ctypes.CDLL(None).syscall(number, _WHO_PROCESS, 0, _IDLE)
 
 
 _OPTIONS = (

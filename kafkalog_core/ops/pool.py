@@ -10,6 +10,7 @@ import ctypes
 import gc
 import multiprocessing
 import os
+import platform
 import shutil
 import signal
 import sys
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.source import ReadLimit
 
-__all__ = ["SHARED_BYTES", "Pool", "TurnWriter", "Turns", "Workers", "run_all", "wants_processes"]
+__all__ = ["SHARED_BYTES", "Pool", "TurnWriter", "Turns", "Workers", "give_way", "run_all", "wants_processes"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 """Not fork: the process has threads of its own, for progress and for waiting, and descriptors of locks."""
@@ -55,7 +56,22 @@ ROOM_BYTES: Final = 4 * 1024 * 1024
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 _ALL_BYTES: Final = _KEPT_BYTES + ROOM_BYTES
 
+_LOWEST: Final = 19
+_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
+"""Numbers of the call in Linux, by the machine: the C library has no function for it."""
+_WHO_PROCESS: Final = 1
+_IDLE: Final = 3 << 13  # IOPRIO_CLASS_IDLE
+
 _Result = TypeVar("_Result")
+
+
+def give_way() -> None:
+    """Give way to all other processes, for processors and for disks, as `nice -n 19 ionice -c 3` does."""
+    if hasattr(os, "nice"):
+        os.nice(_LOWEST)
+    number = _IOPRIO_SET.get(platform.machine())
+    if sys.platform == "linux" and number is not None:
+        ctypes.CDLL(None).syscall(number, _WHO_PROCESS, 0, _IDLE)
 
 
 class _StopWorkError(Exception):

@@ -153,19 +153,19 @@ class ReadLimit:
 
     def __init__(self, bytes_per_s: float, clock: Callable[[], float], sleep: Callable[[float], object]) -> None:
         """Set the limit; `clock` and `sleep` are in seconds."""
-        self._bytes_per_s = bytes_per_s
+        self.bytes_per_s = bytes_per_s
         self._clock = clock
         self._sleep = sleep
         self._due_s = 0.0  # when all that was read so far may have been read
 
     def share(self, number: int) -> ReadLimit:
         """Return the limit of each of some processes that keep to this one together."""
-        return ReadLimit(self._bytes_per_s / number, self._clock, self._sleep)
+        return ReadLimit(self.bytes_per_s / number, self._clock, self._sleep)
 
     def count(self, size_bytes: int) -> None:
         """Count bytes that were read, and sleep until that many may have been read."""
         now_s = self._clock()
-        self._due_s = max(self._due_s, now_s - _MOMENT_S) + size_bytes / self._bytes_per_s
+        self._due_s = max(self._due_s, now_s - _MOMENT_S) + size_bytes / self.bytes_per_s
         if self._due_s > now_s:
             self._sleep(self._due_s - now_s)
 
@@ -176,11 +176,13 @@ class _Reading(Struct):
     Args:
         keeps_cache: whether pages stay in the page cache that were not there before (`page_cache`).
         limit: of the bytes in a second; None: there is none.
+        gives_way: whether it lets all other processes go first (`pool.give_way`).
         shared: paths of files whose pages are given back elsewhere (`page_cache.SharedFiles`).
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
+    gives_way: bool = False
     shared: set[str] = field(default_factory=set)
 
 
@@ -227,6 +229,8 @@ class Source:
         self._opened = os.fstat(file.fileno())
         self.size_bytes = self._opened.st_size
         self._asked = 0  # where the read-ahead ends that was asked for
+        self.wanted_to = self.size_bytes
+        """Where reading will end, beyond which nothing is read ahead."""
         self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
         self._view = memoryview(self._buffer)
         self.peeked = memoryview(bytearray(PEEK_BYTES))
@@ -317,9 +321,10 @@ class Source:
 
     def _read_ahead(self, position: int) -> None:
         """Let the system read what follows a window, while its caller works on it."""
-        end = min(position + _AHEAD_BYTES, self.size_bytes)
+        last = min(self.wanted_to, self.size_bytes)
+        end = min(position + _AHEAD_BYTES, last)
         begin = self._asked if position <= self._asked <= end else position
-        if end - begin >= _AHEAD_BYTES // 2 or begin < end == self.size_bytes:
+        if end - begin >= _AHEAD_BYTES // 2 or begin < end == last:
             self._asked = end
             if _ADVISE is not None:
                 _ADVISE(self._file.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)

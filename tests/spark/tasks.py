@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkalog_core.errors import ChecksumError
+from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,6 +21,14 @@ FAULTY = 7
 def double(number: int, advance: Advance) -> int:
     advance(10)
     return 2 * number
+
+
+def how_it_reads(number: int, advance: Advance) -> tuple[int, bool, float | None, int]:
+    limit = READING.limit
+    before = os.getpid(), READING.keeps_cache, None if limit is None else limit.bytes_per_s, os.nice(0)
+    if limit is not None:
+        limit.count(1000)
+    return before
 
 
 def fail_with_ours(number: int, advance: Advance) -> int:

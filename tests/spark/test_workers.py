@@ -9,7 +9,8 @@ import pytest
 
 from kafkalog_core.errors import ChecksumError, WorkerLostError
 from kafkalog_core.spark.session.errors import SparkError
-from kafkalog_core.spark.session.workers import SparkWorkers
+from kafkalog_core.spark.session.workers import SparkWorkers, _ReadsAs
+from kafkalog_core.storage.source import READING, ReadLimit
 from tests.spark import tasks
 
 if TYPE_CHECKING:
@@ -99,6 +100,30 @@ def test_jobs_of_another_kind(spark):
     assert told.read_bytes == 100
     with pytest.raises(ChecksumError):
         workers.collect(rdd.map(workers.task_of(tasks.fail_with_ours)))
+
+
+def test_executors_read_as_the_command_was_told(spark, monkeypatch):
+    workers = SparkWorkers(spark)
+    pieces = [(number,) for number in range(8)]
+    assert {tuple(read[1:3]) for read in workers.map(tasks.how_it_reads, pieces)} == {(True, None)}
+    monkeypatch.setattr(READING, "keeps_cache", False)
+    monkeypatch.setattr(READING, "limit", ReadLimit(8e6, time.monotonic, time.sleep))
+    assert {tuple(read[1:3]) for read in workers.map(tasks.how_it_reads, pieces)} == {(False, 4e6)}
+    monkeypatch.setattr(READING, "limit", None)
+    assert {tuple(read[1:3]) for read in workers.map(tasks.how_it_reads, pieces)} == {(False, None)}
+
+
+def test_a_process_of_spark_goes_on_with_its_limit():
+    limit = ReadLimit(1e6, lambda: 0.0, lambda _: None)
+    before = READING.keeps_cache, READING.limit
+    try:
+        _ReadsAs(keeps_cache=False, limit=limit, gives_way=False).begin()
+        _ReadsAs(keeps_cache=False, limit=limit.share(1), gives_way=False).begin()
+        assert READING.limit is limit
+        _ReadsAs(keeps_cache=True, limit=limit.share(2), gives_way=False).begin()
+        assert (READING.keeps_cache, READING.limit.bytes_per_s) == (True, 5e5)
+    finally:
+        READING.keeps_cache, READING.limit = before
 
 
 def test_executors_with_another_kafkalog_are_refused(spark, monkeypatch):

@@ -10,6 +10,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
@@ -47,6 +48,7 @@ EXAMPLES = (
 @common.selection_options
 @common.limit_options
 @common.output_option
+@reading_options
 @session_options
 def catalog_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Write a catalog of disks: segments, batches, partitions and findings as Parquet in DIR.

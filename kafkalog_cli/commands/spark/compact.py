@@ -13,6 +13,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.forecasts import check_memory, cleaning_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_cli.running import warn_of_interpreted
 from kafkalog_core.ops.compact.forecast import CompactRequest
@@ -68,6 +69,7 @@ EXAMPLES = (
 @kafka_options
 @common.limit_options
 @common.output_option
+@reading_options
 @session_options
 def compact_command(
     paths: tuple[str, ...],

@@ -10,6 +10,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import REPLICAS, open_results
 from kafkalog_cli.running import write_results
 from kafkalog_core.ops.reading.report import Report
@@ -39,6 +40,7 @@ EXAMPLES = (
 @common.selection_options
 @common.limit_options
 @common.output_option
+@reading_options
 @session_options
 def replicas_command(
     paths: tuple[str, ...],

@@ -14,6 +14,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.forecasts import check_until, find_policies, forecast_options, retention_options
 from kafkalog_cli.options.kafka import kafka_options, now_option
+from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import RETENTION, open_results
 from kafkalog_core.spark.jobs import retain
 from kafkalog_core.spark.session.errors import local_paths
@@ -45,6 +46,7 @@ EXAMPLES = (
 @common.selection_options
 @kafka_options
 @common.output_option
+@reading_options
 @session_options
 def retain_command(
     paths: tuple[str, ...],

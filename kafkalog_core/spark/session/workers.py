@@ -17,14 +17,16 @@ from concurrent.futures import TimeoutError as NotYetError
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.kernels.loops import SOURCE_HASH
+from kafkalog_core.ops.pool import give_way
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
+from kafkalog_core.storage.source import READING
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
 
@@ -99,7 +102,8 @@ class SparkWorkers:
 
     def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
         """Return a callable that runs `work_of(*piece, advance)` on an executor; it returns errors as values."""
-        return _Task(work_of, self.read_bytes, SOURCE_HASH)
+        limit = None if READING.limit is None else READING.limit.share(max(1, self.jobs))
+        return _Task(work_of, self.read_bytes, SOURCE_HASH, _ReadsAs(READING.keeps_cache, limit, READING.gives_way))
 
     def collect(self, rdd: RDD[Any]) -> list[Any]:
         """Return all elements, as `RDD.collect` does, but with progress, and so that Ctrl-C ends the job.
@@ -169,6 +173,24 @@ class Raised(Struct, frozen=True):
     error: KafkalogError
 
 
+class _ReadsAs(NamedTuple):
+    """How a task reads, as the command was told: the cores that have registered share what it may read in a second."""
+
+    keeps_cache: bool
+    limit: ReadLimit | None
+    gives_way: bool
+
+    def begin(self) -> None:
+        """Read so from now on. The limit goes on, where the last task of this process had the same."""
+        READING.keeps_cache = self.keeps_cache
+        last = READING.limit
+        if last is None or self.limit is None or last.bytes_per_s != self.limit.bytes_per_s:
+            READING.limit = self.limit
+        if self.gives_way and not READING.gives_way:  # a process of Spark stays with the session
+            READING.gives_way = True
+            give_way()
+
+
 class _Task(Struct, frozen=True):
     """The callable that `SparkWorkers.task_of` returns."""
 
@@ -176,10 +198,12 @@ class _Task(Struct, frozen=True):
     read_bytes: Accumulator[int]
     kernels: str
     """The hash of the source from which the driver's kernels were built."""
+    reading: _ReadsAs
 
     def __call__(self, *piece: Any) -> Any:
         if self.kernels != SOURCE_HASH:
             return Raised(SparkError(_OTHER_KERNELS.format(host=os.uname().nodename, python=sys.executable)))
+        self.reading.begin()
         try:
             return self.work_of(*piece, self.read_bytes.add)
         except KafkalogError as error:
