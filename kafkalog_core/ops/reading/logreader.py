@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from pathlib import Path
-from struct import Struct as Layout
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.findings import found
@@ -64,7 +63,6 @@ __all__ = [
 
 _JUMP_BYTES: Final = 2048
 """Entries of at least this size are skipped by their headers; smaller ones are walked in windows."""
-_SIZE: Final = Layout(f">{ENVELOPE.at('size')}xi")
 _DENSE_BYTES: Final = 256 * 1024
 _LOOKED_AT: Final = 64
 """Number of batches before a part that are searched for one with a correct checksum; else the scan starts earlier."""
@@ -197,10 +195,10 @@ def walk_lengths(source: Source, position: int, end: int, passed_before: Iterabl
     """
     framing, columns = LogFraming(0), None
     file_end, min_bytes = source.size_bytes, framing.min_entry_bytes
-    reads, peeked, size_in = source.peeks(), source.peeked, _SIZE.unpack_from
+    reads, peeked, envelope_of = source.peeks(), source.peeked, ENVELOPE.struct.unpack_from
     before = deque(passed_before, maxlen=_LOOKED_AT)
     while position < end:
-        size = LOG_OVERHEAD + size_in(peeked)[0] if reads(position) else 0
+        size = LOG_OVERHEAD + envelope_of(peeked)[1] if reads(position) else 0
         if not min_bytes <= size <= file_end - position:
             return Walk(position, before, is_broken=True)
         passed = 0

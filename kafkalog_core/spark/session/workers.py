@@ -174,7 +174,7 @@ class Raised(Struct, frozen=True):
 
 
 class _ReadsAs(NamedTuple):
-    """How a task reads, as the command was told: the cores that have registered share what it may read in a second."""
+    """How a task reads, by the options of its command: the registered cores share what it may read in a second."""
 
     keeps_cache: bool
     limit: ReadLimit | None
@@ -186,7 +186,7 @@ class _ReadsAs(NamedTuple):
         last = READING.limit
         if last is None or self.limit is None or last.bytes_per_s != self.limit.bytes_per_s:
             READING.limit = self.limit
-        if self.gives_way and not READING.gives_way:  # a process of Spark stays with the session
+        if self.gives_way and not READING.gives_way:  # Spark uses the process again
             READING.gives_way = True
             give_way()
 
