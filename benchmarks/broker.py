@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -19,6 +18,7 @@ from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.names import FileKind, fixed_file_name, segment_file_name
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, SEED, Recipe, seeded_log
+from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,8 +34,7 @@ _TOPICS: Final = 100
 _EPOCHS: Final = b"0\n1\n0 0\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedLog:
+class IndexedLog(Struct, frozen=True, kw_only=True):
     """The same log three times: alone, with its offset index, and with its time index too."""
 
     log: LogFile

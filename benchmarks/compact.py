@@ -14,7 +14,6 @@ import argparse
 import json
 import shutil
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -25,6 +24,7 @@ from benchmarks.keyed import KeyedLog, write_keyed
 from benchmarks.run import RESULTS
 from kafkalog_core.format import kernels
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
+from kafkalog_core.structs import asdict
 from tests.integration import jars
 from tests.integration.log_harness import running_harness
 

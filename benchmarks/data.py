@@ -9,10 +9,10 @@ again when recipe, seed and size agree.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.ops.bench import CODECS, SEED, SHAPES, Recipe, seeded_log
+from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,7 @@ PARTITION: Final = "bench-0"
 FIRST_SEGMENT: Final = "00000000000000000000"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFile:
+class LogFile(Struct, frozen=True, kw_only=True):
     """One written file, and what a reader must find in it."""
 
     path: str

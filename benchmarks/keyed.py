@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.names import FileKind, fixed_file_name, segment_file_name
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
+from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +30,7 @@ _VALUE_BYTES: Final = 72
 _TOPIC: Final = "keyed-0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyedLog:
+class KeyedLog(Struct, frozen=True, kw_only=True):
     """A partition directory, and what a cleaner reads of it: all but the active segment."""
 
     path: str
@@ -68,8 +67,7 @@ def _write_segments(place: Path, records: int, keys: int) -> tuple[int, int]:
     return size_bytes + segment.close(), offset
 
 
-@dataclass(frozen=True, slots=True)
-class NewBatch:
+class NewBatch(Struct, frozen=True):
     """A batch to be written, with what an index tells of it."""
 
     data: bytes

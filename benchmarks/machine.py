@@ -7,11 +7,12 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
 from typing import Final
+
+from kafkalog_core.structs import Struct
 
 __all__ = ["ProcessPass", "compact_process", "description", "dump_process", "verify_process"]
 
@@ -20,8 +21,7 @@ _PACKAGES: Final = ("crc32c", "isal", "lz4", "msgspec", "python-snappy", "zstand
 _BYTES_PER_RSS_UNIT: Final = 1024 if sys.platform != "darwin" else 1  # getrusage: KiB on Linux, bytes on macOS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessPass:
+class ProcessPass(Struct, frozen=True, kw_only=True):
     """One whole process: wall time, processor time, and the largest resident set."""
 
     seconds: float

@@ -15,7 +15,6 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -26,6 +25,7 @@ from benchmarks.broker import write_log_dir
 from benchmarks.others import JavaTool
 from benchmarks.produced import CODEC_NAMES, USERS, write_logs
 from benchmarks.run import RESULTS
+from kafkalog_core.structs import Struct
 from tests.growing import GROWING
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ _ENDS_WELL: Final = frozenset({0, 4})  # 4: damage, or a plan that loses data
 _ENV: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(Struct, frozen=True):
     """Two lines of a shell, and the most, or with `is_least` the least, that the ratio should be.
 
     goal: None: there is none. is_cold: the page cache is dropped before the left line and before the first right one;

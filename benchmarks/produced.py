@@ -9,12 +9,12 @@ import json
 import random
 import shutil
 import subprocess
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.data import write_log
 from benchmarks.keyed import write_keyed
 from kafkalog_core.ops.bench import CODECS, Recipe
+from kafkalog_core.structs import Struct, asdict
 from tests.integration import jars
 from tests.integration.broker import Broker
 
@@ -41,8 +41,7 @@ _BROKER: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LogSet:
+class LogSet(Struct, frozen=True):
     """The path of a log by its name: one for each codec, and `keyed`; and who wrote them."""
 
     writer: str

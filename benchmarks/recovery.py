@@ -17,7 +17,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -37,6 +36,7 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import asdict
 from tests.integration import clients, jars
 from tests.integration.broker import Broker
 

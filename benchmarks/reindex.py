@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -38,7 +37,7 @@ from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import replace
+from kafkalog_core.structs import asdict, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -41,6 +40,7 @@ from kafkalog_core.spark.jobs import compact
 from kafkalog_core.spark.session.schema import RECORDS, ddl
 from kafkalog_core.spark.session.session import SessionSettings, spark_session
 from kafkalog_core.spark.session.workers import SparkWorkers
+from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,8 +55,7 @@ _OF_DIRECTORIES: Final = ("topic", "partition", "path")
 """Columns that no file of an export has: its directories' names tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bench:
+class Bench(Struct, frozen=True, kw_only=True):
     """What a job works with: `scratch` is an empty directory of its own."""
 
     spark: SparkSession

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import random
-from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.keyed import NewBatch, SegmentFiles, batch_bytes, varint
 from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
+from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +34,7 @@ _ENDS: Final = varint(1) + varint(6) + b"source" + varint(6) + b"sensor"
 """The headers, which are the end of a record: one, `source: sensor`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disk:
+class Disk(Struct, frozen=True, kw_only=True):
     """A written log dir, and what a reader must find in it."""
 
     path: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError
@@ -26,7 +26,7 @@ from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import replace
+from kafkalog_core.structs import asdict, replace
 from tests.build import meta_properties, offset_checkpoint
 from tests.integration.log_harness import HarnessError
 from tests.integration.same_files import differences, split_batches

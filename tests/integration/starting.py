@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.structs import replace
+from kafkalog_core.structs import asdict, replace
 from tests.build import meta_properties, offset_checkpoint, offset_index
 from tests.integration.differential import TOPIC, Verdict, request_of
 from tests.integration.log_harness import HarnessError
