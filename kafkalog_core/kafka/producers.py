@@ -300,12 +300,13 @@ class ProducerStates:
         A snapshot has only the last one, and a client may send again any of the five that a broker remembers.
 
         Args:
-            replayed: the state of these last batches; producers that are unknown or end otherwise here are left out.
+            replayed: the state of these last batches; of producers that are unknown, end
+                otherwise, or have more batches here, nothing is taken.
         """
         theirs, ours = replayed._producers, self._producers
         for start in range(0, k.P_SIZE * replayed.count, k.P_SIZE):
             at, count = self._find(theirs[start + k.P_PID]), theirs[start + k.P_BATCHES]
-            if at < 0 or count < 2 or ours[at + k.P_BATCHES] < 1:
+            if at < 0 or not 1 <= ours[at + k.P_BATCHES] < count:
                 continue
             last, known = (count - 1) % k.RECENT, (ours[at + k.P_BATCHES] - 1) % k.RECENT
             ends = [

@@ -96,10 +96,14 @@ class ReadPages:
         self._absent: dict[int, list[tuple[int, int]]] = {}  # by the number of the part
         self._late: deque[list[tuple[int, int]]] = deque(maxlen=_LATE_PARTS)  # given back, before they were all there
 
-    def about_to_read(self, position: int, size_bytes: int) -> None:
-        """Look at what is about to be read, and give back what is neither that nor near it."""
+    def about_to_read(self, position: int, size_bytes: int, wanted_to: int) -> None:
+        """Look at what is about to be read, and give back what is neither that nor near it.
+
+        wanted_to: where reading will end; what follows may be what another process reads.
+        """
         first = position // PART_BYTES
-        last = min((position + size_bytes + _AHEAD_BYTES) // PART_BYTES, self._parts - 1)
+        last = min(position + size_bytes + _AHEAD_BYTES, max(position + size_bytes, wanted_to)) - 1
+        last = min(last // PART_BYTES, self._parts - 1)
         if first in self._absent and last in self._absent and len(self._absent) == last - first + 1:
             return
         for number in [each for each in self._absent if not first <= each <= last]:

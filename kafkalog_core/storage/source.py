@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Self
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, StorageError
 from kafkalog_core.findings import DENIED
-from kafkalog_core.format.layout import DISK_BLOCK_BYTES
+from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_INT64
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Source:
         self._opened = os.fstat(file.fileno())
         self.size_bytes = self._opened.st_size
         self._asked = 0  # where the read-ahead ends that was asked for
-        self.wanted_to = self.size_bytes
+        self.wanted_to = MAX_INT64
         """Where reading will end, beyond which nothing is read ahead."""
         self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
         self._view = memoryview(self._buffer)
@@ -414,7 +414,7 @@ class Source:
 
     def _pread(self, target: memoryview, position: int) -> int:
         if self._pages is not None:
-            self._pages.about_to_read(position, len(target))
+            self._pages.about_to_read(position, len(target), self.wanted_to)
         size = self._read_at(target, position)
         if self._limit is not None:
             self._limit.count(size)

@@ -510,6 +510,27 @@ def test_a_replay_of_the_last_batches_gives_a_snapshot_what_it_lacks(made, begin
             assert not found.recent
 
 
+@given(batches(), st.integers(0, 40), st.integers(0, 40))
+def test_a_replay_of_the_last_batches_takes_nothing_from_who_knows_more(made, snapshot, begin):
+    """The snapshot is older than the segment that is replayed, or there is none."""
+    columns, markers = columns_of(made)
+    whole, last = ProducerStates(sequences="unchecked"), ProducerStates(sequences="unchecked")
+    whole.replay(columns, markers)
+    first = min(begin, len(made))
+    last.replay(columns, markers, first=first)
+    before = ProducerStates(sequences="unchecked")
+    if cut := min(snapshot, first):
+        before.replay(columns, markers, last=cut)
+    loaded = ProducerStates.from_snapshot(before.snapshot_entries(), sequences="unchecked")
+    loaded.replay(columns, markers, first=cut)
+    known = {entry.producer_id: loaded.known(entry.producer_id).recent for entry in whole.snapshot_entries()}
+    loaded.recall(last)
+    for producer_id, recent in known.items():
+        found = loaded.known(producer_id).recent
+        assert found[: len(recent)] == recent
+        assert found == whole.known(producer_id).recent[: len(found)]
+
+
 @pytest.mark.parametrize("data", [b"", bytes(31), bytes(32), b"\x01" + bytes(31), bytes(33)])
 def test_what_is_no_state_is_refused(data: bytes) -> None:
     with pytest.raises(FieldError, match="producer state"):

@@ -103,13 +103,25 @@ def test_a_part_is_given_back_behind_the_reader(tmp_path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     pages = ReadPages(descriptor, size)
     for position in range(0, size, MIB):
-        pages.about_to_read(position, MIB)
+        pages.about_to_read(position, MIB, size)
         os.pread(descriptor, MIB, position)
         kept = size - sum(end - start for start, end in absent(path))
         assert kept <= 7 * PART_BYTES  # what is read, what is read ahead, and what the disk is still reading
     pages.give_back()
     assert absent(path) == [(0, size)]
     os.close(descriptor)
+
+
+def test_what_another_process_reads_behind_a_part_stays(large: Path) -> None:
+    evict(large)
+    with Source.open(large) as source:
+        source.wanted_to = PART_BYTES
+        touch(large, PART_BYTES, PART_BYTES)
+        for start in range(0, PART_BYTES, MIB):
+            source.window(start, MIB)
+    there = SIZE - sum(end - start for start, end in absent(large))
+    assert there >= PART_BYTES
+    assert all(start < PART_BYTES or start >= 2 * PART_BYTES for start, _ in absent(large))
 
 
 def test_without_it_everything_stays(large: Path) -> None:

@@ -103,7 +103,7 @@ def part_items(
     if start == part.begin > 0:
         base_offset = part.next_offset
     until = MAX_INT64 if part.end is None else part.end
-    source.wanted_to = min(until, source.size_bytes)
+    source.wanted_to = until
     for item in scan(source, base_offset=base_offset, options=options, start=start, until=until):
         position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
         if part.end is not None and position >= part.end:

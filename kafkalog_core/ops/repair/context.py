@@ -91,7 +91,6 @@ class TargetDir(Struct, frozen=True, kw_only=True):
             raise SelectionError(advice, path=self.files[0].path)
 
 
-# Not slotted: cached properties keep their values in __dict__.
 class DirContext(Struct, frozen=True, kw_only=True, dict=True):
     """The release, settings and checkpoints of one target directory, for planners and forecasts.
 
@@ -101,6 +100,7 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         now_ms: the time that counts as now, in milliseconds since 1970.
         guess: the release whose rules count, with the evidence.
         broker_dir: the log directory with its checkpoints; None: outside of any.
+        known_settings: the settings, where another process has read them; None: they are read when they are needed.
     """
 
     target: TargetDir
@@ -108,6 +108,7 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
     now_ms: int
     guess: ReleaseGuess
     broker_dir: BrokerDir | None
+    known_settings: Settings | None = None
 
     @property
     def release(self) -> Release:
@@ -117,6 +118,8 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def settings(self) -> Settings:
         """The settings that are used, and where each came from. Raises SettingError, NotFoundError or AccessError."""
+        if self.known_settings is not None:
+            return self.known_settings
         log_dir = self.target.log_dir
         path = None if log_dir is None else log_dir.path
         return read_settings(self.request, self.release, path, self.target.named_dirs)
@@ -183,11 +186,7 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
             return self
         broker_dir = self.broker_dir.only(name)
         target = replace(self.target, log_dir=broker_dir.log_dir, partitions=(), named_dirs=NamedDirs())
-        light = replace(self, target=target, broker_dir=broker_dir)
-        light.__dict__["settings"] = (
-            self.settings.for_one()
-        )  # as cached_property does, which a frozen dataclass permits
-        return light
+        return replace(self, target=target, broker_dir=broker_dir, known_settings=self.settings.for_one())
 
 
 class PartitionFacts(Struct, frozen=True, kw_only=True):
@@ -242,7 +241,7 @@ _Forecast = TypeVar("_Forecast", bound=_HasFindings)
 
 
 def stray_first(forecast: _Forecast, stray: Finding | None) -> _Forecast:
-    """Return a forecast (a dataclass) that begins with the finding that the broker does not keep the partition, if any.
+    """Return a forecast that begins with the finding that the broker does not keep the partition, if any.
 
     What follows is true only of a partition that the broker keeps, so a reader has to see this first.
     """

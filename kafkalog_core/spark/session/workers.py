@@ -88,12 +88,11 @@ class SparkWorkers:
         `work_of` must be a function of a module, and results are pickled. Raises WorkerLostError if a piece failed in
         every attempt that Spark makes.
         """
-        task = _Slice(self.task_of(work_of))
         source = iter(pieces)
 
         def jobs() -> Iterator[RDD[list[Any]]]:
             while slices := self._slices(source):
-                yield self.context.parallelize(slices, len(slices)).mapPartitions(task)
+                yield self.context.parallelize(slices, len(slices)).mapPartitions(_Slice(self.task_of(work_of)))
 
         for results in self._collected(jobs()):
             for result in chain.from_iterable(results):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,11 +16,14 @@ from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.structs import replace
+from tests.build import Record, batch_v2
+from tests.build_files import meta_properties
+from tests.kafka.clusters import config_record
 from tests.ops.compact.test_map_parts import NOW_MS, Writer
 from tests.ops.inline import Inline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from kafkalog_core.ops.compact.forecast import CompactForecast
@@ -46,6 +50,38 @@ def log_dir(tmp_path: Path) -> Path:
         other.rmdir()
     (root / "u-50").mkdir()
     return root
+
+
+def test_the_settings_of_a_sibling_directory_count_in_every_process(tmp_path: Path) -> None:
+    """What is read of the other log directory, and of a file that only this machine has, travels with the pieces."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for number, directory in enumerate((first, second)):
+        directory.mkdir()
+        own = {"version": "1", "node.id": "1", "cluster.id": "abcdefghijklmnopqrstuv"}
+        (directory / "meta.properties").write_bytes(meta_properties({**own, "directory.id": "A" * 21 + "AB"[number]}))
+    changed = config_record(4, "1", "log.cleaner.threads", "3")
+    (first / "__cluster_metadata-0").mkdir()
+    metadata = batch_v2([Record(offset=0, timestamp_ms=NOW_MS, key=None, value=changed)])
+    (first / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(metadata)
+    for number in range(3):
+        other = tmp_path / "other"
+        other.mkdir()
+        (Writer(number, 2).write(other) / "t-0").rename(second / f"t-{number}")
+        shutil.rmtree(other)
+    given = replace(KAFKA, topic_assignments=(), config=str(tmp_path / "server.properties"))
+    (tmp_path / "server.properties").write_text(f"log.dirs={first},{second}\nlog.cleaner.dedupe.buffer.size=50000000\n")
+
+    class Elsewhere(Inline):
+        def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+            some = [*pieces]
+            (tmp_path / "server.properties").rename(tmp_path / "away")
+            yield from super().map(work_of, some)
+            (tmp_path / "away").rename(tmp_path / "server.properties")
+
+    asked = replace(request(second), targets=tuple(resolve([str(first), str(second)])), kafka=given)
+    here = rows(compact(asked, Report()))
+    assert {row["settings"]["log.cleaner.threads"]["value"] for row in here if "settings" in row} == {"3"}
+    assert rows(compact(asked, Report(), workers=Elsewhere())) == here
 
 
 def request(root: Path) -> CompactRequest:
