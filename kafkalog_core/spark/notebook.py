@@ -130,7 +130,7 @@ class Disks:
         return Result(self._spark, chunks(), report)
 
     def catalog(self, output: str, level: Level = "records", *, now_ms: int | None = None) -> Result:
-        """Write segments, batches and findings as Parquet; the next run reads only what is new. See `open_catalog`.
+        """Write segments, batches and findings as Delta tables; the next run reads what is new. See `open_catalog`.
 
         Args:
             output: directory of the catalog: new, empty, or that of an earlier run.
@@ -155,7 +155,7 @@ class Disks:
         on_change: OnChange = "stop",
         now_ms: int | None = None,
     ) -> Result:
-        """Write records as Parquet by topic and partition; the next run adds what is new. See `open_export`.
+        """Write records as a Delta table; the next run adds what is new. See `open_export`.
 
         Args:
             output: directory of the export: new, empty, or that of an earlier run.

@@ -1,4 +1,4 @@
-"""What the judges of the pipeline share: a reader of an export's files that is none of kafkalog's."""
+"""What the judges of the pipeline share: a reader of an export's table that is none of kafkalog's."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,12 +17,38 @@ Row = dict[str, object]
 
 
 def parquet_rows(directory: Path) -> dict[tuple[str, int], list[Row]]:
-    """Rows by topic and partition of all files that a reader of Hive's layout sees, files in the order of names."""
+    """Rows by topic and partition of all files that are in the table, files in the order of names."""
     found: dict[tuple[str, int], list[Row]] = defaultdict(list)
-    for path in sorted(directory.glob("topic=*/partition=*/*.parquet")):
-        topic, number = (unquote(part.partition("=")[2]) for part in path.parts[-3:-1])
-        found[topic, int(number)] += map(_as_dumped, pq.ParquetFile(path).read().to_pylist())
+    for file in files_of(directory / "records"):
+        rows = pq.ParquetFile(directory / "records" / file["path"]).read().to_pylist()
+        assert file["num_records"] == len(rows)
+        offsets = [row["offset"] for row in rows]
+        assert [file["min.offset"], file["max.offset"]] == [min(offsets), max(offsets)]
+        found[file["partition.topic"], file["partition.partition"]] += map(_as_dumped, rows)
     return found
+
+
+def files_of(table: Path, version: int | None = None) -> list[dict[str, Any]]:
+    """What a Delta table says of its files, by their names; empty: there is no table."""
+    if not DeltaTable.is_deltatable(str(table)):
+        return []
+    files = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True)).to_pylist()
+    return sorted(({**file, "path": unquote(file["path"])} for file in files), key=lambda file: file["path"])
+
+
+def names_of(table: Path, version: int | None = None) -> set[str]:
+    """The names of the files that are in a Delta table."""
+    return {file["path"] for file in files_of(table, version)}
+
+
+def data_of(table: Path) -> set[str]:
+    """The names of the files that are in its directory."""
+    return {str(path.relative_to(table)) for path in table.rglob("*.parquet") if "_delta_log" not in path.parts}
+
+
+def version_of(table: Path) -> int:
+    """The version of a Delta table; -1: there is none."""
+    return DeltaTable(str(table)).version() if DeltaTable.is_deltatable(str(table)) else -1
 
 
 def _as_dumped(row: dict[str, Any]) -> Row:

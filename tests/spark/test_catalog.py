@@ -7,7 +7,7 @@ import json
 import os
 import random
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -23,16 +23,17 @@ from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
-from kafkalog_core.spark.commit.manifest import read_manifest
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.spark.source.sql import open_catalog
-from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.changing.writer import WriteError
 from tests.corpus.snapshots import snapshots
 from tests.ops.inline import Inline
 from tests.ops.verify.dirs import write_log_dir
 from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.test_state import NOW_MS
+from tests.spark.dying import DyingDisk, KilledError
+from tests.spark.judging import names_of, version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,12 +63,22 @@ class Catalog:
 
     def rows(self, table: str) -> list[str]:
         """All rows of a table of the catalog."""
-        files = sorted((self.output / table).glob("*.parquet"))
+        files = [self.output / table / name for name in sorted(names_of(self.output / table, self.version_of(table)))]
         return [_text(row) for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+
+    def version_of(self, table: str) -> int:
+        """The version of a table that belongs to the last run."""
+        return self.last_run()[f"{table}_version"]
+
+    def last_run(self) -> dict[str, Any]:
+        """The row of the last run."""
+        runs, version = self.output / "runs", version_of(self.output / "runs")
+        (file,) = names_of(runs, version) - names_of(runs, version - 1)
+        return pq.ParquetFile(runs / file).read().to_pylist()[-1]
 
     def files(self, table: str) -> set[str]:
         """Names of its files."""
-        return {file.name for file in (self.output / table).iterdir()}
+        return names_of(self.output / table)
 
     def assert_right(self, gone: int = 0, level: str = "records") -> None:
         """All tables against dump and verify on the same disk; behind verify's findings are those of what is gone."""
@@ -137,7 +148,7 @@ def test_what_has_not_changed_is_not_read_and_nothing_is_written(held: Catalog, 
     files = {file: file.stat().st_mtime_ns for file in held.output.rglob("*") if file.is_file()}
     assert held.run(now_ms=NOW_MS + 1000) == (0, log_bytes(kafka, "*.log*"), [])
     assert {file: file.stat().st_mtime_ns for file in held.output.rglob("*") if file.is_file()} == files
-    assert read_manifest(str(held.output)).number == 1
+    assert version_of(held.output / "runs") == 1
 
 
 def test_large_partitions_are_read_in_pieces(tmp_path: Path, kafka: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,15 +234,15 @@ def test_another_level_reads_everything_again(held: Catalog, kafka: Path) -> Non
 
 
 def test_notes_that_cannot_be_read_are_made_again(held: Catalog, kafka: Path) -> None:
-    for file in (held.output / "_notes").iterdir():
-        file.write_bytes(b"PAR1 no more")
+    for file in (held.output / "_kafkalog/notes").iterdir():
+        file.write_bytes(b"PAR1".ljust(file.stat().st_size))
     assert held.run()[0] == log_bytes(kafka, "*.log*")
     held.assert_right()
 
 
-@pytest.mark.parametrize("table", ["batches", "_notes", "segments", "findings"])
+@pytest.mark.parametrize("table", ["batches", "_kafkalog/notes", "segments", "findings"])
 def test_files_that_were_taken_away_are_made_again(held: Catalog, kafka: Path, table: str) -> None:
-    for file in (held.output / table).iterdir():
+    for file in (held.output / table).glob("*.parquet"):
         file.unlink()
     held.run()
     held.assert_right()
@@ -288,7 +299,7 @@ def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     writers = [write(tmp_path / "kafka" / f"t-{number}", segments=2) for number in range(6)]
     made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
     made.run()
-    assert len(made.files("batches")) == len(made.files("_notes")) == 1
+    assert len(made.files("batches")) == len(list((made.output / "_kafkalog/notes").iterdir())) == 1
     made.assert_right()
     for writer in writers[:2]:
         last = writer.path / f"{writer.bases[-1]:020d}.log"
@@ -299,25 +310,33 @@ def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(made.files("batches")) <= 4
 
 
-class _Full(Disk):
-    """Fails at one kind of step."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def step(self, what: str, path: str) -> None:
-        if what == self._what and "/commits/" in path:
-            raise KeyboardInterrupt
-
-
-def test_a_run_that_dies_leaves_it_as_it_was(held: Catalog, kafka: Path) -> None:
+def test_a_run_that_dies_at_any_step_leaves_it_as_it_was(held: Catalog, kafka: Path, tmp_path: Path) -> None:
+    """Who opens the catalog sees one run whole, and so does the next run, which leaves no file of the one that died."""
     before = {table: held.rows(table) for table in ("segments", "batches", "findings", "partitions")}
     (kafka / "s-0" / f"{0:020d}.log").write_bytes(bytes(200))
-    with pytest.raises(KeyboardInterrupt):
-        held.run(disk=_Full("rename"))
-    assert {table: held.rows(table) for table in before} == before
-    held.run()
-    held.assert_right()
+    at = 0
+    while True:
+        copied = Catalog(tmp_path / f"catalog-{at}", kafka)
+        shutil.copytree(held.output, copied.output)
+        copied._runs = 10
+        try:
+            copied.run(disk=DyingDisk(at))
+        except KilledError:
+            pass
+        else:
+            break
+        is_new = copied.last_run()["run"] == "run-11"
+        assert ({table: copied.rows(table) for table in before} == before) is not is_new
+        copied.run()
+        copied.assert_right()
+        assert copied.run()[0] == 0
+        for table in before:
+            versions = range(version_of(copied.output / table) + 1)
+            known = {file for version in versions for file in names_of(copied.output / table, version)}
+            assert {path.name for path in (copied.output / table).glob("*.parquet")} <= known
+        assert len(list((copied.output / "_kafkalog/notes").iterdir())) == len(copied.files("batches"))
+        at += 1
+    assert at > 12
 
 
 @pytest.mark.parametrize("what", ["write", "close"])

@@ -19,6 +19,7 @@ from kafkalog_core.format import kernels
 from tests.build import Record, batch_v2
 from tests.spark.cluster import Cluster
 from tests.spark.cluster_export import TASK_BYTES
+from tests.spark.judging import data_of, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,15 +127,16 @@ def test_what_is_killed_in_the_middle_of_an_export(cluster, log_dir, tmp_path):
     assert (err, exporting.returncode) == ("", 0)
     assert out.count("'records': 1024") == PARTITIONS, out
     for number in range(PARTITIONS):
-        files = sorted((output / f"topic={TOPIC}" / f"partition={number}").glob("*.parquet"))
+        folder = f"topic={TOPIC}/partition={number}/"
+        files = [output / "records" / name for name in names_of(output / "records") if name.startswith(folder)]
         rows = [
             (row["offset"], row["key"], row["value"])
             for file in files
             for row in pyarrow.parquet.ParquetFile(file).read(["offset", "key", "value"]).to_pylist()
         ]
         assert sorted(rows) == [(record.offset, record.key, record.value) for record in records_of(number)]
-    assert {path.name for path in output.iterdir()} == {"_SUCCESS", "_kafkalog", f"topic={TOPIC}"}
-    assert list((output / "_kafkalog" / "staging").rglob("*.parquet")) == []
+    assert data_of(output / "records") == names_of(output / "records")
+    assert [path.name for path in (output / "_kafkalog/runs").iterdir()] == []
 
 
 def test_executors_that_cannot_start(cluster, log_dir, tmp_path):
@@ -159,7 +161,7 @@ def when_staged(output: Path, files: int, exporting: subprocess.Popen[str], act:
         assert exporting.poll() is None, exporting.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert not list(output.glob("topic=*"))
+    assert not list(output.glob("records/_delta_log/*1.json"))
     act()
 
 

@@ -11,11 +11,14 @@ from click.testing import CliRunner, Result
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.rows.tables import RECORD
+from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
+from kafkalog_core.spark.lake.output import OutputRun
 from kafkalog_core.spark.session.workers import SparkWorkers
 from kafkalog_core.spark.source.sql import open_export, open_export_findings
 from tests.build import Record, batch_v2
+from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.exporting import Run, batches, offsets_in, write_log
-from tests.spark.test_commit import DyingDisk, KilledError
+from tests.spark.judging import version_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,32 +73,32 @@ def test_what_was_exported_is_read_back(spark: SparkSession, disk: Path, tmp_pat
     assert open_export_findings(spark, str(out)).count() == 0
 
 
-def test_a_commit_whose_run_died_is_finished_by_its_reader(spark: SparkSession, disk: Path, tmp_path: Path) -> None:
+def test_findings_of_a_run_that_died_right_after_its_commit(spark: SparkSession, disk: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     Run(out, disk / "orders-0")
     data = bytearray((disk / "orders-1" / f"{0:020}.log").read_bytes())
     data[30] ^= 0xFF
     (disk / "orders-1" / f"{0:020}.log").write_bytes(data)
     at = 0
-    while not list((out / "_kafkalog/commits").glob("*2.json")):
+    while version_of(out / "records") < 2:
         at += 1
         with pytest.raises(KilledError):
             Run(out, disk / "orders-1", disk=DyingDisk(at))
-    there = len(offsets_in(out, "orders", 1))
-    whole = open_export(spark, str(out)).where("partition = 1").count()
-    assert there == 0 < whole
-    (finding,) = open_export_findings(spark, str(out)).collect()
-    assert (finding.code, finding.topic, finding.partition) == ("batch.crc-mismatch", "orders", 1)
+    assert version_of(out / "findings") == -1
+    assert open_export(spark, str(out)).where("partition = 1").count() == len(offsets_in(out, "orders", 1)) > 0
+    for version in (-1, 1):
+        assert version_of(out / "findings") == version
+        (finding,) = open_export_findings(spark, str(out)).collect()
+        assert (finding.code, finding.topic, finding.partition) == ("batch.crc-mismatch", "orders", 1)
+        Run(out, disk / "orders-1")
 
 
 def test_what_is_no_export(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="it has no commits"):
-        open_export(spark, str(tmp_path))
-    from kafkalog_core.spark.commit.commit import Output  # noqa: PLC0415 -- for this alone
-
-    with Output.open(str(tmp_path / "out"), "catalog") as output:
-        output.begin("x").commit({}, now_ms=1)
-    with pytest.raises(RefusedError, match="another job, catalog, not export"):
+    with pytest.raises(NotFoundError, match="nothing was committed"):
+        open_export(spark, str(tmp_path / "none"))
+    with OutputRun(str(tmp_path / "out"), CATALOG_KIND, "x") as lake:
+        lake.commit(lambda _: {}, [], now_ms=1)
+    with pytest.raises(RefusedError, match="not an output of kafkalog spark export"):
         open_export(spark, str(tmp_path / "out"))
 
 

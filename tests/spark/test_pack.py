@@ -23,11 +23,12 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.arrow import ArrowRows
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import RECORDS
 request = DumpRequest(targets=tuple(resolve([sys.argv[1]], Selection())), level="records")
-with ParquetFile(sys.argv[2], RECORDS) as file:
+with ParquetFile(Store(sys.argv[2]), "rows.parquet", RECORDS) as file:
     rows = file.gatherer()
     for chunk in dump(request, Report()):
         for batch in rows.add(chunk):
@@ -54,7 +55,7 @@ def test_all_that_a_task_needs_is_in_it(tmp_path):
             "-c",
             PROGRAM,
             FIXTURES / "demo" / "orders-0",
-            tmp_path / "rows.parquet",
+            tmp_path / "rows",
         ],
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path / "kafkalog")},

@@ -13,6 +13,7 @@ import pytest
 
 from kafkalog_core.ops.reading.chunks import Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows import tables
+from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import FINDINGS, RECORDS, struct_type
@@ -57,8 +58,12 @@ def plain(files: int) -> pa.Table:
     return pa.Table.from_batches([*batches, *rows.flush()])
 
 
+def new_file(path, *columns, **options) -> ParquetFile:
+    return ParquetFile(Store(str(path.parent)), path.name, *columns, **options)
+
+
 def write(path, files: int, **options) -> tuple[int, int]:
-    with ParquetFile(str(path), RECORDS, **options) as file:
+    with new_file(path, RECORDS, **options) as file:
         rows = file.gatherer()
         for chunk in chunks(files):
             for batch in rows.add(chunk):
@@ -75,7 +80,8 @@ def test_rows_are_read_back(tmp_path, compression):
     table = pq.read_table(tmp_path / "a.parquet")
     assert table == plain(140)
     assert table.schema == arrow_schema(RECORDS), "readers see texts, whatever they were written from"
-    assert written == (140 * 32, (tmp_path / "a.parquet").stat().st_size)
+    bounds = {"offset": (0, 139_099), "timestamp_ms": (0, 140_029)}
+    assert written == (140 * 32, (tmp_path / "a.parquet").stat().st_size, bounds)
     metadata = pq.read_metadata(tmp_path / "a.parquet")
     assert metadata.num_row_groups == 1
     assert metadata.row_group(0).column(5).compression == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())
@@ -118,7 +124,7 @@ def test_spark_reads_it(tmp_path, spark: SparkSession):
 
 def test_columns_of_a_part(tmp_path):
     names = ["offset", "value"]
-    with ParquetFile(str(tmp_path / "a.parquet"), RECORDS, names) as file:
+    with new_file(tmp_path / "a.parquet", RECORDS, names) as file:
         rows = file.gatherer()
         for chunk in chunks(2):
             for batch in rows.add(chunk):
@@ -129,20 +135,20 @@ def test_columns_of_a_part(tmp_path):
 
 
 def test_rows_that_are_dicts_and_no_rows(tmp_path):
-    with ParquetFile(str(tmp_path / "a.parquet"), FINDINGS) as file:
+    with new_file(tmp_path / "a.parquet", FINDINGS) as file:
         file.write(rows_to_arrow(FINDINGS, [{"code": "a", "partition": 4}]))
         file.write(rows_to_arrow(FINDINGS, [{"code": "b"}]))
     assert pq.read_table(tmp_path / "a.parquet").column("code").to_pylist() == ["a", "b"]
     for table in (FINDINGS, RECORDS, tables.STATS):
         path = tmp_path / f"{table.name}.parquet"
-        assert ParquetFile(str(path), table).close().rows == 0
+        assert new_file(path, table).close().rows == 0
         assert pq.read_table(path).schema.names == arrow_schema(table).names
         assert pq.read_table(path).num_rows == 0
 
 
 def test_batches_of_both_kinds_in_one_file(tmp_path):
     """What was gathered for the file, and what was read from another one."""
-    with ParquetFile(str(tmp_path / "a.parquet"), RECORDS) as file:
+    with new_file(tmp_path / "a.parquet", RECORDS) as file:
         rows = file.gatherer()
         for batch in (*(one for chunk in chunks(2) for one in rows.add(chunk)), *rows.flush()):
             file.write(batch)
@@ -153,7 +159,7 @@ def test_batches_of_both_kinds_in_one_file(tmp_path):
 
 def test_what_ends_by_an_exception_is_taken_away(tmp_path):
     def interrupted() -> None:
-        with ParquetFile(str(tmp_path / "a.parquet"), RECORDS) as file:
+        with new_file(tmp_path / "a.parquet", RECORDS) as file:
             for batch in plain(2).to_batches():
                 file.write(batch)
             raise KeyboardInterrupt
@@ -161,15 +167,6 @@ def test_what_ends_by_an_exception_is_taken_away(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert [*tmp_path.iterdir()] == []
-
-
-def test_a_file_that_is_there_stays(tmp_path):
-    (tmp_path / "a.parquet").write_bytes(b"mine")
-    with pytest.raises(FileExistsError):
-        ParquetFile(str(tmp_path / "a.parquet"), RECORDS)
-    with pytest.raises(FileNotFoundError):
-        ParquetFile(str(tmp_path / "none" / "a.parquet"), RECORDS)
-    assert (tmp_path / "a.parquet").read_bytes() == b"mine"
 
 
 def test_a_disk_that_is_full(tmp_path):

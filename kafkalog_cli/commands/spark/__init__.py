@@ -13,11 +13,11 @@ __all__ = ["JOBS", "spark_group"]
 JOBS: Final = {
     "catalog": (
         "kafkalog_cli.commands.spark.catalog:catalog_command",
-        "Create or update a catalog of disks as Parquet.",
+        "Create or update a catalog of disks as Delta tables.",
     ),
     "export": (
         "kafkalog_cli.commands.spark.export:export_command",
-        "Export records to Parquet; each run continues after the last one.",
+        "Export records to a Delta table; each run continues after the last one.",
     ),
     "pack": (
         "kafkalog_cli.commands.spark.pack:pack_command",
@@ -63,7 +63,7 @@ def spark_group() -> None:
     """Work on the disks of a whole cluster, through Apache Spark.
 
     A job runs on this machine's cores (--master 'local[*]', the default) or on a Spark cluster whose machines see all
-    paths under the same names. It needs pip install 'kafkalog[spark]' and Java 17 or newer, which
-    pip install 'kafkalog[spark,jre]' includes. For small inputs the command of the same name without `spark` is faster:
+    paths under the same names. It needs pip install 'kafkalog[lake]' and Java 17 or newer, which
+    pip install 'kafkalog[lake,jre]' includes. For small inputs the command of the same name without `spark` is faster:
     Spark takes about 10 seconds to start.
     """

@@ -1,4 +1,4 @@
-"""`kafkalog spark catalog`: a catalog of many disks as Parquet, updated by each run."""
+"""`kafkalog spark catalog`: a catalog of many disks as Delta tables, updated by each run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
-from kafkalog_core.spark.commit.manifest import check_place, refuse_inside
+from kafkalog_core.spark.lake.output import check_place, refuse_inside
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ EXAMPLES = (
 @reading_options
 @session_options
 def catalog_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
-    """Write a catalog of disks: segments, batches, partitions and findings as Parquet in DIR.
+    """Write a catalog of disks: segments, batches, partitions and findings as Delta tables in DIR.
 
     PATH is a log directory, a partition directory or a glob of them. Name all that the catalog should hold: a partition
     that is not named is removed from it. Each segment is read once and checked as kafkalog verify does. The next run

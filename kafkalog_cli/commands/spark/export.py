@@ -1,4 +1,4 @@
-"""`kafkalog spark export`: records as Parquet, by topic and partition; each run adds the new records."""
+"""`kafkalog spark export`: records as a Delta table; each run adds the new records."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import EXPORTS, open_results
 from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.spark.commit.manifest import check_place, commit_numbers, refuse_inside
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
 from kafkalog_core.spark.export.plan import TASK_BYTES
+from kafkalog_core.spark.lake.output import Output, check_place, refuse_inside
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
@@ -118,12 +118,12 @@ EXAMPLES = (
 @reading_options
 @session_options
 def export_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
-    """Export records to Parquet: DIR/topic=T/partition=N/*.parquet.
+    """Export records to a Delta table: DIR/records, partitioned by topic and partition.
 
     PATH is a log directory, a partition directory or a glob of them. The next run into the same DIR continues after the
     last exported record of each partition. Files and positions are committed in one step, so a killed run or a repeated
     task neither loses nor doubles a record; Ctrl-C keeps what was committed. Damaged places are reported as findings,
-    which are also stored in DIR/_kafkalog/findings, and the whole records around them are exported; the exit status is
+    which are also stored in the table DIR/findings, and the whole records around them are exported; the exit status is
     then 4. A partition that is on several of the disks is refused: name the copy to export, see kafkalog spark
     replicas. A finding reports offsets that retention deleted before they were exported.
     """
@@ -155,5 +155,5 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         lambda workers, progress: export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress),
     )
     output = common.chosen_output(given["output"])
-    writer = open_results(EXPORTS, output, to, lambda: (commit_numbers(to) or [0])[-1])
+    writer = open_results(EXPORTS, output, to, lambda: Output(to, EXPORT_KIND).head.version or 0)
     return write_results(writer, rows, report)

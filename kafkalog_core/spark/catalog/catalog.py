@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_core.errors import SelectionError
+from kafkalog_core.errors import LockedError, SelectionError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.ops.verify.engine import count, partition_row, state_of, verify
@@ -22,9 +22,9 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.spark.commit.commit import Output
-from kafkalog_core.spark.commit.manifest import lost_files, refuse_inside
-from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, SEGMENTS, columns_of
+from kafkalog_core.spark.lake.output import OutputKind, OutputRun, refuse_inside
+from kafkalog_core.spark.lake.tables import TableSpec
+from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, RUNS, SEGMENTS, columns_of
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
@@ -35,12 +35,26 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.verify.request import Level
     from kafkalog_core.spark.catalog.reading import CatalogReaders
-    from kafkalog_core.spark.commit.commit import Commit
+    from kafkalog_core.spark.catalog.volumes import VolumeSet
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["CATALOG_KIND", "CatalogRequest", "catalog"]
 
-CATALOG_KIND: Final = "catalog"
+
+def _notes(state: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of the notes files that a state names."""
+    return (f"_kafkalog/notes/{name}" for name in state.get("volumes", ()))
+
+
+CATALOG_KIND: Final = OutputKind(
+    name="catalog",
+    head=TableSpec(name="runs", table=RUNS, description="Runs of kafkalog spark catalog; the last one counts."),
+    others=tuple(
+        TableSpec(name=name, table=table, description=f"The {name} of Kafka's disks, by kafkalog spark catalog.")
+        for name, table in CATALOG_TABLES.items()
+    ),
+    kept=_notes,
+)
 _SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if table is not BATCHES}
 """The tables that each run writes again as a whole."""
 
@@ -102,28 +116,35 @@ def catalog(
         if not os.path.isabs(target.path):
             raise SelectionError("a catalog needs absolute paths; name the directory by its own", path=target.path)
     refuse_inside(request.output, [target.path for target in request.targets])
-    with Output.open(request.output, CATALOG_KIND, disk) as output:
+    with OutputRun(request.output, CATALOG_KIND, run_id, disk=disk) as lake:
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
-        run = output.begin(run_id)
-        state = output.state if output.state.get("head") == rules_of(depth) else {}
-        missing = frozenset(lost_files(output.path))  # their segments are read again
-        readers = CatalogReaders(output.path, run.staging, depth, state, progress, missing)
+        before = lake.output.state
+        state = before if before.get("head") == rules_of(depth) else {}
+        lost = {name: lake.output.lost(name, lake.listed) for name in CATALOG_TABLES}
+        missing = frozenset({*lost["batches"], *_missing_notes(before, lake.listed)})  # their segments are read again
+        readers = CatalogReaders(lake.store, run_id, depth, state, progress, missing)
         contents = _SmallTables()
         yield from _verified(workers, request, readers, report, contents)
-        volumes = VolumeSet(output, run.staging, readers.kept, readers.fresh)
+        volumes = VolumeSet(lake.store, run_id, before.get("volumes", {}), readers.kept, readers.fresh)
         volumes.merge_small(workers, progress)
         digest = contents.digest()
-        if not volumes.is_changed and not missing and state.get("digest") == digest:
-            return  # closing the output deletes what was staged
-        volumes.add_to(run, run_id)
-        _add_tables(run, run_id, output, contents)
+        is_whole = not missing and not any(lost.values())
+        if not volumes.is_changed and is_whole and state.get("digest") == digest:
+            return  # closing the run deletes what was written
         new_state = {
             "head": rules_of(depth),
             "digest": digest,
             "volumes": volumes.state(),
             "partitions": contents.known(volumes.of_partitions()),
         }
-        run.commit(new_state, now_ms=request.now_ms)
+        _commit(lake, request, contents, volumes, new_state)
+
+
+def _missing_notes(state: Mapping[str, Any], listed: Mapping[str, int]) -> Iterator[str]:
+    """Yield the names of volumes whose notes are missing or have another size than they had."""
+    for name, known in state.get("volumes", {}).items():
+        if listed.get(f"_kafkalog/notes/{name}") != known["notes_bytes"]:
+            yield name
 
 
 class _SmallTables(Struct):
@@ -227,12 +248,37 @@ def _deleted(findings: Sequence[Any], report: Report, contents: _SmallTables) ->
         yield RowChunk(tables.FINDING, rows)
 
 
-def _add_tables(run: Commit, run_id: str, output: Output, contents: _SmallTables) -> None:
-    """Replace the files of the small tables."""
+def _commit(
+    lake: OutputRun, request: CatalogRequest, contents: _SmallTables, volumes: VolumeSet, state: Mapping[str, Any]
+) -> None:
+    """Replace the files of the small tables, change those of the batches, and commit the run."""
     from kafkalog_core.spark.catalog.volumes import write_table  # noqa: PLC0415 -- see `catalog`
 
-    for name in output.files():
-        if name.partition("/")[0] in _SMALL_TABLES:
-            run.remove(name)
-    for name, table in _SMALL_TABLES.items():
-        run.add(write_table(run.staging, name, run_id, table, contents.rows(name)))
+    store, run_id, now_ms = lake.store, lake.run_id, request.now_ms
+    files = {
+        name: write_table(store, name, run_id, table, contents.rows(name)) for name, table in _SMALL_TABLES.items()
+    }
+    before, gone = lake.output.state, volumes.old_names()
+    old = [file for name, file in lake.output.files("batches").items() if name in gone]
+    versions = {"batches": lake.commit_other("batches", volumes.new_files(), old, now_ms=now_ms)}
+    for name, file in files.items():
+        versions[name] = lake.commit_other(name, [file], [*lake.output.files(name).values()], now_ms=now_ms)
+    row = {
+        "run": run_id,
+        "time_ms": now_ms,
+        "level": request.level,
+        "partitions": len(contents.of_partitions),
+        "segments": len(contents.segments),
+        "findings": len(contents.findings),
+        **{f"{name}_version": version for name, version in versions.items()},
+    }
+
+    def merged(latest: dict[str, Any]) -> dict[str, Any]:
+        if latest != before:
+            raise LockedError(
+                "another run has committed since this one began; run the same command again", path=request.output
+            )
+        return dict(state)
+
+    run_file = write_table(store, "runs", run_id, RUNS, iter([row]))
+    lake.commit(merged, [run_file], now_ms=now_ms, versions=versions)

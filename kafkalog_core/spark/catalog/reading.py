@@ -23,8 +23,6 @@ from kafkalog_core.ops.verify.work import Piece, is_timeless, replay_pieces
 from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.volumes import (
-    BATCHES_FOLDER,
-    NOTES_FOLDER,
     NewVolume,
     NotesFile,
     SegmentKey,
@@ -34,7 +32,7 @@ from kafkalog_core.spark.catalog.volumes import (
     VolumeWriter,
     volume_paths,
 )
-from kafkalog_core.spark.commit.commit import writing
+from kafkalog_core.spark.lake.store import writing
 from kafkalog_core.spark.session.schema import BATCHES
 from kafkalog_core.structs import Struct, field
 
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.request import Chain, Depth, SegmentTask
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.progress import Progress
+    from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.spark.session.arrow import ArrowRows
     from kafkalog_core.spark.session.parquet import ParquetFile
     from kafkalog_core.storage.listing import FileInfo, Segment
@@ -182,13 +181,15 @@ class CatalogReader(Struct, frozen=True, kw_only=True):
     Args:
         path: absolute path of the partition directory.
         volumes: committed volumes that hold segments of the partition.
-        staging: directory for new files.
+        store: where the catalog is.
+        run_id: id of the run, with which the names of new files begin.
         depth: depth of the checks.
     """
 
     path: str
     volumes: tuple[Volume, ...]
-    staging: str
+    store: Store
+    run_id: str
     depth: Depth
 
     def open(self) -> CatalogReading:
@@ -243,7 +244,7 @@ class CatalogReading:
             replay_pieces(known.file.pieces(key), chain)
             self._keep(known, key, file, task.segment)
             return known.note.verdict
-        with writing(self._reader.staging):
+        with writing(self._reader.store.root):
             writer = self._started(key)
             watch = BatchWatch(file, self._request, writer.batches, writer.rows)
             verdict = check_segment(task, _NotedChain(chain, writer, key), advance, watch)
@@ -269,12 +270,12 @@ class CatalogReading:
                 continue
             marks = marks_of(_marked(segment))
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, figures, None)
-            with writing(self._reader.staging):
+            with writing(self._reader.store.root):
                 self._add(self._started(key), key, note, file, segment, figures)
 
     def finish(self) -> ReadingResult:
         """Return the result of the reading. Raises WriteError."""
-        with writing(self._reader.staging):
+        with writing(self._reader.store.root):
             volume = None if self._writer is None else self._writer.finish()
         self._writer = None
         kept = {name: tuple(keys) for name, keys in self._kept.items()}
@@ -303,7 +304,7 @@ class CatalogReading:
     def _started(self, key: SegmentKey) -> VolumeWriter:
         if self._writer is None:
             stem = f"{zlib.crc32(os.fsencode(key.directory)):08x}"
-            self._writer = VolumeWriter(self._reader.staging, stem)
+            self._writer = VolumeWriter(self._reader.store, self._reader.run_id, stem)
         return self._writer
 
     def _keep(self, known: _Known, key: SegmentKey, file: LogFile, segment: Segment) -> None:
@@ -387,16 +388,16 @@ class CatalogReaders(Struct):
     """The readers of all partitions of a catalog, for `ops.verify`, and what they return.
 
     Args:
-        output: directory of the catalog.
-        staging: staging directory of the run.
+        store: where the catalog is.
+        run_id: id of the run.
         depth: depth of the checks.
         state: state after the last run; empty: all segments are read.
         progress: receives the bytes that need not be read.
-        missing: names of the catalog's files that are missing or changed: their volumes are not used.
+        missing: names of volumes with a file that is missing or changed: they are not used.
     """
 
-    output: str
-    staging: str
+    store: Store
+    run_id: str
     depth: Depth
     state: dict[str, Any]
     progress: Progress
@@ -409,8 +410,8 @@ class CatalogReaders(Struct):
     def reader_of(self, path: str) -> CatalogReader:
         """Return the reader of a partition."""
         known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
-        volumes = [volume_paths(self.output, name) for name in known.get("volumes", ()) if self._is_whole(name)]
-        return CatalogReader(path=path, volumes=tuple(volumes), staging=self.staging, depth=self.depth)
+        volumes = [volume_paths(self.store, name) for name in known.get("volumes", ()) if name not in self.missing]
+        return CatalogReader(path=path, volumes=tuple(volumes), store=self.store, run_id=self.run_id, depth=self.depth)
 
     def received(self, path: str, result: object) -> None:
         """Take the result of a reading."""
@@ -428,9 +429,6 @@ class CatalogReaders(Struct):
         partition.unchanged_bytes += result.unchanged_bytes
         partition.findings += result.findings
         self.progress.expect(-result.unchanged_bytes)
-
-    def _is_whole(self, name: str) -> bool:
-        return self.missing.isdisjoint(f"{folder}/{name}.parquet" for folder in (BATCHES_FOLDER, NOTES_FOLDER))
 
     def deleted(self) -> Iterator[Finding]:
         """Yield findings about partitions of the last run whose directories no longer exist."""

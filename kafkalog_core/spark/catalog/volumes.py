@@ -25,10 +25,10 @@ from kafkalog_core.kafka.producer_anomalies import Marker
 from kafkalog_core.ops.verify.resume import FileMark, from_plain, to_plain
 from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- annotations are read at run time
 from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
-from kafkalog_core.spark.commit.commit import attempt_name, sync_file, writing
-from kafkalog_core.spark.commit.manifest import Part
+from kafkalog_core.spark.lake.store import attempt_name, writing
+from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.spark.session.arrow import rows_to_arrow
-from kafkalog_core.spark.session.parquet import ParquetFile, WrittenFile
+from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import BATCHES, spark_text
 from kafkalog_core.structs import Struct, asdict
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.tables import Table
-    from kafkalog_core.spark.commit.commit import Commit, Output
+    from kafkalog_core.spark.lake.store import Store
 
 __all__ = [
     "BATCHES_FOLDER",
@@ -59,6 +59,7 @@ __all__ = [
     "VolumeWriter",
     "bins",
     "merge",
+    "notes_name",
     "volume_paths",
     "write_table",
 ]
@@ -125,10 +126,10 @@ class SegmentNote(Struct, frozen=True):
 class NotesWriter:
     """The writer of a notes file: for each segment its pieces, then its note."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, store: Store, name: str) -> None:
         self.keys: list[SegmentKey] = []
-        self._path = path
-        self._writer = pq.ParquetWriter(path, _SCHEMA, compression=_COMPRESSION, store_schema=False)
+        self._sink = store.create(name)
+        self._writer = pq.ParquetWriter(self._sink, _SCHEMA, compression=_COMPRESSION, store_schema=False)
         self._pieces: list[Piece] = []
         self._bytes = 0
 
@@ -154,7 +155,9 @@ class NotesWriter:
     def close(self) -> int:
         """Finish the file; return its size in bytes."""
         self._writer.close()
-        return os.path.getsize(self._path)
+        size_bytes = int(self._sink.tell())
+        self._sink.close()
+        return size_bytes
 
     def _write(self, key: SegmentKey, note: str | None) -> None:
         pieces: list[Piece | None] = [*self._pieces] or [None]
@@ -283,31 +286,28 @@ class Volume(NamedTuple):
 
 
 class NewVolume(NamedTuple):
-    """A volume in the staging directory: the names of its files there, and their contents."""
+    """A new volume: its name, and what its files hold."""
 
-    batches: str
-    notes: str
+    name: str
     keys: tuple[SegmentKey, ...]
-    rows: int
-    batches_bytes: int
+    batches: TableFile
     notes_bytes: int
 
     @property
     def size_bytes(self) -> int:
         """The size of both files."""
-        return self.batches_bytes + self.notes_bytes
+        return self.batches.size_bytes + self.notes_bytes
 
 
 class VolumeWriter:
-    """The writer of a volume in a staging directory, under names that only this attempt uses."""
+    """The writer of a volume, under a name that only this attempt uses."""
 
-    def __init__(self, staging: str, stem: str) -> None:
-        self._staging = staging
-        self._batches_name = attempt_name(f"batches-{stem}")
-        self._notes_name = attempt_name(f"notes-{stem}")
-        self.batches = ParquetFile(f"{staging}/{self._batches_name}", BATCHES, compression="zstd")
+    def __init__(self, store: Store, run_id: str, stem: str) -> None:
+        self._store = store
+        self._name = attempt_name(run_id, stem)
+        self.batches = ParquetFile(store, _batches_name(self._name), BATCHES, compression="zstd")
         self.rows = self.batches.gatherer()
-        self.notes = NotesWriter(f"{staging}/{self._notes_name}")
+        self.notes = NotesWriter(store, notes_name(self._name))
 
     def __enter__(self) -> Self:
         return self
@@ -324,32 +324,29 @@ class VolumeWriter:
         """Finish and fsync both files."""
         for batch in self.rows.flush():
             self.batches.write(batch)
-        written: WrittenFile = self.batches.close()
+        written = self.batches.close()
         notes_bytes = self.notes.close()
-        for name in (self._batches_name, self._notes_name):
-            sync_file(f"{self._staging}/{name}")
-        return NewVolume(
-            self._batches_name,
-            self._notes_name,
-            tuple(self.notes.keys),
-            written.rows,
-            written.size_bytes,
-            notes_bytes,
-        )
+        for name in (_batches_name(self._name), notes_name(self._name)):
+            self._store.finish(name)
+        batches = TableFile(self._name, written.rows, written.size_bytes, {}, written.bounds)
+        return NewVolume(self._name, tuple(self.notes.keys), batches, notes_bytes)
 
 
 _ROWS: Final = 50_000
 
 
-def write_table(staging: str, name: str, run_id: str, table: Table, rows: Iterator[Mapping[str, object]]) -> Part:
-    """Write rows into a staged file for the directory `name` of the output. Raises WriteError."""
-    staged = attempt_name(name)
-    with writing(staging), ParquetFile(f"{staging}/{staged}", table, compression="zstd") as file:
+def write_table(
+    store: Store, folder: str, run_id: str, table: Table, rows: Iterator[Mapping[str, object]]
+) -> TableFile:
+    """Write rows as one new file of a table. Raises WriteError."""
+    name = attempt_name(run_id, folder)
+    path = f"{folder}/{name}"
+    with writing(store.path(path)), ParquetFile(store, path, table, compression="zstd") as file:
         while some := [*islice(rows, _ROWS)]:
             file.write(rows_to_arrow(table, some))
         written = file.close()
-    sync_file(f"{staging}/{staged}")
-    return Part(staged, f"{name}/part-{run_id}.parquet", written.rows, written.size_bytes)
+    store.finish(path)
+    return TableFile(name, written.rows, written.size_bytes, {}, written.bounds)
 
 
 SMALL_BYTES: Final = 8 * 1024 * 1024
@@ -383,12 +380,12 @@ def bins(sources: Iterable[VolumeSource]) -> Iterator[tuple[VolumeSource, ...]]:
         yield tuple(some)
 
 
-def merge(sources: tuple[VolumeSource, ...], staging: str, advance: Callable[[int], None]) -> NewVolume:
+def merge(sources: tuple[VolumeSource, ...], store: Store, run_id: str, advance: Callable[[int], None]) -> NewVolume:
     """Write one volume with the wanted segments of several volumes.
 
     Raises StorageError if one of them cannot be read or the new one cannot be written.
     """
-    with writing(staging), VolumeWriter(staging, "merged") as writer:
+    with writing(store.root), VolumeWriter(store, run_id, "merged") as writer:
         for source in sources:
             for table in _wanted(source):
                 for batch in table.to_batches(max_chunksize=_MERGED_ROWS):
@@ -417,17 +414,21 @@ class VolumeSet:
     """The volumes of the last run and of this one: which are kept, rewritten, merged and removed."""
 
     def __init__(
-        self, output: Output, staging: str, kept: Mapping[str, Sequence[SegmentKey]], fresh: Iterable[NewVolume]
+        self,
+        store: Store,
+        run_id: str,
+        known: Mapping[str, dict[str, Any]],
+        kept: Mapping[str, Sequence[SegmentKey]],
+        fresh: Iterable[NewVolume],
     ) -> None:
-        """Take the segments that are kept of each volume of the last run, and the volumes that this run wrote."""
-        self._output = output
-        self._staging = staging
+        """Take the volumes of the last run, the segments that are kept of each, and the volumes of this run."""
+        self._store = store
+        self._run_id = run_id
         self._wanted = kept
         self._fresh = fresh
-        self._known: dict[str, dict[str, Any]] = dict(output.state.get("volumes", {}))
+        self._known = known
         self._kept: dict[str, tuple[SegmentKey, ...]] = {}
         self._new: list[NewVolume] = []
-        self._names: dict[str, NewVolume] = {}
 
     @property
     def is_changed(self) -> bool:
@@ -440,8 +441,7 @@ class VolumeSet:
         small: dict[VolumeSource, str | NewVolume] = {}
         for name, known in self._known.items():
             keys = tuple(self._wanted.get(name, ()))
-            paths = volume_paths(self._output.path, name)
-            source = VolumeSource(paths.batches, paths.notes, keys, known["bytes"])
+            source = self._source(name, keys, known["bytes"])
             if keys and len(keys) < known["segments"]:
                 wanted.append(source)
             elif keys:
@@ -450,7 +450,7 @@ class VolumeSet:
                     small[source] = name
         for fresh in self._fresh:
             self._new.append(fresh)
-            source = self._staged(fresh)
+            source = self._source(fresh.name, fresh.keys, fresh.size_bytes)
             if source.size_bytes < SMALL_BYTES:
                 small[source] = fresh
         if len(small) + len(wanted) > MOST_SMALL:
@@ -458,38 +458,38 @@ class VolumeSet:
             for volume in small.values():
                 self._drop(volume)
         if workers is None:
-            self._new += [merge(some, self._staging, progress.advance) for some in bins(wanted)]
+            self._new += [merge(some, self._store, self._run_id, progress.advance) for some in bins(wanted)]
         else:
-            self._new += workers.map(merge, ((some, self._staging) for some in bins(wanted)))
+            self._new += workers.map(merge, ((some, self._store, self._run_id) for some in bins(wanted)))
 
-    def add_to(self, run: Commit, run_id: str) -> None:
-        """Add the new volumes to a commit, and remove the old ones that are not kept."""
-        for number, volume in enumerate(self._new):
-            name = f"part-{run_id}-{number:05d}"
-            self._names[name] = volume
-            batches, notes = f"{BATCHES_FOLDER}/{name}.parquet", f"{NOTES_FOLDER}/{name}.parquet"
-            run.add(Part(volume.batches, batches, volume.rows, volume.batches_bytes))
-            run.add(Part(volume.notes, notes, len(volume.keys), volume.notes_bytes))
-        for name in self._known.keys() - self._kept.keys():
-            run.remove(f"{BATCHES_FOLDER}/{name}.parquet")
-            run.remove(f"{NOTES_FOLDER}/{name}.parquet")
+    def new_files(self) -> list[TableFile]:
+        """Return the new files of the table of batches."""
+        return [volume.batches for volume in self._new]
+
+    def old_names(self) -> set[str]:
+        """Return the names of the volumes of the last run that are not kept."""
+        return self._known.keys() - self._kept.keys()
 
     def state(self) -> dict[str, dict[str, int]]:
-        """Return what the next run needs to know of the volumes; valid after `add_to`."""
+        """Return what the next run needs to know of the volumes."""
         volumes = {name: self._known[name] for name in self._kept}
-        for name, volume in self._names.items():
-            volumes[name] = {"segments": len(volume.keys), "bytes": volume.size_bytes}
+        for volume in self._new:
+            volumes[volume.name] = {
+                "segments": len(volume.keys),
+                "bytes": volume.size_bytes,
+                "notes_bytes": volume.notes_bytes,
+            }
         return volumes
 
     def of_partitions(self) -> dict[str, list[str]]:
-        """Return the names of the volumes that hold segments of each partition; valid after `add_to`."""
+        """Return the names of the volumes that hold segments of each partition."""
         places: dict[str, dict[str, None]] = defaultdict(dict)
         for name, keys in self._kept.items():
             for key in keys:
                 places[key.directory][name] = None
-        for name, volume in self._names.items():
+        for volume in self._new:
             for key in volume.keys:
-                places[key.directory][name] = None
+                places[key.directory][volume.name] = None
         return {directory: [*names] for directory, names in places.items()}
 
     def _drop(self, volume: str | NewVolume) -> None:
@@ -499,15 +499,24 @@ class VolumeSet:
         else:
             self._new.remove(volume)
 
-    def _staged(self, volume: NewVolume) -> VolumeSource:
-        batches, notes = f"{self._staging}/{volume.batches}", f"{self._staging}/{volume.notes}"
-        return VolumeSource(batches, notes, volume.keys, volume.size_bytes)
+    def _source(self, name: str, keys: tuple[SegmentKey, ...], size_bytes: int) -> VolumeSource:
+        paths = volume_paths(self._store, name)
+        return VolumeSource(paths.batches, paths.notes, keys, size_bytes)
 
 
 BATCHES_FOLDER: Final = "batches"
-NOTES_FOLDER: Final = "_notes"
+NOTES_FOLDER: Final = "_kafkalog/notes"
 
 
-def volume_paths(output: str, name: str) -> Volume:
+def _batches_name(name: str) -> str:
+    return f"{BATCHES_FOLDER}/{name}"
+
+
+def notes_name(name: str) -> str:
+    """Return the name, in the catalog's store, of the notes of a volume."""
+    return f"{NOTES_FOLDER}/{name}"
+
+
+def volume_paths(store: Store, name: str) -> Volume:
     """Return the paths of the files of a volume, by its name."""
-    return Volume(name, f"{output}/{BATCHES_FOLDER}/{name}.parquet", f"{output}/{NOTES_FOLDER}/{name}.parquet")
+    return Volume(name, store.path(_batches_name(name)), store.path(notes_name(name)))

@@ -7,22 +7,23 @@ are exported.
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core.errors import LockedError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.logfiles import Checkpoints
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.spark.commit.commit import Output, attempt_name, sync_file, writing
-from kafkalog_core.spark.commit.manifest import INNER, Part, lost_files, refuse_inside
 from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport
 from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_start
-from kafkalog_core.spark.export.task import ExportState, ExportTask, keep_before, run_export_task
+from kafkalog_core.spark.export.task import ExportState, ExportTask, NewRecordFile, keep_before, run_export_task
+from kafkalog_core.spark.lake.output import OutputKind, OutputRun, refuse_inside
+from kafkalog_core.spark.lake.store import attempt_name, writing
+from kafkalog_core.spark.lake.tables import TableFile, TableSpec
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, field
 
@@ -34,15 +35,26 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.progress import Progress
-    from kafkalog_core.spark.commit.commit import Commit
     from kafkalog_core.spark.export.plan import WorkItem
-    from kafkalog_core.spark.export.task import ExportTaskResult
+    from kafkalog_core.spark.export.task import ExportTaskResult, Name, PartitionState
     from kafkalog_core.spark.session.parquet import Compression
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["COMMIT_BYTES", "EXPORT_KIND", "ExportOptions", "ExportRequest", "export"]
 
-EXPORT_KIND: Final = "export"
+_FINDINGS: Final = TableSpec(
+    name="findings", table=tables.FINDING, description="What kafkalog spark export found in the logs."
+)
+EXPORT_KIND: Final = OutputKind(
+    name="export",
+    head=TableSpec(
+        name="records",
+        table=tables.RECORD,
+        partitioned_by=("topic", "partition"),
+        description="Records of Kafka's logs, written by kafkalog spark export.",
+    ),
+    others=(_FINDINGS,),
+)
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -58,7 +70,7 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
         task_bytes: approximate bytes of log that one task reads and one file holds.
         commit_bytes: approximate bytes of log between commits.
         max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
-        syncs: whether files are fsynced before they are committed. If not, a power failure may leave a commit with
+        syncs: whether files are fsynced before and after a commit. If not, a power failure may leave a commit with
             incomplete files; a killed process does not.
     """
 
@@ -100,29 +112,33 @@ def export(
         raise ValueError(f"a run id has 1 to 64 letters, digits and dashes: {run_id!r}")
     refuse_inside(request.output, [target.path for target in request.targets])
     logs, findings = find_logs(request.targets)
-    with Output.open(request.output, EXPORT_KIND, disk) as output:
-        states = ExportState.from_json(output.state, output.path)
+    with OutputRun(request.output, EXPORT_KIND, run_id, disk=disk, syncs=request.syncs) as lake:
+        states = ExportState.from_json(lake.output.state, request.output)
         checkpoints, options = Checkpoints(), ScanOptions(max_batch_bytes=request.max_batch_bytes)
         plans = []
         for log in logs:
             before = states.of.get((log.topic, log.partition))
             start = find_start(log, before, request.asked, checkpoints, options)
             plans.append(PartitionExport(log, before, start, request.max_batch_bytes))
-        run = _Run(workers, request, report, progress, run_id, now_ms, output, states, checkpoints)
+        run = _Export(workers, request, report, progress, lake, now_ms, states, checkpoints)
         yield from run.all_of(plans, findings)
 
 
-class _Run(Struct):
+class _Export(Struct):
     workers: Workers
     request: ExportRequest
     report: Report
     progress: Progress
-    run_id: str
+    lake: OutputRun
     now_ms: int
-    output: Output
     states: ExportState
     checkpoints: Checkpoints
-    commit: Commit | None = None
+    adds: list[TableFile] = field(default_factory=list)
+    """New files since the last commit."""
+    removes: list[TableFile] = field(default_factory=list)
+    """Files that the next commit removes."""
+    changed: dict[Name, PartitionState | None] = field(default_factory=dict)
+    """Partitions whose state has changed since the last commit, with the state that was committed last."""
     pieces: int = 0
     log_bytes: int = 0
     """Bytes of log read since the last commit."""
@@ -160,36 +176,38 @@ class _Run(Struct):
         reloading = [plan for plan in plans if plan.start.reloads_from is not None]
         if not reloading:
             return
-        files = self.output.files()
+        files = self.lake.output.head.files()
         for plan in reloading:
-            for name in plan.reload(files):
-                self.pieces += 1
-                piece = (
-                    f"{self.output.path}/{name}",
-                    plan.start.next_offset,
-                    self._begun().staging,
-                    f"part-{self.run_id}-{self.pieces:06}",
-                    plan.folder,
-                    self.request.compression,
-                )
-                plan.kept += [part for part in self.workers.map(keep_before, [piece]) if part is not None]
+            for file in plan.reload(files.values()):
+                piece = (file.name, plan.start.next_offset, self._new_file(plan))
+                plan.kept += [kept for kept in self.workers.map(keep_before, [piece]) if kept is not None]
 
     def _lost(self, plans: list[PartitionExport]) -> Iterator[Finding]:
         """Yield findings about files of earlier runs that were deleted or changed, except those removed now."""
         removed = {name for plan in plans for name in plan.removed}
-        names = {plan.folder: plan.name for plan in plans}
-        for name, facts in lost_files(self.output.path).items():
+        for name, file in self.lake.output.lost("records", self.lake.listed).items():
             if name not in removed:
-                topic, partition = names.get(os.path.dirname(name), (None, None))
+                first, last = file.bounds.get("offset", (None, None))
                 yield found(
                     "export.file-lost",
-                    f"{self.output.path}/{name}",
-                    topic=topic,
-                    partition=partition,
-                    offset=facts.info["first_offset"],
-                    last=facts.info["last_offset"],
-                    records=facts.rows,
+                    self.lake.store.path(f"records/{name}"),
+                    topic=file.values["topic"],
+                    partition=int(file.values["partition"]),
+                    offset=first,
+                    last=last,
+                    records=file.rows,
                 )
+
+    def _new_file(self, plan: PartitionExport) -> NewRecordFile:
+        self.pieces += 1
+        return NewRecordFile(
+            store=self.lake.store.below("records"),
+            run=self.lake.run_id,
+            stem=f"part-{self.pieces:06}",
+            folder=plan.folder,
+            values=plan.values,
+            compression=self.request.compression,
+        )
 
     def _results(self, todo: list[tuple[PartitionExport, list[WorkItem]]]) -> Generator[ExportTaskResult, None, None]:
         """Yield the results of the tasks; closing the generator ends the work."""
@@ -199,35 +217,22 @@ class _Run(Struct):
         """Yield the tasks as the workers take them."""
         for plan, works in todo:
             for work in works:
-                self.pieces += 1
-                yield (
-                    ExportTask(
-                        splits=work.splits,
-                        request=work.request,
-                        staging=self._begun().staging,
-                        stem=f"part-{self.run_id}-{self.pieces:06}",
-                        folder=plan.folder,
-                        compression=self.request.compression,
-                        syncs=self.request.syncs,
-                    ),
-                )
+                yield (ExportTask(splits=work.splits, request=work.request, new=self._new_file(plan)),)
 
     def _take(self, plan: PartitionExport, work: WorkItem, result: ExportTaskResult) -> None:
         plan.take(work, result)
-        if result.part is not None:
-            self._begun().add(result.part)
-            self.records += result.part.rows
-            self.report.records += result.part.rows
+        if result.file is not None:
+            self.adds.append(result.file)
+            self.records += result.file.rows
+            self.report.records += result.file.rows
         self.log_bytes += result.totals["bytes"]
         for name in ("bytes", "batches", "damage_count", "damage_bytes"):
             setattr(self.report, name, getattr(self.report, name) + result.totals[name])
 
     def _finish(self, plan: PartitionExport) -> None:
         plan.finish(self.checkpoints)
-        for part in plan.kept:  # in the commit that removes the old file, so that readers never see a row twice
-            self._begun().add(part)
-        for name in plan.removed:
-            self._begun().remove(name)
+        self.adds += plan.kept  # in the commit that removes the old file, so that readers never see a row twice
+        self.removes += plan.removed.values()
         self._save(plan)
         self.done.append(plan)
         self.report.partitions += 1
@@ -237,19 +242,28 @@ class _Run(Struct):
         """Put the state and the findings of a partition into the next commit."""
         self.findings += plan.take_findings()
         if plan.has_moved:
+            self.changed.setdefault(plan.name, self.states.of.get(plan.name))
             self.states.of[plan.name] = plan.state
 
     def _commit(self) -> Iterator[RowChunk]:
         """Commit if anything is new, and yield the rows about it."""
         findings, self.findings = self.findings, []
-        state = self.states.to_json()
-        is_empty = self.commit is None or self.commit.is_empty
-        if not is_empty or state != (self.output.state or ExportState().to_json()):
-            commit = self._begun()
-            if findings:
-                commit.add(self._findings_file(findings, commit.staging))
-            facts = {"records": self.records, "log_bytes": self.log_bytes, "findings": len(findings)}
-            commit.commit(state, now_ms=self.now_ms, facts=facts)
+        moved = {name for name, before in self.changed.items() if self.states.of[name] != before}
+        if self.adds or self.removes or moved:
+            waiting = {"findings": [self._findings_file(findings)]} if findings else {}
+            self.lake.commit(
+                self._merged,
+                self.adds,
+                self.removes,
+                now_ms=self.now_ms,
+                transactions={
+                    f"kafkalog/{topic}-{number}": self.states.of[topic, number].next_offset for topic, number in moved
+                },
+                pending=waiting,
+                facts={"records": self.records, "log_bytes": self.log_bytes, "findings": len(findings)},
+            )
+            self.adds, self.removes = [], []
+        self.changed.clear()
         self.log_bytes = self.records = 0
         if findings:
             for finding in findings:
@@ -259,25 +273,34 @@ class _Run(Struct):
         if done:
             yield self._counted(RowChunk(tables.EXPORT, [plan.row() for plan in done]))
 
-    def _findings_file(self, findings: list[Finding], staging: str) -> Part:
-        """Write the findings as a file of the export, and return it."""
+    def _merged(self, latest: dict[str, Any]) -> dict[str, Any]:
+        """Return the state with what this run has moved. Raises LockedError if another run moved the same partition."""
+        states = ExportState.from_json(latest, self.request.output)
+        for name, before in self.changed.items():
+            if states.of.get(name) != before:
+                raise LockedError(
+                    f"another run has exported {name[0]}-{name[1]} since this one began; nothing of it is lost, and "
+                    "nothing is there twice; run the same command again",
+                    path=self.request.output,
+                )
+            states.of[name] = self.states.of[name]
+        return states.to_json()
+
+    def _findings_file(self, findings: list[Finding]) -> TableFile:
+        """Write the findings as a file of their table, and return it."""
         from kafkalog_core.spark.session.arrow import rows_to_arrow  # noqa: PLC0415 -- pyarrow: where there is work for it
         from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415
 
-        staged = attempt_name(f"findings-{self.run_id}")
-        path = f"{staging}/{staged}"
-        with writing(path), ParquetFile(path, tables.FINDING, compression=self.request.compression) as file:
+        store, name = self.lake.store.below("findings"), attempt_name(self.lake.run_id, "findings")
+        with (
+            writing(store.path(name)),
+            ParquetFile(store, name, tables.FINDING, compression=self.request.compression) as file,
+        ):
             file.write(rows_to_arrow(tables.FINDING, [finding.row() for finding in findings]))
             written = file.close()
-        sync_file(path)
-        return Part(staged, f"{INNER}/findings/{staged}", written.rows, written.size_bytes)
+        store.finish(name)
+        return TableFile(name, written.rows, written.size_bytes)
 
     def _counted(self, chunk: RowChunk) -> RowChunk:
         self.report.rows += chunk.count
         return chunk
-
-    def _begun(self) -> Commit:
-        """Return the commit, which is begun when there is something to write."""
-        if self.commit is None:
-            self.commit = self.output.begin(self.run_id)
-        return self.commit

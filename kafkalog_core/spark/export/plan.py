@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -14,23 +15,31 @@ from kafkalog_core.ops.reading.logfiles import Compaction, OffsetSpan, chain_fin
 from kafkalog_core.ops.reading.logreader import FilePart
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import LogSplit, divide
-from kafkalog_core.spark.commit.commit import hive_name
+from kafkalog_core.spark.export.start import LOWEST_OFFSET
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
+from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.reading.logfiles import Checkpoints, LogFile
-    from kafkalog_core.spark.commit.manifest import FileFacts, Part
     from kafkalog_core.spark.export.start import ExportStart, PartitionLog
     from kafkalog_core.spark.export.task import ExportTaskResult
+    from kafkalog_core.spark.lake.tables import TableFile
 
 __all__ = ["TASK_BYTES", "PartitionExport", "WorkItem"]
 
 TASK_BYTES: Final = 128 * 1024 * 1024
 """Approximate bytes of log that one task reads and one file holds."""
+HIGHEST_OFFSET: Final = (1 << 63) - 1
+_HIVE_ESCAPED: Final = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
 _VANISHED: Final = "file.vanished"
+
+
+def hive_name(column: str, value: object) -> str:
+    """Return the directory name of a column's value, escaped as other writers of tables do it."""
+    return f"{column}={_HIVE_ESCAPED.sub(lambda match: f'%{ord(match[0]):02X}', str(value))}"
 
 
 class WorkItem(Struct, frozen=True):
@@ -57,8 +66,8 @@ class PartitionExport:
     files: int = 0
     file_bytes: int = 0
     log_bytes: int = 0
-    removed: dict[str, FileFacts] = field(default_factory=dict)
-    kept: list[Part] = field(default_factory=list)
+    removed: dict[str, TableFile] = field(default_factory=dict)
+    kept: list[TableFile] = field(default_factory=list)
     """New files with the records of removed files that are before the reloaded offsets."""
     _taken_findings: int = 0
     _spans: dict[str, FileSpan] = field(default_factory=dict)
@@ -88,8 +97,13 @@ class PartitionExport:
 
     @property
     def folder(self) -> str:
-        """The directory of its files, relative to the output."""
+        """The directory of its files, below that of the table."""
         return f"{hive_name('topic', self.log.topic)}/{hive_name('partition', self.log.partition)}"
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values of the columns by which the table is partitioned."""
+        return {"topic": spark_text(self.log.topic), "partition": str(self.log.partition)}
 
     @property
     def is_reloading(self) -> bool:
@@ -192,17 +206,18 @@ class PartitionExport:
             yield WorkItem((LogSplit(file=file, log_dir=self.log.unit.log_dir),), request, unread)
 
     # --- removed files ------------------------------------------------------------------------------------------------
-    def reload(self, files: Mapping[str, FileFacts]) -> Iterator[str]:
-        """Remove files with offsets from the reload offset on; yield the names of those that hold lower ones too."""
+    def reload(self, files: Iterable[TableFile]) -> Iterator[TableFile]:
+        """Remove files with offsets from the reload offset on; yield those that hold lower ones too."""
         low = self.start.reloads_from
         if low is None:
             return
-        for name, facts in files.items():
-            if os.path.dirname(name) != self.folder or facts.info["last_offset"] < low:
+        for file in files:
+            first, last = file.bounds.get("offset", (LOWEST_OFFSET, HIGHEST_OFFSET))
+            if file.values != self.values or last < low:
                 continue
-            self.removed[name] = facts
-            if facts.info["first_offset"] < low:
-                yield name
+            self.removed[file.name] = file
+            if first < low:
+                yield file
 
     # --- the results --------------------------------------------------------------------------------------------------
     def take(self, work: WorkItem, result: ExportTaskResult) -> None:
@@ -214,8 +229,8 @@ class PartitionExport:
             self.counts[finding.severity] += 1 + finding.more
         self._failed.update(result.failed)
         self.log_bytes += result.totals["bytes"]
-        if result.part is not None:
-            self.add_file(result.part)
+        if result.file is not None:
+            self.add_file(result.file)
         if work.retries is not None:
             if not result.failed:
                 self._add(self._found("export.read-later", work.splits[0].path, offset=work.retries.first))
@@ -238,11 +253,11 @@ class PartitionExport:
         """Return the offset after a last offset; in 0.7 the last offset is already the address of what follows."""
         return last_offset if self.log.is_v07 else last_offset + 1
 
-    def add_file(self, part: Part) -> None:
+    def add_file(self, file: TableFile) -> None:
         """Count a file that was written."""
-        self.records += part.rows
+        self.records += file.rows
         self.files += 1
-        self.file_bytes += part.size_bytes
+        self.file_bytes += file.size_bytes
 
     def finish(self, checkpoints: Checkpoints) -> None:
         """Find the gaps between the segments, after all tasks have ended."""
@@ -277,8 +292,7 @@ class PartitionExport:
             "file_bytes": self.file_bytes,
             "log_bytes": self.log_bytes,
             "removed_files": len(self.removed),
-            "removed_records": sum(facts.rows for facts in self.removed.values())
-            - sum(part.rows for part in self.kept),
+            "removed_records": sum(file.rows for file in self.removed.values()) - sum(file.rows for file in self.kept),
             "unread_segments": len(self.state.unread),
             "errors": self.counts["error"],
             "warnings": self.counts["warning"],

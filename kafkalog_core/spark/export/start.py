@@ -29,7 +29,16 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import ScanOptions
 
-__all__ = ["ExportOptions", "ExportStart", "OnChange", "PartitionLog", "Resume", "find_logs", "find_start"]
+__all__ = [
+    "LOWEST_OFFSET",
+    "ExportOptions",
+    "ExportStart",
+    "OnChange",
+    "PartitionLog",
+    "Resume",
+    "find_logs",
+    "find_start",
+]
 
 
 class PartitionLog(Struct, kw_only=True):
@@ -203,7 +212,7 @@ class _Change(Struct, frozen=True):
     details: dict[str, object]
 
 
-_LOWEST: Final = -(1 << 63)
+LOWEST_OFFSET: Final = -(1 << 63)
 
 
 def find_start(
@@ -235,7 +244,7 @@ def _reloaded(log: PartitionLog, before: PartitionState, asked: ExportOptions, o
     if asked.from_offset is not None or asked.from_time_ms is not None:
         first = min(first, before.next_offset)
     elif before.topic_id is not None and log.topic_id is not None and before.topic_id != log.topic_id:
-        return ExportStart(next_offset=first, reloads_from=_LOWEST)
+        return ExportStart(next_offset=first, reloads_from=LOWEST_OFFSET)
     first = max(first, _lowest(log))
     return ExportStart(next_offset=first, reloads_from=first, findings=_gone(log, before))
 
@@ -258,7 +267,7 @@ def _changed(
     problem = f"{finding.message[:1].lower()}{finding.message[1:]}".rstrip(".")
     chosen = _found(log, "export.changed-by-choice", problem=problem, choice=asked.on_change)
     if asked.on_change == "reload":
-        return ExportStart(next_offset=_lowest(log), reloads_from=_LOWEST, findings=(chosen,))
+        return ExportStart(next_offset=_lowest(log), reloads_from=LOWEST_OFFSET, findings=(chosen,))
     return ExportStart(next_offset=min(before.next_offset, end), findings=(chosen,))
 
 

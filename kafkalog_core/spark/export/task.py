@@ -19,8 +19,8 @@ from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
 from kafkalog_core.rows import tables
-from kafkalog_core.spark.commit.commit import attempt_name, sync_file, writing
-from kafkalog_core.spark.commit.manifest import Part
+from kafkalog_core.spark.lake.store import attempt_name, writing
+from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, field, replace
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.splits import LogSplit
     from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.spark.session.arrow import ArrowRows
     from kafkalog_core.spark.session.parquet import Compression, ParquetFile
 
@@ -45,6 +46,7 @@ __all__ = [
     "ExportTaskResult",
     "FileSpan",
     "LastBatch",
+    "NewRecordFile",
     "PartitionState",
     "RecordFile",
     "Unread",
@@ -171,27 +173,35 @@ COLUMNS: Final = tuple(name for name in tables.RECORD.names if name not in {"typ
 """The columns of the files: topic and partition are in the names of their directories."""
 
 
-class RecordFile:
-    """A Parquet file of records, created when its first record is added; as a context manager, deleted on failure.
+class NewRecordFile(Struct, frozen=True, kw_only=True):
+    """Where and how a new file of records is written.
 
     Args:
-        staging: directory into which it is written.
-        stem: first part of its name.
-        folder: directory of the finished file, relative to the output.
+        store: the directory of the table.
+        run: the id of the run that writes it.
+        stem: what its name begins with, after the id.
+        folder: its directory below that of the table.
+        values: its topic and partition.
         compression: codec of its pages.
-        syncs: whether it is fsynced.
     """
 
-    def __init__(self, staging: str, stem: str, folder: str, compression: Compression, *, syncs: bool = True) -> None:
-        self._staged = attempt_name(stem)
-        self._folder = folder
-        self._path = f"{staging}/{self._staged}"
-        self._compression = compression
-        self._syncs = syncs
+    store: Store
+    run: str
+    stem: str
+    folder: str
+    values: Mapping[str, str]
+    compression: Compression
+
+
+class RecordFile:
+    """A Parquet file of records, created when its first record is added; as a context manager, deleted on failure."""
+
+    def __init__(self, new: NewRecordFile) -> None:
+        self._new = new
+        self._name = f"{new.folder}/{attempt_name(new.run, new.stem)}"
+        self._path = new.store.path(self._name)
         self._file: ParquetFile | None = None
         self._rows: ArrowRows | None = None
-        self._first: int | None = None
-        self._last: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -209,18 +219,12 @@ class RecordFile:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add a batch with the columns of the file. Raises WriteError."""
-        import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
-
         self._begin()
-        bounds = pc.min_max(batch.column(COLUMNS.index("offset"))).as_py()
-        if bounds["min"] is not None:
-            self._first = bounds["min"] if self._first is None else min(self._first, bounds["min"])
-            self._last = bounds["max"] if self._last is None else max(self._last, bounds["max"])
         if self._file is not None:
             with writing(self._path):
                 self._file.write(batch)
 
-    def finish(self) -> Part | None:
+    def finish(self) -> TableFile | None:
         """Finish the file and return it; None: it has no record. Raises WriteError."""
         if self._rows is not None:
             for batch in self._rows.flush():
@@ -229,10 +233,8 @@ class RecordFile:
             return None
         with writing(self._path):
             written = self._file.close()
-        if self._syncs:
-            sync_file(self._path)
-        info = {"first_offset": self._first, "last_offset": self._last}
-        return Part(self._staged, f"{self._folder}/{self._staged}", written.rows, os.path.getsize(self._path), info)
+        self._new.store.finish(self._name)
+        return TableFile(self._name, written.rows, written.size_bytes, self._new.values, written.bounds)
 
     def finding(self) -> Finding | None:
         """Return the finding about header keys that were changed because they are not UTF-8; None: there is none."""
@@ -248,30 +250,25 @@ class RecordFile:
         from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415 -- where there is work for it
 
         with writing(self._path):
-            self._file = ParquetFile(self._path, tables.RECORD, COLUMNS, compression=self._compression)
+            self._file = ParquetFile(
+                self._new.store, self._name, tables.RECORD, COLUMNS, compression=self._new.compression
+            )
         self._rows = self._file.gatherer()
 
 
-def keep_before(
-    path: str,
-    offset: int,
-    staging: str,
-    stem: str,
-    folder: str,
-    compression: Compression,
-    advance: Callable[[int], None],
-) -> Part | None:
-    """Rewrite a file with only its records below an offset; None: there are none. Raises WriteError."""
+def keep_before(name: str, offset: int, new: NewRecordFile, advance: Callable[[int], None]) -> TableFile | None:
+    """Rewrite a file of a table with only its records below an offset; None: there are none. Raises WriteError."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    path = new.store.path(name)
     if not os.path.lexists(path):
         raise NotFoundError(
             "an earlier run wrote this file, but it is missing; restore it from a backup, or reload the whole "
             "partition (--reload without --from-offset and --from-time)",
             path=path,
         )
-    with RecordFile(staging, stem, folder, compression) as file, pq.ParquetFile(path) as source:
+    with RecordFile(new) as file, pq.ParquetFile(path) as source:
         for batch in source.iter_batches(columns=list(COLUMNS)):
             kept = batch.filter(pc.less(batch.column("offset"), offset))
             if kept.num_rows:
@@ -290,20 +287,12 @@ class ExportTask(Struct, frozen=True, kw_only=True):
     Args:
         splits: parts of one partition's log, in order.
         request: how they are read, without targets.
-        staging: directory into which the file is written.
-        stem: first part of its name.
-        folder: directory of the finished file, relative to the output.
-        compression: codec of the file.
-        syncs: whether the file is fsynced.
+        new: where and how the file is written.
     """
 
     splits: tuple[LogSplit, ...]
     request: DumpRequest
-    staging: str
-    stem: str
-    folder: str
-    compression: Compression
-    syncs: bool = True
+    new: NewRecordFile
 
 
 class FileSpan(NamedTuple):
@@ -318,7 +307,7 @@ class ExportTaskResult(Struct, frozen=True, kw_only=True):
     """The result of a task.
 
     Args:
-        part: the file; None: there was no record to write.
+        file: the file; None: there was no record to write.
         spans: what was seen of each log file, by path, without files that could not be opened.
         failed: the code of the error of each file that could not be opened, by path.
         last_batch: the last batch that was read; None: there was no batch.
@@ -326,7 +315,7 @@ class ExportTaskResult(Struct, frozen=True, kw_only=True):
         totals: figures of the summary by name.
     """
 
-    part: Part | None
+    file: TableFile | None
     spans: Mapping[str, FileSpan]
     failed: Mapping[str, str]
     last_batch: LastBatch | None
@@ -345,7 +334,7 @@ class _Exporter:
         self._report = Report()
         self._reader = LogReader(piece.request, self._report, Advance(advance))
         self._sink = Sink(piece.splits[0].topic, piece.splits[0].partition)
-        self._file = RecordFile(piece.staging, piece.stem, piece.folder, piece.compression, syncs=piece.syncs)
+        self._file = RecordFile(piece.new)
         self._spans: dict[str, FileSpan] = {}
         self._failed: dict[str, str] = {}
         self._last: LastBatch | None = None
@@ -355,14 +344,14 @@ class _Exporter:
         with self._file:
             for split in self._piece.splits:
                 self._split(split)
-            part = self._file.finish()
+            file = self._file.finish()
         finding = self._file.finding()
         if finding is not None:
             self._sink.put(finding)
         report = self._report
         names = ("files", "bytes", "batches", "records", "damage_count", "damage_bytes")
         return ExportTaskResult(
-            part=part,
+            file=file,
             spans=self._spans,
             failed=self._failed,
             last_batch=self._last,

@@ -7,22 +7,22 @@ columns by which a reader can skip row groups.
 
 from __future__ import annotations
 
-import errno
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafkalog_core.errors import StorageError
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema
 from kafkalog_core.spark.session.schema import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
     from kafkalog_core.rows.tables import Column, Table
+    from kafkalog_core.spark.lake.store import Store
 
 __all__ = ["GATHERED_ROWS", "ROW_GROUP_BYTES", "Compression", "ParquetFile", "WrittenFile"]
 
@@ -37,10 +37,11 @@ _OWN: Final = frozenset({"key", "value"})
 
 
 class WrittenFile(NamedTuple):
-    """Rows and size of a finished file."""
+    """Rows and size of a finished file, and the least and greatest values of the columns that grow from row to row."""
 
     rows: int
     size_bytes: int
+    bounds: Mapping[str, tuple[int, int]]
 
 
 class ParquetFile:
@@ -50,7 +51,8 @@ class ParquetFile:
     not fsynced: the caller does that before a commit names the file.
 
     Args:
-        path: path of the file, which must not exist.
+        store: the store in which it is created.
+        name: its name there, which no other file has.
         table: the table of its rows.
         names: its columns, in this order; None: all.
         compression: codec of its pages.
@@ -61,14 +63,16 @@ class ParquetFile:
 
     def __init__(
         self,
-        path: str,
+        store: Store,
+        name: str,
         table: Table,
         names: Sequence[str] | None = None,
         *,
         compression: Compression = "snappy",
         row_group_bytes: int = ROW_GROUP_BYTES,
     ) -> None:
-        self._path = path
+        self._store = store
+        self._name = name
         self._table = table
         self._columns = columns_of(table, names)
         self._names = [column.name for column in self._columns]
@@ -78,9 +82,7 @@ class ParquetFile:
         self._held_bytes = 0
         self._rows = 0
         self._writer: pq.ParquetWriter | None = None
-        if os.path.lexists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        self._sink = pa.OSFile(path, "wb")
+        self._sink = store.create(name)
 
     def gatherer(self) -> ArrowRows:
         """Return a gatherer that turns chunks of records or batches into Arrow batches for this file."""
@@ -97,13 +99,14 @@ class ParquetFile:
             self._write_held()
 
     def close(self) -> WrittenFile:
-        """Finish the file; return its rows and size."""
+        """Finish the file; return its rows, its size and the bounds of its columns."""
         self._write_held()
         if self._writer is None:
             self._writer = self._open(arrow_schema(self._table, self._names))
         self._writer.close()
+        size_bytes = self._sink.tell()
         self._sink.close()
-        return WrittenFile(self._rows, os.path.getsize(self._path))
+        return WrittenFile(self._rows, size_bytes, _bounds(self._writer.writer.metadata))
 
     def abandon(self) -> None:
         """Delete the file."""
@@ -112,8 +115,8 @@ class ParquetFile:
                 self._writer.close()
         with suppress(OSError, pa.ArrowException):
             self._sink.close()
-        with suppress(OSError):
-            os.unlink(self._path)
+        with suppress(StorageError):
+            self._store.delete([self._name])
 
     def __enter__(self) -> Self:
         return self
@@ -155,6 +158,18 @@ class ParquetFile:
             memory_pool=pa.system_memory_pool(),  # see `arrow._allocate`
             store_schema=False,  # readers would get dictionary types, which only this writer wants
         )
+
+
+def _bounds(footer: pq.FileMetaData) -> dict[str, tuple[int, int]]:
+    """Return the least and greatest values of the stepping columns, where all row groups have statistics of them."""
+    found: dict[str, tuple[int, int]] = {}
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    for index in range(footer.num_columns if groups else 0):
+        name = groups[0].column(index).path_in_schema
+        statistics = [group.column(index).statistics for group in groups]
+        if name in _STEPPING and all(each is not None and each.has_min_max for each in statistics):
+            found[name] = (min(each.min for each in statistics), max(each.max for each in statistics))
+    return found
 
 
 def _paths(column: Column) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
+from kafkalog_core.rows.schema import Column, new_table
 from kafkalog_core.rows.tables import BATCH, FINDING, PARTITION, RECORD, SEGMENT, with_path
 
 if TYPE_CHECKING:
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import DataType, StructType
 
-    from kafkalog_core.rows.tables import Column, Kind, Table
+    from kafkalog_core.rows.tables import Kind, Table
 
 __all__ = [
     "BATCHES",
     "CATALOG_TABLES",
     "FINDINGS",
     "RECORDS",
+    "RUNS",
     "SEGMENTS",
     "SPARK_TABLES",
     "columns_of",
@@ -54,6 +56,21 @@ CATALOG_TABLES: Final[dict[str, Table]] = {
     "batches": BATCHES,
 }
 """The tables of a catalog, by the names of their directories."""
+
+RUNS: Final = new_table(
+    "run",
+    Column("run", "string", "id of the run"),
+    Column("time_ms", "int64", "time of the checks, in ms since 1970"),
+    Column("level", "string", "depth of the checks"),
+    Column("partitions", "int64", "number of partition directories"),
+    Column("segments", "int64", "number of segments"),
+    Column("findings", "int64", "number of findings"),
+    *(
+        Column(f"{name}_version", "int64", f"version of the table `{name}` that belongs to the run")
+        for name in CATALOG_TABLES
+    ),
+)
+"""One row for each run of a catalog that found something new."""
 
 
 _DDL: Final[dict[Kind, str]] = {

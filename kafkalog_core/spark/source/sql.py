@@ -13,10 +13,9 @@ from kafkalog_core.rows.chunk import RowChunk, bytes_member
 from kafkalog_core.rows.schema import new_table
 from kafkalog_core.rows.tables import FINDING, RECORD, Column, Table
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
-from kafkalog_core.spark.commit.commit import roll_forward
-from kafkalog_core.spark.commit.manifest import INNER, live_files, lost_files
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.export.task import COLUMNS
+from kafkalog_core.spark.lake.output import Output
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.schema import CATALOG_TABLES, SPARK_TABLES, struct_type
 from kafkalog_core.spark.source.options import OPTIONS
@@ -48,22 +47,14 @@ __all__ = [
 
 
 def open_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
-    """Return the tables of a catalog by name: segments, findings, partitions, batches, as the last commit left them.
+    """Return the tables of a catalog by name: segments, findings, partitions, batches, as the last run left them.
 
-    If the last run ended before all files of its commit were in place, this finishes the commit first. The DataFrames
-    show the files that exist now: open the catalog again after the next run.
+    The DataFrames show the files that exist now: open the catalog again after the next run.
 
-    Raises NotFoundError if there is no catalog, RefusedError if the directory holds something else, LockedError if a
-    run is putting files in place at this moment.
+    Raises NotFoundError if there is no catalog, RefusedError if the directory holds something else.
     """
-    roll_forward(path, CATALOG_KIND)
-    names = sorted(live_files(path))
-    frames = {}
-    for folder, table in CATALOG_TABLES.items():
-        files = [f"{path}/{name}" for name in names if name.startswith(f"{folder}/")]
-        schema = struct_type(table)
-        frames[folder] = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
-    return frames
+    catalog = Output.read(path, CATALOG_KIND)
+    return {name: _frame(spark, catalog, name, table) for name, table in CATALOG_TABLES.items()}
 
 
 _BY_DIRECTORY: Final = ("topic", "partition")
@@ -72,32 +63,43 @@ _BY_DIRECTORY: Final = ("topic", "partition")
 def open_export(spark: SparkSession, path: str) -> DataFrame:
     """Return the records of an export, with the columns of `record` rows, topic and partition first.
 
-    If the last run ended before all files of its commit were in place, this finishes the commit first. The DataFrame
-    shows the files that exist now: open the export again after the next run.
+    The DataFrame shows the files that exist now: open the export again after the next run.
 
     Raises NotFoundError if nothing was exported, RefusedError if the directory holds something else or files of the
-    export were deleted, LockedError if a run is putting files in place at this moment.
+    export were deleted.
     """
-    roll_forward(path, EXPORT_KIND)
-    lost = lost_files(path)
+    export = Output.read(path, EXPORT_KIND)
+    listed = export.store.files("records")
+    lost = export.lost("records", listed)
     if lost:
         raise RefusedError(
             f"{len(lost)} files of the export are missing or changed since they were committed; run kafkalog spark "
             "export again, which lists them, and with --reload to write them again",
-            path=f"{path}/{min(lost)}",
+            path=export.store.path(f"records/{min(lost)}"),
         )
-    frame = spark.read.schema(struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])).parquet(path)
+    names = export.files("records")
+    top = export.store.path("records")
+    is_all = len(names) == sum(not name.startswith("records/_") for name in listed)
+    schema = struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])
+    if not names:
+        return spark.createDataFrame([], schema).select(*_BY_DIRECTORY, *COLUMNS)
+    reader = spark.read.schema(schema).option("basePath", top)
+    frame = reader.parquet(top) if is_all else reader.parquet(*(f"{top}/{name}" for name in sorted(names)))
     return frame.select(*_BY_DIRECTORY, *COLUMNS)
 
 
 def open_export_findings(spark: SparkSession, path: str) -> DataFrame:
     """Return the findings of all runs of an export. Raises what `open_export` raises."""
-    roll_forward(path, EXPORT_KIND)
-    schema = struct_type(FINDING)
-    files = [name for name in live_files(path) if name.startswith(f"{INNER}/findings/")]
+    return _frame(spark, Output.read(path, EXPORT_KIND), "findings", FINDING)
+
+
+def _frame(spark: SparkSession, output: Output, name: str, table: Table) -> DataFrame:
+    """Return a table of an output whose files hold all its columns."""
+    schema = struct_type(table)
+    files = sorted(output.files(name))
     if not files:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(f"{path}/{name}" for name in files))
+    return spark.read.schema(schema).parquet(*(output.store.path(f"{name}/{file}") for file in files))
 
 
 VIEWS: Final = (*SPARK_TABLES, "partitions")

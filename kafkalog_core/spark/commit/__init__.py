@@ -1,1 +1,0 @@
-"""Atomic commits of Parquet files and a state to an output directory."""

@@ -1,0 +1,437 @@
+"""An output: a directory of Delta tables, of which one is the head, and the state that the head's last commit names.
+
+A commit writes a state file first and then the head table: files are added and removed there, and the transaction
+`kafkalog` names the state, all in one step. Who reads the head knows which state counts, and by the state which
+versions of the other tables. Of two runs at once one commits first; the other looks at what is new, and commits too if
+it is about other partitions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
+from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake.store import Store, run_of, small_name, writing
+from kafkalog_core.spark.lake.tables import ConflictError, LakeTable, TableFile, TableSpec, check_installed
+from kafkalog_core.storage.changing.space import broker_dir_around
+from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+__all__ = ["INNER", "Output", "OutputKind", "OutputRun", "check_place", "refuse_inside"]
+
+INNER: Final = "_kafkalog"
+_STATES: Final = f"{INNER}/states"
+_TRANSACTION: Final = "kafkalog"
+_FORMAT: Final = "kafkalog-state"
+_VERSION: Final = 1
+_ATTEMPTS: Final = 20
+_FENCED: Final = 100
+_MEANWHILE: Final = "another run has committed since this one began; run the same command again"
+_WRITE_AGAIN: Final = "write the output again into a new directory: --to DIR"
+
+
+class OutputKind(Struct, frozen=True, kw_only=True):
+    """What an output is.
+
+    Args:
+        name: the job whose output it is: `export` or `catalog`.
+        head: the table whose commits count.
+        others: the other tables.
+        kept: the files that a state names besides those of the tables.
+    """
+
+    name: str
+    head: TableSpec
+    others: tuple[TableSpec, ...] = ()
+    kept: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+
+
+# --- where an output may be -------------------------------------------------------------------------------------------
+def check_place(path: str, kind: OutputKind) -> None:
+    """Raise RefusedError for a path that is not a directory, is another job's output, or holds other files."""
+    check_installed()
+    around = broker_dir_around(os.path.realpath(path))
+    if around is not None:
+        raise RefusedError(
+            f"this directory is within Kafka's own directory {around}; name a directory outside it with --to", path=path
+        )
+    if "%" in os.path.abspath(path):
+        raise RefusedError("the path of a Delta table may not have a % in it; name another one with --to", path=path)
+    if not os.path.lexists(path):
+        return
+    if not os.path.isdir(path):
+        raise RefusedError("this is a file, not a directory; name another directory with --to", path=path)
+    if os.path.isdir(f"{path}/{INNER}/commits"):
+        raise RefusedError(
+            f"this directory was written by a release of kafkalog that had a format of its own; {_WRITE_AGAIN}",
+            path=path,
+        )
+    if os.path.isdir(f"{path}/{kind.head.name}/_delta_log"):
+        return
+    files = Store(os.path.abspath(path)).files()
+    file = min((name for name in files if not _is_ours(name)), default=None)
+    if file is not None:
+        raise RefusedError(
+            f"this directory is not empty and not an output of kafkalog spark {kind.name}: it holds {file!r}; name a "
+            "new or empty directory with --to",
+            path=path,
+        )
+
+
+def refuse_inside(path: str, sources: Iterable[str]) -> None:
+    """Raise RefusedError for an output within a directory that is read: the next run would read it too."""
+    there = os.path.realpath(path)
+    for source in sources:
+        if f"{there}/".startswith(f"{os.path.realpath(source).rstrip('/')}/"):
+            raise RefusedError(
+                f"this directory is within {source}, which is read; name a directory outside it with --to", path=path
+            )
+
+
+def _is_ours(name: str) -> bool:
+    """Return whether a run that ended before its first commit may have left a file."""
+    return name.startswith(f"{INNER}/") or (name.endswith(".parquet") and run_of(name) is not None)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+class Output:
+    """An output as its last commit left it."""
+
+    def __init__(self, path: str, kind: OutputKind, *, disk: Disk | None = None, syncs: bool = True) -> None:
+        self.kind = kind
+        self.store = Store(os.path.abspath(path), syncs)
+        self.disk = disk or Disk()
+        self.head = LakeTable(self.store, kind.head, self.disk)
+        self.tables = {spec.name: LakeTable(self.store, spec, self.disk) for spec in kind.others}
+        self.state: dict[str, Any] = {}
+        self.versions: dict[str, int] = {}
+        """Versions of other tables that belong to the state."""
+        self.pending: dict[str, list[TableFile]] = {}
+        """Files that belong to other tables and may not be in them yet, because the run ended too early."""
+        self.fenced: list[str] = []
+        """Runs that were taken for ended: they may not commit any more."""
+        self.state_name: str | None = None
+        self.load()
+
+    @classmethod
+    def read(cls, path: str, kind: OutputKind) -> Self:
+        """Open an output. Raises NotFoundError if nothing was ever committed, RefusedError for another job's output."""
+        if os.path.isdir(path):
+            check_place(path, kind)
+        output = cls(path, kind)
+        if output.state_name is None:
+            raise NotFoundError(
+                f"this is not an output of kafkalog spark {kind.name}: nothing was committed", path=path
+            )
+        return output
+
+    def load(self) -> None:
+        """Read the state that the head's last commit names."""
+        for _ in range(_ATTEMPTS):
+            token = self.head.transaction(_TRANSACTION)
+            if token is None:
+                return
+            for name in self.store.files(_STATES):
+                if _token(name) == token:
+                    with suppress(NotFoundError):  # another run has committed meanwhile and deleted it
+                        self._take(name, self.store.read(name))
+                        return
+            before = self.head.version
+            self.head.refresh()
+            if self.head.version == before:
+                break
+        raise RefusedError(
+            f"the file with the state of the last commit is missing; {_WRITE_AGAIN}", path=self.store.root
+        )
+
+    def files(self, table: str) -> dict[str, TableFile]:
+        """Return the files of a table that belong to the last commit, by name."""
+        if table == self.kind.head.name:
+            return self.head.files()
+        found = self.tables[table].files(self.versions.get(table))
+        return found | {file.name: file for file in self.pending.get(table, ())}
+
+    def lost(self, table: str, listed: Mapping[str, int] | None = None) -> dict[str, TableFile]:
+        """Return the files of a table that are missing or have another size than when they were committed."""
+        there = self.store.files(table) if listed is None else listed
+        return {
+            name: file for name, file in self.files(table).items() if there.get(f"{table}/{name}") != file.size_bytes
+        }
+
+    def _take(self, name: str, data: bytes) -> None:
+        try:
+            value = json.loads(data)
+            self.versions = {table: int(number) for table, number in value["versions"].items()}
+            self.pending = {table: [TableFile(**file) for file in files] for table, files in value["pending"].items()}
+            self.fenced = [str(run) for run in value["fenced"]]
+            self.state, self.state_name = dict(value["state"]), name
+            is_known = (value["format"], value["version"], value["kind"]) == (_FORMAT, _VERSION, self.kind.name)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            problem = f"it was changed: {type(error).__name__}: {error}"
+            raise RefusedError(
+                f"not a state of kafkalog, {problem}; {_WRITE_AGAIN}", path=self.store.path(name)
+            ) from error
+        if not is_known:
+            raise RefusedError(
+                f"another release of kafkalog wrote this state; {_WRITE_AGAIN}", path=self.store.path(name)
+            )
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+class OutputRun:
+    """A run that writes into an output; a context manager that deletes what was not committed.
+
+    Opening it completes the other tables and deletes what ended runs have left.
+    """
+
+    def __init__(
+        self, path: str, kind: OutputKind, run_id: str, *, disk: Disk | None = None, syncs: bool = True
+    ) -> None:
+        check_place(path, kind)
+        self.run_id = run_id
+        self.output = Output(path, kind, disk=disk, syncs=syncs)
+        self.store = self.output.store
+        self.listed: dict[str, int] = {}
+        """Files of the output when the run began, with their sizes."""
+        self._kind = kind
+        self._commits = 0  # and attempts at them
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        above = os.path.dirname(self.store.root)
+        if not os.path.isdir(above):
+            raise NotFoundError("the directory for the output does not exist; create it", path=above)
+        with self._stack as stack:
+            self._step("create", runs.FOLDER)
+            stack.enter_context(runs.LiveRun(self.store, self.run_id))
+            self._append_pending()
+            self.listed = self.store.files()
+            self._tidy(self.listed)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._stack, suppress(StorageError):
+            self._delete([name for name in self.store.files() if run_of(name) == self.run_id])
+
+    def commit(
+        self,
+        merged: Callable[[dict[str, Any]], dict[str, Any]],
+        adds: Sequence[TableFile],
+        removes: Sequence[TableFile] = (),
+        *,
+        now_ms: int,
+        transactions: Mapping[str, int] | None = None,
+        versions: Mapping[str, int] | None = None,
+        pending: Mapping[str, Sequence[TableFile]] | None = None,
+        facts: Mapping[str, object] | None = None,
+    ) -> int:
+        """Commit to the head table, and return its version.
+
+        Args:
+            merged: returns the new state from the last one, which another run may have committed meanwhile; raises
+                LockedError if this run may not commit then.
+            adds: new files of the head table.
+            removes: files that it has no longer.
+            now_ms: time of the commit, in ms since 1970.
+            transactions: further transactions: numbers by application.
+            versions: versions of other tables that belong to this commit.
+            pending: files that other tables get after it.
+            facts: facts for the table's history.
+
+        Raises LockedError if another run has committed what this one would, StorageError if nothing is committed,
+        UnfinishedError if the other tables did not get their files: the next run adds them.
+        """
+        output = self.output
+        for _ in range(_ATTEMPTS):
+            self._commits += 1
+            state = merged(output.state)
+            name = f"{_STATES}/{small_name(self.run_id, self._commits)}"
+            self._write_state(name, state, versions, pending)
+            try:
+                version = output.head.commit(
+                    adds,
+                    removes,
+                    {_TRANSACTION: _token(name), **(transactions or {})},
+                    now_ms=now_ms,
+                    facts={"run": self.run_id, **(facts or {})},
+                )
+            except ConflictError:
+                output.head.refresh()
+                output.load()
+                self._refuse_if_other(removes)
+                continue
+            break
+        else:
+            raise LockedError("other runs commit all the time; run the same command again", path=self.store.root)
+        before = output.state_name
+        output.load()
+        if before is not None:
+            with suppress(StorageError):  # else the next run deletes it
+                self._remove([before])
+        try:
+            self._append_pending()
+        except StorageError as error:
+            raise UnfinishedError(
+                f"the records are committed, but another table is not complete: {error}; run the same command again",
+                path=self.store.root,
+            ) from error
+        return version
+
+    def commit_other(self, table: str, adds: Sequence[TableFile], removes: Sequence[TableFile], *, now_ms: int) -> int:
+        """Commit to another table before the head, and return its version, for `versions` of `commit`.
+
+        The table then has the files that belonged to the last commit of the head, changed by these.
+        """
+        other, number = self.output.tables[table], self.output.versions.get(table)
+        before = {} if number is None else other.files(number)
+        gone = {file.name for file in removes}
+        wanted = {name: file for name, file in before.items() if name not in gone}
+        wanted |= {file.name: file for file in adds}
+        for _ in range(_ATTEMPTS):
+            self._refuse_if_moved()
+            other.refresh()
+            there = other.files()
+            new = [file for name, file in wanted.items() if name not in there]
+            old = [file for name, file in there.items() if name not in wanted]
+            if not new and not old and other.version is not None:
+                return other.version
+            with suppress(ConflictError):
+                return other.commit(new, old, {}, now_ms=now_ms, facts={"run": self.run_id})
+        raise LockedError(_MEANWHILE, path=self.store.root)
+
+    def _write_state(
+        self,
+        name: str,
+        state: Mapping[str, Any],
+        versions: Mapping[str, int] | None,
+        pending: Mapping[str, Sequence[TableFile]] | None,
+    ) -> None:
+        waiting = {table: self._missing(table) for table in self.output.pending}
+        for table, files in (pending or {}).items():
+            waiting[table] = [*waiting.get(table, ()), *files]
+        value = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "kind": self._kind.name,
+            "versions": versions or {},
+            "pending": {table: [file._asdict() for file in files] for table, files in waiting.items() if files},
+            "fenced": self.output.fenced[-_FENCED:],
+            "state": state,
+        }
+        self._step("write", name)
+        self.store.write(name, json.dumps(value).encode())
+        self.store.sync_directories([name])
+
+    def _missing(self, table: str) -> list[TableFile]:
+        there = self.output.tables[table].files()
+        return [file for file in self.output.pending.get(table, ()) if file.name not in there]
+
+    def _append_pending(self) -> None:
+        """Add to the other tables what belongs to commits of the head; doing so twice changes nothing."""
+        for name in self.output.pending:
+            table = self.output.tables[name]
+            for _ in range(_ATTEMPTS):
+                table.refresh()
+                missing = self._missing(name)
+                if not missing:
+                    break
+                with suppress(ConflictError):
+                    table.commit(missing, (), {}, now_ms=0, facts={"run": self.run_id})
+
+    def _refuse_if_moved(self) -> None:
+        before = self.output.state_name
+        self.output.head.refresh()
+        self.output.load()
+        if self.output.state_name != before:
+            raise LockedError(_MEANWHILE, path=self.store.root)
+
+    def _refuse_if_other(self, removes: Sequence[TableFile]) -> None:
+        """Raise LockedError if this run may not commit after what others have committed."""
+        if self.run_id in self.output.fenced:
+            raise LockedError(
+                "another run took this one for ended, as it gave no sign for ten minutes, and has deleted its files; "
+                "run the same command again",
+                path=self.store.root,
+            )
+        if removes and not {file.name for file in removes} <= self.output.head.files().keys():
+            raise LockedError(
+                "files that this run replaces were replaced by somebody else meanwhile; run the same command again",
+                path=self.store.root,
+            )
+
+    def _step(self, what: str, name: str) -> None:
+        with writing(self.store.path(name)):
+            self.output.disk.step(what, self.store.path(name))
+
+    # --- what ended runs have left ------------------------------------------------------------------------------------
+    def _tidy(self, listed: Mapping[str, int]) -> None:
+        """Delete what runs that have ended have not committed."""
+        now_s = self.store.written_s(runs.sign_name(self.run_id)) or 0.0
+        ended, silent = [], []
+        for run in {run for name in listed if (run := run_of(name)) is not None} - {self.run_id}:
+            if runs.is_dead(self.store, run):
+                ended.append(run)
+            elif runs.is_silent(self.store, run, now_s):
+                silent.append(run)
+        left = self._left([name for name in listed if run_of(name) in {*ended, *silent}])
+        of_silent = sorted({run for name in left if (run := run_of(name)) in set(silent)})
+        if of_silent:
+            self._fence(of_silent)
+            left = self._left(left)  # one of them may have committed until then
+        self._remove(left)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """Delete those of some files that no commit knows, as all tables are now."""
+        self.output.head.refresh()
+        self.output.load()
+        for table in self.output.tables.values():
+            table.refresh()
+        self._remove(self._left(names))
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._step("delete", name)
+            self.store.delete([name])
+
+    def _left(self, names: Sequence[str]) -> list[str]:
+        """Return the files that no commit knows."""
+        output = self.output
+        known = {output.state_name, *self._kind.kept(output.state)}
+        for folder, files in output.pending.items():
+            known |= {f"{folder}/{file.name}" for file in files}
+        for table in (output.head, *output.tables.values()):
+            folder = f"{table.spec.name}/"
+            own = {name for name in names if name.startswith(folder)}
+            unknown = table.unknown() if own else None
+            if unknown is not None:
+                known |= {name for name in own if name.removeprefix(folder) not in unknown}
+        return [name for name in names if name not in known]
+
+    def _fence(self, silent: Sequence[str]) -> None:
+        """Commit that some runs may not commit any more."""
+        for _ in range(_ATTEMPTS):
+            self.output.fenced += [run for run in silent if run not in self.output.fenced]
+            self._commits += 1
+            name = f"{_STATES}/{small_name(self.run_id, self._commits)}"
+            self._write_state(name, self.output.state, self.output.versions, None)
+            with suppress(ConflictError):
+                self.output.head.commit((), (), {_TRANSACTION: _token(name)}, now_ms=0, facts={"run": self.run_id})
+                self.output.load()
+                return
+            self.output.head.refresh()
+            self.output.load()
+        raise LockedError("other runs commit all the time; run the same command again", path=self.store.root)
+
+
+def _token(name: str) -> int:
+    """Return the number by which a transaction names a state file."""
+    return int.from_bytes(hashlib.sha256(name.rpartition("/")[2].encode()).digest()[:8]) >> 1

@@ -1,0 +1,103 @@
+"""The runs that write into an output now: each has a small file that says where it runs and that it still does.
+
+No run waits for another, and no file locks anything. The next run needs to know only whose unfinished files it may
+delete: those of a run that has ended, or that has given no sign for ten minutes and can no longer commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from contextlib import suppress
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.spark.lake.store import small_name
+
+if TYPE_CHECKING:
+    from kafkalog_core.spark.lake.store import Store
+
+__all__ = ["FOLDER", "LiveRun", "is_dead", "is_silent", "sign_name"]
+
+FOLDER: Final = "_kafkalog/runs"
+_BEAT_S: Final = 60
+_SILENT_S: Final = 600
+_here: set[tuple[str, str]] = set()
+"""The runs of this process, with the roots of their outputs."""
+
+
+class LiveRun:
+    """The sign of a run, which is written again every minute; a context manager that deletes it."""
+
+    def __init__(self, store: Store, run: str) -> None:
+        self._store = store
+        self._run = run
+        self._ended = Event()
+        self._thread = Thread(target=self._beat, name="kafkalog-run", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._store.write(sign_name(self._run), _sign())
+        _here.add((self._store.root, self._run))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        _here.discard((self._store.root, self._run))
+        with suppress(StorageError):
+            self._store.delete([sign_name(self._run)])
+
+    def _beat(self) -> None:
+        while not self._ended.wait(_BEAT_S):
+            with suppress(StorageError):
+                self._store.write(sign_name(self._run), _sign())
+
+
+def is_dead(store: Store, run: str) -> bool:
+    """Return whether a run has ended: it has no sign, or its process on this machine is gone."""
+    if (store.root, run) in _here:
+        return False
+    try:
+        sign = json.loads(store.read(sign_name(run)))
+        is_here = (sign["host"], sign["boot"]) == (platform.node(), _boot())
+        return is_here and (sign["pid"] == os.getpid() or _started(sign["pid"]) != sign["started"])
+    except (StorageError, ValueError, KeyError, TypeError):
+        return True
+
+
+def is_silent(store: Store, run: str, now_s: float) -> bool:
+    """Return whether a run, perhaps on another machine, has given no sign for ten minutes, by the store's own clock."""
+    written_s = store.written_s(sign_name(run))
+    return written_s is None or now_s - written_s > _SILENT_S
+
+
+def sign_name(run: str) -> str:
+    """Return the name of a run's sign."""
+    return f"{FOLDER}/{small_name(run, 0)}"
+
+
+def _sign() -> bytes:
+    pid = os.getpid()
+    sign: dict[str, Any] = {"host": platform.node(), "boot": _boot(), "pid": pid, "started": _started(pid)}
+    return json.dumps(sign).encode()
+
+
+def _boot() -> str:
+    """Return the id of this start of the machine."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process started, in ticks since the machine did; None: there is no such process."""
+    try:
+        with open(f"/proc/{int(pid)}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except OSError:
+        return None

@@ -1,0 +1,261 @@
+"""One Delta table: its files by name, and commits that add and remove files in one step.
+
+The files are written by tasks, before the commit that makes them part of the table. Each commit names transactions:
+pairs of an application and a number, of which the table remembers the last one of each application.
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
+
+from kafkalog_core.errors import StorageError, UnsupportedError
+from kafkalog_core.spark.lake.store import writing
+from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.structs import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from deltalake import DeltaTable
+
+    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.spark.lake.store import Store
+
+__all__ = ["ConflictError", "LakeTable", "TableFile", "TableSpec", "check_installed"]
+
+_LOG: Final = "_delta_log"
+
+
+def check_installed() -> None:
+    """Raise UnsupportedError if the library that writes tables is not installed."""
+    if find_spec("deltalake") is None:
+        raise UnsupportedError(
+            "tables are written with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
+        )
+
+
+class ConflictError(StorageError):
+    """Another commit was there first; nothing of this one was done."""
+
+
+class TableFile(NamedTuple):
+    """A file of a table.
+
+    `name` is its path below the table's directory. `values` are those of the columns by which the table is partitioned,
+    `bounds` the least and greatest values of other columns, as far as they are known.
+    """
+
+    name: str
+    rows: int
+    size_bytes: int
+    values: Mapping[str, str] = {}
+    bounds: Mapping[str, tuple[int, int]] = {}
+
+
+class TableSpec(Struct, frozen=True, kw_only=True):
+    """What a table is.
+
+    Args:
+        name: its directory below the output.
+        table: the table of its rows.
+        partitioned_by: columns whose values are in the log and not in the files.
+        description: a sentence for people who find the table.
+    """
+
+    name: str
+    table: Table
+    partitioned_by: tuple[str, ...] = ()
+    description: str = ""
+
+
+class LakeTable:
+    """A Delta table below an output's store; it may not exist yet.
+
+    Raises StorageError where the table cannot be read or written, with the words of the library.
+    """
+
+    def __init__(self, store: Store, spec: TableSpec, disk: Disk | None = None) -> None:
+        check_installed()
+        self.spec = spec
+        self.store = store.below(spec.name)
+        self._disk = disk or Disk()
+        self._handle: DeltaTable | None = None
+        self.refresh()
+
+    @property
+    def version(self) -> int | None:
+        """The version that this object shows; None: the table does not exist."""
+        return None if self._handle is None else self._handle.version()
+
+    def refresh(self) -> None:
+        """Show the latest version."""
+        with self._errors("read"):
+            if self._handle is None:
+                self._handle = self._opened(None)
+            else:
+                self._handle.update_incremental()
+
+    def transaction(self, application: str) -> int | None:
+        """Return the number of an application's last transaction; None: it had none."""
+        if self._handle is None:
+            return None
+        with self._errors("read"):
+            return self._handle.transaction_version(application)
+
+    def files(self, version: int | None = None) -> dict[str, TableFile]:
+        """Return the files of a version, by name; None: the version that this object shows."""
+        import pyarrow as pa  # noqa: PLC0415 -- where there is work for it
+
+        with self._errors("read"):
+            handle = self._handle if version is None or version == self.version else self._opened(version)
+            if handle is None:
+                return {}
+            actions = pa.table(handle.get_add_actions(flatten=True)).to_pydict()
+        bounds = [name.removeprefix("min.") for name in actions if name.startswith("min.")]
+        found = {}
+        for at, path in enumerate(actions["path"]):
+            name = unquote(path)
+            found[name] = TableFile(
+                name,
+                actions["num_records"][at] or 0,
+                actions["size_bytes"][at],
+                {column: str(actions[f"partition.{column}"][at]) for column in self.spec.partitioned_by},
+                {
+                    column: (actions[f"min.{column}"][at], actions[f"max.{column}"][at])
+                    for column in bounds
+                    if actions[f"min.{column}"][at] is not None
+                },
+            )
+        return found
+
+    def unknown(self) -> set[str] | None:
+        """Return the names of the files that no commit knows, not as one that it has removed; None: all of them."""
+        if self._handle is None:
+            return None
+        with self._errors("read"):
+            all_unneeded, removed = (
+                self._handle.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=is_full)
+                for is_full in (True, False)
+            )
+        return {*all_unneeded} - {*removed}
+
+    def commit(
+        self,
+        adds: Sequence[TableFile],
+        removes: Sequence[TableFile],
+        transactions: Mapping[str, int],
+        *,
+        now_ms: int,
+        facts: Mapping[str, object],
+    ) -> int:
+        """Add and remove files in one step, and return the version. `facts` are shown by the table's history.
+
+        Raises ConflictError if the table has a newer version than this object shows. The library would look itself
+        whether the two commits agree, and does not see that a compaction has replaced a file that is removed here.
+        """
+        from deltalake import transaction as actions  # noqa: PLC0415 -- the extra [lake]: where there is work for it
+
+        self.store.sync_directories(file.name for file in adds)
+        with self._errors("written"):
+            handle = self._handle or self._created()
+            steps: list[Any] = [_add(actions.AddAction, file, now_ms) for file in adds]
+            steps += [_remove(actions.RemoveAction, file, now_ms) for file in removes]
+            properties = actions.CommitProperties(
+                custom_metadata={name: str(value) for name, value in facts.items()},
+                max_commit_retries=0,
+                app_transactions=[actions.Transaction(name, number) for name, number in transactions.items()],
+            )
+            self._disk.step("commit", self.store.path(_LOG))
+            handle.create_write_transaction(
+                steps,
+                mode="append",
+                schema=handle.schema(),
+                partition_by=[*self.spec.partitioned_by],
+                commit_properties=properties,
+            )
+        self._disk.step("committed", self.store.path(_LOG))
+        self.refresh()
+        version = self._handle.version() if self._handle is not None else 0
+        if self.store.syncs:
+            self._disk.sync_file(self.store.path(f"{_LOG}/{version:020}.json"))
+            self._disk.sync_directory(self.store.path(_LOG))
+        return version
+
+    def _opened(self, version: int | None) -> DeltaTable | None:
+        from deltalake import DeltaTable  # noqa: PLC0415 -- see `commit`
+        from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
+
+        try:
+            return DeltaTable(self.store.root, version=version)
+        except TableNotFoundError:
+            return None
+
+    def _created(self) -> DeltaTable:
+        from deltalake import DeltaTable  # noqa: PLC0415 -- see `commit`
+
+        from kafkalog_core.spark.session.arrow import arrow_schema  # noqa: PLC0415 -- see `files`
+
+        """Create the table. Raises ConflictError if another run did and has committed since `refresh`."""
+        names = [name for name in self.spec.table.names if name != "type"]
+        self._disk.step("create", self.store.root)
+        self._handle = DeltaTable.create(
+            self.store.root,
+            schema=arrow_schema(self.spec.table, names),
+            mode="ignore",
+            partition_by=[*self.spec.partitioned_by],
+            name=self.spec.name,
+            description=self.spec.description,
+        )
+        if self._handle.version() > 0:
+            raise ConflictError("another run has created this table", path=self.store.root)
+        return self._handle
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Turn errors of the library into a sentence."""
+        from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415 -- see `commit`
+
+        try:
+            with writing(self.store.root):
+                yield
+        except CommitFailedError as error:
+            raise ConflictError(f"another commit came first: {_first_line(error)}", path=self.store.root) from error
+        except DeltaError as error:
+            raise StorageError(
+                f"the Delta table cannot be {what}: {_first_line(error)}", path=self.store.root
+            ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+def _add(action: Any, file: TableFile, now_ms: int) -> Any:
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {name: low for name, (low, _) in file.bounds.items()},
+        "maxValues": {name: high for name, (_, high) in file.bounds.items()},
+    }
+    return action(
+        path=file.name,
+        size=file.size_bytes,
+        partition_values=dict(file.values),
+        modification_time=now_ms,
+        data_change=True,
+        stats=json.dumps(stats),
+    )
+
+
+def _remove(action: Any, file: TableFile, now_ms: int) -> Any:
+    return action(
+        path=file.name,
+        data_change=True,
+        deletion_timestamp=now_ms,
+        size=file.size_bytes,
+        partition_values=dict(file.values),
+    )

@@ -1,0 +1,348 @@
+"""Outputs of several runs: two at once, runs that ended anywhere, runs that were taken for ended, and other writers."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError
+from kafkalog_core.spark.export.export import EXPORT_KIND
+from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake.output import Output, OutputRun, check_place
+from kafkalog_core.spark.lake.store import Store, attempt_name, run_of
+from tests.ops.inline import Inline
+from tests.spark.exporting import Run, batches, offsets_in, write_log
+from tests.spark.judging import data_of, files_of, names_of, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """Two partitions of 100 records each."""
+    for name in ("t-0", "u-0"):
+        write_log(tmp_path / "disk" / name, 0, batches(0, 50))
+        write_log(tmp_path / "disk" / name, 50, batches(50, 100))
+    return tmp_path / "disk"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+class Meanwhile(Inline):
+    """Does something else after the first piece of work."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._act = act
+
+    def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        for number, result in enumerate(super().map(work_of, pieces)):
+            if number == 0:
+                self._act()
+            yield result
+
+
+# --- two runs at once -------------------------------------------------------------------------------------------------
+def test_two_runs_of_different_partitions_both_commit(disk: Path, out: Path) -> None:
+    Run(out, disk / "t-0", workers=Meanwhile(lambda: Run(out, disk / "u-0")))
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+    assert not Run(out, disk).findings
+    assert version_of(out / "records") == 2
+    assert data_of(out / "records") == names_of(out / "records")
+
+
+def test_of_two_runs_of_one_partition_the_second_says_so(disk: Path, out: Path) -> None:
+    with pytest.raises(LockedError, match=r"another run has exported t-0 since this one began.*run the same command"):
+        Run(out, disk, workers=Meanwhile(lambda: Run(out, disk / "t-0")))
+    assert (offsets_in(out, "t"), offsets_in(out, "u")) == (list(range(100)), [])
+    assert data_of(out / "records") == names_of(out / "records")
+    Run(out, disk)
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+
+
+def test_the_next_offset_of_a_partition_is_a_transaction_of_the_table(disk: Path, out: Path) -> None:
+    Run(out, disk)
+    table = DeltaTable(str(out / "records"))
+    assert [table.transaction_version(f"kafkalog/{name}") for name in ("t-0", "u-0", "v-0")] == [100, 100, None]
+
+
+def test_processes_at_once(disk: Path, out: Path) -> None:
+    """Each exports its partition, again and again, while the log grows."""
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from tests.spark.exporting import Run, batches, write_log\n"
+        "disk, out, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]\n"
+        "Run.number = {'t-0': 1000, 'u-0': 2000}[name]\n"
+        "for turn in range(10):\n"
+        "    write_log(disk / name, 100 + 10 * turn, batches(100 + 10 * turn, 110 + 10 * turn))\n"
+        "    Run(out, disk / name)\n"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", program, disk, out, name], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+        for name in ("t-0", "u-0")
+    ]
+    assert [(process.communicate()[1], process.returncode) for process in both] == [("", 0)] * 2
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(200))
+    assert version_of(out / "records") == 20
+
+
+# --- runs that have ended ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", range(60))
+def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, seed: int) -> None:
+    """Nothing is lost, nothing is there twice, and the next run leaves no file that no commit knows."""
+    dice = random.Random(seed)
+    if seed % 3:
+        Run(out, disk / "t-0")
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from tests.spark.exporting import Run\n"
+        "Run.number = 5000\n"
+        "print(flush=True)\n"
+        "Run(Path(sys.argv[1]), Path(sys.argv[2]), commit_bytes=int(sys.argv[3]))\n"
+    )
+    command = [sys.executable, "-c", program, out, disk, str(dice.choice([1, 1 << 30]))]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(dice.random() * 0.3)
+        process.send_signal(signal.SIGKILL)
+    for name in ("t", "u"):
+        there = offsets_in(out, name)
+        assert there == list(range(len(there)))
+    Run(out, disk)
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+    assert data_of(out / "records") == names_of(out / "records")
+    assert [path.name for path in (out / "_kafkalog/runs").iterdir()] == []
+    assert len(list((out / "_kafkalog/states").iterdir())) == 1
+
+
+def test_a_run_that_goes_on_keeps_its_files(disk: Path, out: Path) -> None:
+    """While it gives signs, no other run deletes what it has not committed."""
+    files: list[set[str]] = []
+
+    def other() -> None:
+        before = data_of(out / "records")
+        Run(out, disk / "u-0")
+        files.extend([before, data_of(out / "records")])
+
+    Run(out, disk / "t-0", workers=Meanwhile(other))
+    assert files[0]
+    assert files[0] <= files[1]
+
+
+def test_a_run_that_was_taken_for_ended_commits_no_more(disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gave no sign: its files are deleted, but only after a commit by which its own fails."""
+    with monkeypatch.context() as patched:
+        patched.setattr(runs, "is_silent", lambda *_: True)
+        with pytest.raises(LockedError, match="another run took this one for ended"):
+            Run(out, disk / "t-0", workers=Meanwhile(lambda: Run(out, disk / "u-0")))
+    assert (offsets_in(out, "t"), offsets_in(out, "u")) == ([], list(range(100)))
+    assert data_of(out / "records") == names_of(out / "records")
+    Run(out, disk)
+    assert offsets_in(out, "t") == list(range(100))
+
+
+def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(str(tmp_path))
+    with runs.LiveRun(store, "a"):
+        name = runs.sign_name("a")
+        sign = json.loads(store.read(name))
+        assert not runs.is_dead(store, "a")
+        assert not runs.is_silent(store, "a", store.written_s(name) or 0)
+        assert runs.is_silent(store, "a", (store.written_s(name) or 0) + 601)
+    assert runs.is_dead(store, "a")
+    assert runs.is_silent(store, "a", 0)
+    for changed, is_dead in (
+        ({}, True),  # of this process, which does not know it
+        ({"pid": os.getppid()}, True),  # another process has the number now
+        ({"pid": 2**22 + 1}, True),
+        ({"host": "other"}, False),
+        ({"boot": "other"}, False),
+        ({"pid": None}, True),
+    ):
+        store.write(name, json.dumps({**sign, **changed}).encode())
+        assert runs.is_dead(store, "a") is is_dead, changed
+    store.write(name, b"{")
+    assert runs.is_dead(store, "a")
+
+
+# --- other writers ----------------------------------------------------------------------------------------------------
+def test_what_others_do_to_the_table(disk: Path, out: Path) -> None:
+    """Files are made larger and old ones deleted, checkpoints are written, the log is cleaned up: it goes on."""
+    for end in range(100, 200, 10):
+        write_log(disk / "t-0", end, batches(end, end + 10))
+        Run(out, disk)
+    table = DeltaTable(str(out / "records"))
+    table.optimize.compact()
+    table.create_checkpoint()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    table.cleanup_metadata()
+    assert offsets_in(out, "t") == list(range(200))
+    write_log(disk / "t-0", 200, batches(200, 210))
+    assert not Run(out, disk).findings
+    assert offsets_in(out, "t") == list(range(210))
+    Run(out, disk, reload=True, from_offset=55)
+    assert offsets_in(out, "t") == list(range(210))
+    assert DeltaTable(str(out / "records")).to_pyarrow_table(columns=["offset"]).num_rows == 310
+
+
+def test_files_that_others_are_writing_stay(disk: Path, out: Path) -> None:
+    Run(out, disk)
+    theirs = out / "records/topic=t/partition=0/part-00001-6ab1d1b4-c000.snappy.parquet"
+    theirs.write_bytes(b"another engine's")
+    Run(out, disk)
+    assert theirs.exists()
+
+
+def test_files_that_a_reload_replaced_are_there_for_earlier_versions(disk: Path, out: Path) -> None:
+    Run(out, disk)
+    before = names_of(out / "records")
+    Run(out, disk, reload=True)
+    Run(out, disk)
+    assert not before & names_of(out / "records")
+    assert before <= data_of(out / "records")
+    assert DeltaTable(str(out / "records"), version=1).to_pyarrow_table(columns=["offset"]).num_rows == 200
+
+
+def test_a_run_that_replaces_what_somebody_else_has_replaced(disk: Path, out: Path) -> None:
+    Run(out, disk)
+
+    def compact() -> None:
+        DeltaTable(str(out / "records")).optimize.compact()
+
+    with pytest.raises(LockedError, match="were replaced by somebody else meanwhile"):
+        Run(out, disk, workers=Meanwhile(compact), reload=True)
+    Run(out, disk, reload=True)
+    assert offsets_in(out, "t") == list(range(100))
+
+
+def test_a_topic_whose_name_is_odd(tmp_path: Path, out: Path) -> None:
+    """Kafka has no such names, and a damaged disk may."""
+    for name in ("a b", "50%", "é=ü", "x[1]", "q?#"):
+        write_log(tmp_path / "disk" / f"{name}-0", 0, batches(0, 10))
+    Run(out, tmp_path / "disk")
+    assert not Run(out, tmp_path / "disk").findings
+    table = DeltaTable(str(out / "records")).to_pyarrow_table(columns=["topic", "offset"])
+    counts = {
+        row["topic"]: row["offset_count"]
+        for row in table.group_by("topic").aggregate([("offset", "count")]).to_pylist()
+    }
+    assert counts == dict.fromkeys(("a b", "50%", "é=ü", "x[1]", "q?#"), 10)
+
+
+def test_spark_reads_a_topic_whose_name_is_odd(tmp_path: Path, out: Path, spark: SparkSession) -> None:
+    from kafkalog_core.spark.source.sql import open_export  # noqa: PLC0415 -- for this alone
+
+    for name in ("a b", "50%", "é=ü", "x[1]"):
+        write_log(tmp_path / "disk" / f"{name}-0", 0, batches(0, 10))
+    Run(out, tmp_path / "disk")
+    for name in ("records.parquet", "not-in-the-table.parquet"):
+        rows = open_export(spark, str(out)).groupBy("topic").count().collect()
+        assert {row["topic"]: row["count"] for row in rows} == dict.fromkeys(("a b", "50%", "é=ü", "x[1]"), 10)
+        shutil.copy(next((out / "records").rglob("*.parquet")), out / "records" / name)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+def test_where_no_output_may_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/other.parquet").touch()
+    (tmp_path / "kafka").mkdir()
+    (tmp_path / "kafka/meta.properties").touch()
+    (tmp_path / "old/_kafkalog/commits").mkdir(parents=True)
+    for name, said in (
+        ("file", "a file, not a directory"),
+        ("full", "holds 'other.parquet'"),
+        ("kafka/out", "within Kafka's own directory"),
+        ("old", "a format of its own; write the output again into a new directory"),
+        ("50%", "may not have a % in it"),
+    ):
+        with pytest.raises(RefusedError, match=said):
+            check_place(str(tmp_path / name), EXPORT_KIND)
+    with pytest.raises(NotFoundError, match="does not exist; create it"):
+        OutputRun(str(tmp_path / "no/where"), EXPORT_KIND, "a").__enter__()
+    (tmp_path / "a b é").mkdir()
+    with OutputRun(str(tmp_path / "a b é"), EXPORT_KIND, "a") as lake:
+        lake.commit(lambda _: {"a": 1}, [], now_ms=1)
+    assert Output.read(str(tmp_path / "a b é"), EXPORT_KIND).state == {"a": 1}
+
+
+def test_a_directory_of_a_run_that_ended_before_its_first_commit(disk: Path, out: Path) -> None:
+    store = Store(str(out))
+    store.write("records/topic=t/partition=0/run-1.kafkalog.part-000001-local1-0.parquet", b"PAR1")
+    store.write("_kafkalog/states/run-1.kafkalog.000001.json", b"{}")
+    Run(out, disk)
+    assert offsets_in(out) == list(range(100))
+    assert data_of(out / "records") == names_of(out / "records")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda data: b"{}", "not a state of kafkalog, it was changed"),
+        (lambda data: data[:-1], "not a state of kafkalog, it was changed"),
+        (lambda data: data.replace(b'"version": 1', b'"version": 9'), "another release of kafkalog wrote this state"),
+        (None, "the file with the state of the last commit is missing"),
+    ],
+)
+def test_states_that_were_changed(disk: Path, out: Path, change: Callable[[bytes], bytes] | None, said: str) -> None:
+    Run(out, disk)
+    (state,) = (out / "_kafkalog/states").iterdir()
+    if change is None:
+        state.unlink()
+    else:
+        state.write_bytes(change(state.read_bytes()))
+    with pytest.raises(RefusedError, match=f"{said}.*write the output again into a new directory"):
+        Run(out, disk)
+    assert offsets_in(out) == list(range(100))
+
+
+def test_a_table_whose_log_is_damaged_is_a_sentence(disk: Path, out: Path) -> None:
+    Run(out, disk)
+    for file in (out / "records/_delta_log").glob("*.json"):
+        file.write_bytes(b"{")
+    with pytest.raises(StorageError, match="the Delta table cannot be read"):
+        Run(out, disk)
+
+
+# --- small things -----------------------------------------------------------------------------------------------------
+def test_names() -> None:
+    names = {attempt_name("run-1", "part") for _ in range(10)}
+    assert len(names) == 10
+    assert {run_of(f"records/topic=t/{name}") for name in names} == {"run-1"}
+    assert run_of("part-00001-6ab1d1b4-c000.snappy.parquet") is None
+
+
+def test_names_of_tasks(spark: SparkSession) -> None:
+    made = spark.sparkContext.parallelize(range(4), 4).map(lambda _: attempt_name("run-1", "part")).collect()
+    assert len(set(made)) == 4
+    assert all("-a0-" in name for name in made)
+
+
+def test_bounds_and_counts_are_in_the_table(disk: Path, out: Path) -> None:
+    Run(out, disk)
+    files = [file for file in files_of(out / "records") if file["partition.topic"] == "t"]
+    assert sum(file["num_records"] for file in files) == 100
+    assert (min(file["min.offset"] for file in files), max(file["max.offset"] for file in files)) == (0, 99)
+    assert all(file["min.timestamp_ms"] <= file["max.timestamp_ms"] for file in files)
