@@ -37,6 +37,7 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.export.export import ExportRequest, export
 from kafkalog_core.spark.jobs import compact
+from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.schema import RECORDS, ddl
 from kafkalog_core.spark.session.session import SessionSettings, spark_session
 from kafkalog_core.spark.session.workers import SparkWorkers
@@ -74,7 +75,7 @@ def _verify(bench: Bench) -> int:
 
 
 def _export(bench: Bench, *, syncs: bool = False) -> int:
-    request = ExportRequest(targets=_targets(bench.disk), output=str(bench.scratch / "out"), syncs=syncs)
+    request = ExportRequest(targets=_targets(bench.disk), output=Store.of(str(bench.scratch / "out"), syncs=syncs))
     for _ in export(SparkWorkers(bench.spark), request, Report(), run_id="bench", now_ms=_NOW_MS):
         pass
     return _parquet_rows(bench.scratch / "out")
@@ -124,7 +125,7 @@ def _records(bench: Bench, *names: str) -> DataFrame:
 def _parquet_rows(directory: Path) -> int:
     import pyarrow.parquet as pq  # noqa: PLC0415 - heavy, and not for --help
 
-    return sum(pq.read_metadata(path).num_rows for path in directory.rglob("part-*.parquet"))
+    return sum(pq.read_metadata(path).num_rows for path in directory.rglob("*part-*.parquet"))
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------

@@ -24,7 +24,8 @@ from kafkalog_core.ops.reading.targets import check_topics, resolve
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows.tables import TABLES, Column, Table
-from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.lake.store import Store
+from kafkalog_core.spark.session.errors import local_paths, output_path
 from kafkalog_core.spark.session.schema import SPARK_TABLES, ddl
 from kafkalog_core.text import json_text
 
@@ -95,17 +96,27 @@ class Disks:
         """
         return self._read("findings", columns, options)
 
-    def sql(self, text: str, *, catalog: str | None = None, export: str | None = None) -> DataFrame:
+    def sql(
+        self,
+        text: str,
+        *,
+        catalog: str | None = None,
+        export: str | None = None,
+        storage: Mapping[str, str] | None = None,
+    ) -> DataFrame:
         """Return the result of an SQL query over records, batches, segments and findings.
 
         Args:
             text: the query; statements that change something are refused.
             catalog: directory of a catalog to take batches, segments, findings and partitions from; None: the disks.
             export: directory of an export to take records from; None: the disks.
+            storage: how to reach an object store with the catalog or the export; see `Store`.
         """
         from kafkalog_core.spark.source.sql import Sources, query  # noqa: PLC0415 - needs Spark
 
-        sources = Sources(paths=self._paths, options=self._options(), catalog=catalog, export=export)
+        sources = Sources(
+            paths=self._paths, options=self._options(), catalog=catalog, export=export, storage=storage or {}
+        )
         return query(self._spark, text, sources)
 
     # --- jobs: each imports its engine, which most notebooks do not need ----------------------------------------------
@@ -129,19 +140,28 @@ class Disks:
 
         return Result(self._spark, chunks(), report)
 
-    def catalog(self, output: str, level: Level = "records", *, now_ms: int | None = None) -> Result:
+    def catalog(
+        self,
+        output: str,
+        level: Level = "records",
+        *,
+        storage: Mapping[str, str] | None = None,
+        now_ms: int | None = None,
+    ) -> Result:
         """Write segments, batches and findings as Delta tables; the next run reads what is new. See `open_catalog`.
 
         Args:
-            output: directory of the catalog: new, empty, or that of an earlier run.
+            output: directory of the catalog, or `s3://BUCKET/PREFIX`: new, empty, or that of an earlier run.
             level: see `verify`.
+            storage: how to reach an object store; see `Store`.
             now_ms: see `verify`.
         """
         from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog  # noqa: PLC0415
 
         report = Report()
-        (place,) = local_paths([output])
-        request = CatalogRequest(targets=self._targets(), output=place, level=level, now_ms=_now(now_ms))
+        request = CatalogRequest(
+            targets=self._targets(), output=Store.of(output_path(output), storage), level=level, now_ms=_now(now_ms)
+        )
         rows = catalog(self._workers(), request, report, run_id=uuid.uuid4().hex, progress=self._progress)
         return Result(self._spark, rows, report)
 
@@ -153,24 +173,25 @@ class Disks:
         from_time_ms: int | None = None,
         reload: bool = False,
         on_change: OnChange = "stop",
+        storage: Mapping[str, str] | None = None,
         now_ms: int | None = None,
     ) -> Result:
         """Write records as a Delta table; the next run adds what is new. See `open_export`.
 
         Args:
-            output: directory of the export: new, empty, or that of an earlier run.
+            output: directory of the export, or `s3://BUCKET/PREFIX`: new, empty, or that of an earlier run.
             from_offset: first offset in partitions that are new to the export or reloaded; None: the log start offset.
             from_time_ms: the same as a time, in ms since 1970: the first record that is not older.
             reload: whether records that were exported before are exported again from there on.
             on_change: what to do with a log that is not the one that was exported.
+            storage: how to reach an object store; see `Store`.
             now_ms: time of the commits, in ms since 1970; None: now.
         """
         from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export  # noqa: PLC0415
 
         report = Report()
-        (place,) = local_paths([output])
         asked = ExportOptions(from_offset=from_offset, from_time_ms=from_time_ms, reload=reload, on_change=on_change)
-        request = ExportRequest(targets=self._targets(), output=place, asked=asked)
+        request = ExportRequest(targets=self._targets(), output=Store.of(output_path(output), storage), asked=asked)
         run_id, at_ms = uuid.uuid4().hex, _now(now_ms)
         rows = export(self._workers(), request, report, run_id=run_id, now_ms=at_ms, progress=self._progress)
         return Result(self._spark, rows, report)

@@ -15,6 +15,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
+from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.session import SessionSettings, spark_session
 from kafkalog_core.spark.session.workers import SparkWorkers
 
@@ -51,7 +52,7 @@ class SlowWorkers:
 def main(master: str, log_dir: str, output: str) -> None:
     confs = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.executorEnv.PYTHONPATH": ROOT}
     targets = tuple(resolve([log_dir], Selection()))
-    request = ExportRequest(targets=targets, output=output, task_bytes=TASK_BYTES)
+    request = ExportRequest(targets=targets, output=Store.of(output), task_bytes=TASK_BYTES)
     with spark_session(SessionSettings(master=master, confs=confs, is_light=True)) as spark:
         workers = SlowWorkers(SparkWorkers(spark))
         for chunk in export(workers, request, Report(), run_id="killed", now_ms=1_700_000_000_000):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export
+from kafkalog_core.spark.lake.store import Store
 from tests.build import Record, batch_v2
 from tests.ops.inline import Inline
 from tests.spark.judging import parquet_rows
@@ -56,7 +57,7 @@ class Run:
 
     def __init__(
         self,
-        output: Path,
+        output: Path | Store,
         *paths: Path,
         workers: Any = None,
         disk: Disk | None = None,
@@ -68,7 +69,7 @@ class Run:
         self.report = Report()
         request = ExportRequest(
             targets=tuple(resolve([str(path) for path in paths])),
-            output=str(output),
+            output=output if isinstance(output, Store) else Store.of(str(output)),
             asked=ExportOptions(**asked),
             task_bytes=task_bytes,
             commit_bytes=commit_bytes,

@@ -23,6 +23,7 @@ from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
+from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.spark.source.sql import open_catalog
@@ -53,7 +54,7 @@ class Catalog:
         """One run: what was read, what was not, and the codes of what is gone."""
         self._runs += 1
         request = CatalogRequest(
-            targets=tuple(resolve(self._paths)), output=str(self.output), now_ms=now_ms, level=level
+            targets=tuple(resolve(self._paths)), output=Store.of(str(self.output)), now_ms=now_ms, level=level
         )
         chunks = catalog(workers, request, Report(), run_id=f"run-{self._runs}", disk=disk)
         rows = [row for chunk in chunks for row in chunk.rows()]
@@ -358,7 +359,7 @@ def test_a_full_disk_is_a_sentence(held: Catalog, kafka: Path, monkeypatch: pyte
 
 def test_files_relative_paths_and_other_outputs_are_refused(tmp_path: Path, kafka: Path) -> None:
     def run(path, output=tmp_path / "catalog"):
-        request = CatalogRequest(targets=tuple(resolve([str(path)])), output=str(output), now_ms=NOW_MS)
+        request = CatalogRequest(targets=tuple(resolve([str(path)])), output=Store.of(str(output)), now_ms=NOW_MS)
         list(catalog(None, request, Report(), run_id="run"))
 
     with pytest.raises(SelectionError, match="log directories and partitions, not files"):

@@ -15,6 +15,7 @@ import pytest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
+from kafkalog_core.spark.lake.store import Store
 from tests.corpus import archives, consumers, truth
 from tests.corpus.dumping import Dump, dump
 from tests.corpus.snapshots import Snapshot, snapshots
@@ -42,7 +43,7 @@ def _groups() -> list[list[Snapshot]]:
 
 def _exported(directory: Path, output: Path) -> tuple[dict[tuple[str, int], list[Row]], list[Row]]:
     """Rows in Parquet by partition, and the rows that the job itself gives."""
-    request = ExportRequest(targets=tuple(resolve([str(directory)])), output=str(output))
+    request = ExportRequest(targets=tuple(resolve([str(directory)])), output=Store.of(str(output)))
     chunks = export(Inline(), request, Report(), run_id="judge", now_ms=NOW_MS)
     told = [{"type": chunk.table.name, **row} for chunk in chunks for row in chunk.rows()]
     return parquet_rows(output), told

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from kafkalog_core.errors import AccessError, KafkalogError, NotFoundError, RefusedError, SelectionError, StorageError
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake.output import OutputRun
+from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session import parquet
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.source import Source
@@ -571,7 +572,7 @@ def test_a_disk_that_is_full_at_a_step(log: Path, out: Path, at: int) -> None:
 
 
 def test_a_state_that_is_none(log: Path, out: Path) -> None:
-    with OutputRun(str(out), EXPORT_KIND, "x") as lake:
+    with OutputRun(Store.of(str(out)), EXPORT_KIND, "x") as lake:
         lake.commit(lambda _: {"partitions": {"t": {"0": {}}}}, [], now_ms=1)
     with pytest.raises(RefusedError, match="not that of an export by this release"):
         Run(out, log)

@@ -13,6 +13,7 @@ from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.rows.tables import RECORD
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.lake.output import OutputRun
+from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.workers import SparkWorkers
 from kafkalog_core.spark.source.sql import open_export, open_export_findings
 from tests.build import Record, batch_v2
@@ -96,7 +97,7 @@ def test_findings_of_a_run_that_died_right_after_its_commit(spark: SparkSession,
 def test_what_is_no_export(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="nothing was committed"):
         open_export(spark, str(tmp_path / "none"))
-    with OutputRun(str(tmp_path / "out"), CATALOG_KIND, "x") as lake:
+    with OutputRun(Store.of(str(tmp_path / "out")), CATALOG_KIND, "x") as lake:
         lake.commit(lambda _: {}, [], now_ms=1)
     with pytest.raises(RefusedError, match="not an output of kafkalog spark export"):
         open_export(spark, str(tmp_path / "out"))
@@ -138,7 +139,7 @@ def test_what_the_command_refuses(disk: Path, tmp_path: Path) -> None:
     for arguments, status, said in (
         (("--to", full, disk), 3, "not empty"),
         (("--to", tmp_path / "no/where", disk), 3, "the directory for the output does not exist"),
-        (("--to", "s3a://bucket/x", disk), 3, "does not read s3a: URLs"),
+        (("--to", "s3a://bucket/x", disk), 3, "does not write to s3a: URLs"),
         (("--to", disk / "out", disk), 3, "which is read"),
         (("--to", disk / "orders-0" / "out", disk), 3, "within Kafka's own directory"),
         (("--to", tmp_path / "out", "hdfs://x/y"), 3, "does not read hdfs: URLs"),

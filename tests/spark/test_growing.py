@@ -13,6 +13,7 @@ import pytest
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
+from kafkalog_core.spark.lake.store import Store
 from tests.ops.inline import Inline
 from tests.spark.growing import GrowingLog
 from tests.spark.judging import Row, parquet_rows
@@ -40,7 +41,7 @@ class Exporting:
         """The rows of one more run."""
         self.runs += 1
         targets = tuple(resolve([str(self.log.directory)]))
-        request = ExportRequest(targets=targets, output=str(self.output), **options)  # type: ignore[arg-type]
+        request = ExportRequest(targets=targets, output=Store.of(str(self.output)), **options)  # type: ignore[arg-type]
         chunks = export(workers or Inline(), request, Report(), run_id=f"run-{self.runs:03}", now_ms=NOW_MS + self.runs)
         rows = [{"type": chunk.table.name, **row} for chunk in chunks for row in chunk.rows()]
         self.told += rows

@@ -279,13 +279,13 @@ def test_where_no_output_may_be(tmp_path: Path) -> None:
         ("50%", "may not have a % in it"),
     ):
         with pytest.raises(RefusedError, match=said):
-            check_place(str(tmp_path / name), EXPORT_KIND)
+            check_place(Store.of(str(tmp_path / name)), EXPORT_KIND)
     with pytest.raises(NotFoundError, match="does not exist; create it"):
-        OutputRun(str(tmp_path / "no/where"), EXPORT_KIND, "a").__enter__()
+        OutputRun(Store.of(str(tmp_path / "no/where")), EXPORT_KIND, "a").__enter__()
     (tmp_path / "a b é").mkdir()
-    with OutputRun(str(tmp_path / "a b é"), EXPORT_KIND, "a") as lake:
+    with OutputRun(Store.of(str(tmp_path / "a b é")), EXPORT_KIND, "a") as lake:
         lake.commit(lambda _: {"a": 1}, [], now_ms=1)
-    assert Output.read(str(tmp_path / "a b é"), EXPORT_KIND).state == {"a": 1}
+    assert Output.read(Store.of(str(tmp_path / "a b é")), EXPORT_KIND).state == {"a": 1}
 
 
 def test_a_directory_of_a_run_that_ended_before_its_first_commit(disk: Path, out: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
+from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options, storage_option
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.reading import reading_options
@@ -17,7 +17,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
 from kafkalog_core.spark.lake.output import check_place, refuse_inside
-from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.lake.store import Store
+from kafkalog_core.spark.session.errors import local_paths, output_path
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.selection import Selection
@@ -42,8 +43,9 @@ EXAMPLES = (
     metavar="DIR",
     required=True,
     type=click.Path(readable=False),
-    help="The directory to write: new, empty, or a catalog, which is updated.",
+    help="The directory to write, or s3://BUCKET/PREFIX: new, empty, or a catalog, which is updated.",
 )
+@storage_option
 @common.level_option
 @common.selection_options
 @common.limit_options
@@ -61,16 +63,16 @@ def catalog_command(paths: tuple[str, ...], selection: Selection, session: Sessi
     since the last run; all findings are in DIR, and a finding of severity error makes the exit status 4.
     """
     report = Report()
-    (to,) = local_paths([given["to"]])
+    store = Store.of(output_path(given["to"]), dict(given["storage"]))
     request = CatalogRequest(
         targets=resolve_all(local_paths(paths), selection),
-        output=to,
+        output=store,
         now_ms=clock_ms(),
         level=given["level"],
         max_batch_bytes=given["max_batch_bytes"],
     )
-    check_place(to, CATALOG_KIND)  # before Spark takes its time to start
-    refuse_inside(to, [target.path for target in request.targets])
+    check_place(store, CATALOG_KIND)  # before Spark takes its time to start
+    refuse_inside(store, [target.path for target in request.targets])
     run_id = new_run_id(request.now_ms)
     rows = run_on_spark(
         session,

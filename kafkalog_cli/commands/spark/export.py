@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
+from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options, storage_option
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.reading import reading_options
@@ -17,7 +17,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
 from kafkalog_core.spark.export.plan import TASK_BYTES
 from kafkalog_core.spark.lake.output import Output, check_place, refuse_inside
-from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.lake.store import Store
+from kafkalog_core.spark.session.errors import local_paths, output_path
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.selection import Selection
@@ -46,7 +47,7 @@ EXAMPLES = (
     metavar="DIR",
     required=True,
     type=click.Path(readable=False),
-    help="The directory to write: new, empty, or that of an earlier run, which is continued.",
+    help="The directory to write, or s3://BUCKET/PREFIX: new, empty, or that of an earlier run, which is continued.",
 )
 @click.option(
     "--from-offset",
@@ -112,6 +113,7 @@ EXAMPLES = (
         "does not wait for the disk."
     ),
 )
+@storage_option
 @common.selection_options
 @common.limit_options
 @common.output_option
@@ -130,10 +132,11 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
     if given["from_offset"] is not None and given["from_time_ms"] is not None:
         raise click.UsageError("--from-offset and --from-time both set where to begin; give only one of them")
     report = Report()
-    (to,) = local_paths([given["to"]])
+    to = output_path(given["to"])
+    store = Store.of(to, dict(given["storage"]), syncs=given["syncs"])
     request = ExportRequest(
         targets=resolve_readable(local_paths(paths), selection, report),
-        output=to,
+        output=store,
         asked=ExportOptions(
             from_offset=given["from_offset"],
             from_time_ms=given["from_time_ms"],
@@ -144,10 +147,9 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         task_bytes=max(1, given["task_bytes"]),
         commit_bytes=max(1, given["commit_bytes"]),
         max_batch_bytes=given["max_batch_bytes"],
-        syncs=given["syncs"],
     )
-    check_place(to, EXPORT_KIND)  # before Spark takes its time to start
-    refuse_inside(to, [target.path for target in request.targets])
+    check_place(store, EXPORT_KIND)  # before Spark takes its time to start
+    refuse_inside(store, [target.path for target in request.targets])
     now_ms = clock_ms()
     run_id = new_run_id(now_ms)
     rows = run_on_spark(
@@ -155,5 +157,5 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         lambda workers, progress: export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress),
     )
     output = common.chosen_output(given["output"])
-    writer = open_results(EXPORTS, output, to, lambda: Output(to, EXPORT_KIND).head.version or 0)
+    writer = open_results(EXPORTS, output, to, lambda: Output(store, EXPORT_KIND).head.version or 0)
     return write_results(writer, rows, report)

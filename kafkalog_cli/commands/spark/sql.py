@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.commands.spark.job import session_options
+from kafkalog_cli.commands.spark.job import parse_pair, session_options, storage_option
 from kafkalog_cli.options import common
 from kafkalog_cli.render.writers import QUERIES, RowSettings, open_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.session.errors import local_paths, output_path
 from kafkalog_core.spark.session.session import spark_session
 from kafkalog_core.spark.source.sql import Sources, check_options, chunks, query, table_of
 from kafkalog_core.structs import replace
@@ -42,13 +42,6 @@ EXAMPLES = (
 )
 
 
-def _parse_pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter(f"{text!r} is not NAME=VALUE")
-    return name, value
-
-
 @click.command(
     name="sql",
     cls=Command,
@@ -72,7 +65,7 @@ def _parse_pair(text: str) -> tuple[str, str]:
 @click.option(
     "--option",
     "pairs",
-    type=_parse_pair,
+    type=parse_pair,
     metavar="NAME=VALUE",
     multiple=True,
     help=(
@@ -80,17 +73,17 @@ def _parse_pair(text: str) -> tuple[str, str]:
         "since=2026-01-31, level=checksums, ... Repeatable. A WHERE clause reads everything."
     ),
 )
+@storage_option
 @common.output_options
 @session_options
 def sql_command(
     statement: str,
     paths: tuple[str, ...],
-    catalog: str | None,
-    export: str | None,
     pairs: tuple[tuple[str, str], ...],
     output: str | None,
     bytes_mode: str,
     session: SessionSettings,
+    **places: Any,
 ) -> int:
     """Query records, batches, segments and findings with SQL.
 
@@ -99,13 +92,15 @@ def sql_command(
     them). Times are integers of milliseconds; timestamp_millis(timestamp_ms) converts them to timestamps. QUERY is
     Spark SQL; statements that would change something are refused.
     """
+    catalog, export = places["catalog"], places["export"]
     if not paths and catalog is None and export is None:
         raise click.UsageError("there is nothing to query; name log directories (PATH), --catalog DIR or --export DIR")
     sources = Sources(
         paths=local_paths(paths),
         options=dict(pairs),
-        catalog=None if catalog is None else local_paths([catalog])[0],
-        export=None if export is None else local_paths([export])[0],
+        catalog=None if catalog is None else output_path(catalog),
+        export=None if export is None else output_path(export),
+        storage=dict(places["storage"]),
     )
     check_options(sources.options)
     resolve(sources.paths)  # an error in a path is reported before Spark starts

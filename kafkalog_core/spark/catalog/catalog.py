@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.request import Level
     from kafkalog_core.spark.catalog.reading import CatalogReaders
     from kafkalog_core.spark.catalog.volumes import VolumeSet
+    from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["CATALOG_KIND", "CatalogRequest", "catalog"]
@@ -64,14 +65,14 @@ class CatalogRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         targets: all log directories and partitions of the catalog, with absolute paths, from `targets.resolve`.
-        output: directory of the catalog: new, empty, or that of an earlier run.
+        output: where the catalog is: new, empty, or that of an earlier run.
         now_ms: time of the check and the commit, in ms since 1970.
         level: depth of the checks; see `VerifyRequest`.
         max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
     """
 
     targets: tuple[Target, ...]
-    output: str
+    output: Store
     now_ms: int
     level: Level = "records"
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -116,7 +117,7 @@ def catalog(
         if not os.path.isabs(target.path):
             raise SelectionError("a catalog needs absolute paths; name the directory by its own", path=target.path)
     refuse_inside(request.output, [target.path for target in request.targets])
-    with OutputRun(request.output, CATALOG_KIND, run_id, disk=disk) as lake:
+    with OutputRun(request.output, CATALOG_KIND, run_id, disk) as lake:
         depth = Depth(level=request.level, now_ms=request.now_ms, max_batch_bytes=request.max_batch_bytes)
         before = lake.output.state
         state = before if before.get("head") == rules_of(depth) else {}
@@ -276,7 +277,7 @@ def _commit(
     def merged(latest: dict[str, Any]) -> dict[str, Any]:
         if latest != before:
             raise LockedError(
-                "another run has committed since this one began; run the same command again", path=request.output
+                "another run has committed since this one began; run the same command again", path=request.output.root
             )
         return dict(state)
 

@@ -28,9 +28,8 @@ from kafkalog_core.spark.catalog.volumes import (
     SegmentKey,
     SegmentNote,
     SegmentStats,
-    Volume,
     VolumeWriter,
-    volume_paths,
+    notes_name,
 )
 from kafkalog_core.spark.lake.store import writing
 from kafkalog_core.spark.session.schema import BATCHES
@@ -170,7 +169,7 @@ class ReadingResult(NamedTuple):
 
 
 class _Known(NamedTuple):
-    volume: Volume
+    volume: str
     file: NotesFile
     note: SegmentNote
 
@@ -180,14 +179,14 @@ class CatalogReader(Struct, frozen=True, kw_only=True):
 
     Args:
         path: absolute path of the partition directory.
-        volumes: committed volumes that hold segments of the partition.
+        volumes: names of committed volumes that hold segments of the partition.
         store: where the catalog is.
         run_id: id of the run, with which the names of new files begin.
         depth: depth of the checks.
     """
 
     path: str
-    volumes: tuple[Volume, ...]
+    volumes: tuple[str, ...]
     store: Store
     run_id: str
     depth: Depth
@@ -217,7 +216,7 @@ class CatalogReading:
     def __enter__(self) -> Self:
         for volume in self._reader.volumes:
             with suppress(StorageError):  # its segments are read again, and the volume is removed
-                file = NotesFile(volume.notes)
+                file = NotesFile(self._reader.store, notes_name(volume))
                 self._files.append(file)
                 for key, note in file.notes(self._reader.path):
                     self._known[key] = _Known(volume, file, note)
@@ -308,7 +307,7 @@ class CatalogReading:
         return self._writer
 
     def _keep(self, known: _Known, key: SegmentKey, file: LogFile, segment: Segment) -> None:
-        self._kept.setdefault(known.volume.name, []).append(key)
+        self._kept.setdefault(known.volume, []).append(key)
         self._unchanged_bytes += segment.size_bytes
         self._row(file, segment, known.note.figures)
 
@@ -410,7 +409,7 @@ class CatalogReaders(Struct):
     def reader_of(self, path: str) -> CatalogReader:
         """Return the reader of a partition."""
         known = self.state.get("partitions", {}).get(os.fsencode(path).hex(), {})
-        volumes = [volume_paths(self.store, name) for name in known.get("volumes", ()) if name not in self.missing]
+        volumes = [name for name in known.get("volumes", ()) if name not in self.missing]
         return CatalogReader(path=path, volumes=tuple(volumes), store=self.store, run_id=self.run_id, depth=self.depth)
 
     def received(self, path: str, result: object) -> None:

@@ -53,14 +53,12 @@ __all__ = [
     "SegmentKey",
     "SegmentNote",
     "SegmentStats",
-    "Volume",
     "VolumeSet",
     "VolumeSource",
     "VolumeWriter",
     "bins",
     "merge",
     "notes_name",
-    "volume_paths",
     "write_table",
 ]
 
@@ -178,15 +176,15 @@ class NotesWriter:
 class NotesFile:
     """A notes file, open for reading. Raises StorageError if it cannot be read or is not a notes file."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._index = _index_of(path)
-        with _reading(path):
-            self._file = pq.ParquetFile(path, metadata=self._index.metadata, memory_map=False)
+    def __init__(self, store: Store, name: str) -> None:
+        self._path = store.path(name)
+        self._index = _index_of(store, name)
+        with _reading(self._path):
+            self._file = pq.ParquetFile(store.open(name), metadata=self._index.metadata)
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self._file.close(force=True)
 
     def notes(self, directory: str) -> Iterator[tuple[SegmentKey, SegmentNote]]:
         """Yield the notes of the segments of a directory; segments without a note must be read again."""
@@ -242,10 +240,11 @@ class _Index(NamedTuple):
 
 
 @lru_cache(maxsize=_INDEXES_KEPT)
-def _index_of(path: str) -> _Index:
+def _index_of(store: Store, name: str) -> _Index:
     """Return the index of a notes file. It is cached: notes files never change, and many partitions share one."""
-    with _reading(path):
-        metadata = pq.read_metadata(path)
+    path = store.path(name)
+    with _reading(path), store.open(name) as file:
+        metadata = pq.read_metadata(file)
         is_ours = metadata.schema.to_arrow_schema().equals(_SCHEMA)
     if not is_ours:
         raise StorageError("is not a notes file of this release of kafkalog", path=path)
@@ -275,14 +274,6 @@ def _reading(path: str) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
-
-
-class Volume(NamedTuple):
-    """A committed volume: its name, and the paths of its files."""
-
-    name: str
-    batches: str
-    notes: str
 
 
 class NewVolume(NamedTuple):
@@ -358,10 +349,9 @@ _MERGED_ROWS: Final = 200_000
 
 
 class VolumeSource(NamedTuple):
-    """A volume to take segments from: paths of its files, the wanted segments, and its size in bytes."""
+    """A volume to take segments from: its name, the wanted segments, and its size in bytes."""
 
-    batches: str
-    notes: str
+    name: str
     keys: tuple[SegmentKey, ...]
     size_bytes: int
 
@@ -387,10 +377,10 @@ def merge(sources: tuple[VolumeSource, ...], store: Store, run_id: str, advance:
     """
     with writing(store.root), VolumeWriter(store, run_id, "merged") as writer:
         for source in sources:
-            for table in _wanted(source):
+            for table in _wanted(store, source):
                 for batch in table.to_batches(max_chunksize=_MERGED_ROWS):
                     writer.batches.write(batch)
-            notes = NotesFile(source.notes)
+            notes = NotesFile(store, notes_name(source.name))
             for key in source.keys:
                 writer.notes.copy(key, notes.groups(key))
             notes.close()
@@ -398,16 +388,17 @@ def merge(sources: tuple[VolumeSource, ...], store: Store, run_id: str, advance:
         return writer.finish()
 
 
-def _wanted(source: VolumeSource) -> Iterator[pa.Table]:
+def _wanted(store: Store, source: VolumeSource) -> Iterator[pa.Table]:
     """Yield the batch rows of the wanted segments."""
     paths = pa.array([spark_text(f"{key.directory}/{key.segment}") for key in source.keys], pa.string())
     try:
-        with pq.ParquetFile(source.batches) as file:
+        with store.open(_batches_name(source.name)) as opened, pq.ParquetFile(opened) as file:
             for batch in file.iter_batches(batch_size=_MERGED_ROWS, use_threads=False):
                 table = pa.Table.from_batches([batch])
                 yield table.filter(pc.is_in(table.column("path"), value_set=paths))
     except (OSError, pa.ArrowException) as error:
-        raise StorageError(f"batches of the catalog cannot be read: {error}", path=source.batches) from error
+        path = store.path(_batches_name(source.name))
+        raise StorageError(f"batches of the catalog cannot be read: {error}", path=path) from error
 
 
 class VolumeSet:
@@ -441,7 +432,7 @@ class VolumeSet:
         small: dict[VolumeSource, str | NewVolume] = {}
         for name, known in self._known.items():
             keys = tuple(self._wanted.get(name, ()))
-            source = self._source(name, keys, known["bytes"])
+            source = VolumeSource(name, keys, known["bytes"])
             if keys and len(keys) < known["segments"]:
                 wanted.append(source)
             elif keys:
@@ -450,7 +441,7 @@ class VolumeSet:
                     small[source] = name
         for fresh in self._fresh:
             self._new.append(fresh)
-            source = self._source(fresh.name, fresh.keys, fresh.size_bytes)
+            source = VolumeSource(fresh.name, fresh.keys, fresh.size_bytes)
             if source.size_bytes < SMALL_BYTES:
                 small[source] = fresh
         if len(small) + len(wanted) > MOST_SMALL:
@@ -499,10 +490,6 @@ class VolumeSet:
         else:
             self._new.remove(volume)
 
-    def _source(self, name: str, keys: tuple[SegmentKey, ...], size_bytes: int) -> VolumeSource:
-        paths = volume_paths(self._store, name)
-        return VolumeSource(paths.batches, paths.notes, keys, size_bytes)
-
 
 BATCHES_FOLDER: Final = "batches"
 NOTES_FOLDER: Final = "_kafkalog/notes"
@@ -515,8 +502,3 @@ def _batches_name(name: str) -> str:
 def notes_name(name: str) -> str:
     """Return the name, in the catalog's store, of the notes of a volume."""
     return f"{NOTES_FOLDER}/{name}"
-
-
-def volume_paths(store: Store, name: str) -> Volume:
-    """Return the paths of the files of a volume, by its name."""
-    return Volume(name, store.path(_batches_name(name)), store.path(notes_name(name)))

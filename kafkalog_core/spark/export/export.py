@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.export.plan import WorkItem
     from kafkalog_core.spark.export.task import ExportTaskResult, Name, PartitionState
+    from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.spark.session.parquet import Compression
     from kafkalog_core.storage.changing.writer import Disk
 
@@ -64,24 +65,22 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
 
     Args:
         targets: partitions and log directories, from `targets.resolve`.
-        output: directory of the export: new, empty, or that of an earlier run.
+        output: where the export is: new, empty, or that of an earlier run. Without its `syncs` a power failure may
+            leave a commit with incomplete files; a killed process does not.
         asked: where to begin, and what to do with a log that is not the one that was exported.
         compression: codec of the Parquet files.
         task_bytes: approximate bytes of log that one task reads and one file holds.
         commit_bytes: approximate bytes of log between commits.
         max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
-        syncs: whether files are fsynced before and after a commit. If not, a power failure may leave a commit with
-            incomplete files; a killed process does not.
     """
 
     targets: tuple[Target, ...]
-    output: str
+    output: Store
     asked: ExportOptions = field(default_factory=ExportOptions)
     compression: Compression = "snappy"
     task_bytes: int = TASK_BYTES
     commit_bytes: int = COMMIT_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
-    syncs: bool = True
 
 
 def export(
@@ -112,8 +111,8 @@ def export(
         raise ValueError(f"a run id has 1 to 64 letters, digits and dashes: {run_id!r}")
     refuse_inside(request.output, [target.path for target in request.targets])
     logs, findings = find_logs(request.targets)
-    with OutputRun(request.output, EXPORT_KIND, run_id, disk=disk, syncs=request.syncs) as lake:
-        states = ExportState.from_json(lake.output.state, request.output)
+    with OutputRun(request.output, EXPORT_KIND, run_id, disk) as lake:
+        states = ExportState.from_json(lake.output.state, request.output.root)
         checkpoints, options = Checkpoints(), ScanOptions(max_batch_bytes=request.max_batch_bytes)
         plans = []
         for log in logs:
@@ -275,13 +274,13 @@ class _Export(Struct):
 
     def _merged(self, latest: dict[str, Any]) -> dict[str, Any]:
         """Return the state with what this run has moved. Raises LockedError if another run moved the same partition."""
-        states = ExportState.from_json(latest, self.request.output)
+        states = ExportState.from_json(latest, self.request.output.root)
         for name, before in self.changed.items():
             if states.of.get(name) != before:
                 raise LockedError(
                     f"another run has exported {name[0]}-{name[1]} since this one began; nothing of it is lost, and "
                     "nothing is there twice; run the same command again",
-                    path=self.request.output,
+                    path=self.request.output.root,
                 )
             states.of[name] = self.states.of[name]
         return states.to_json()

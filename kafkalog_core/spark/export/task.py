@@ -261,14 +261,15 @@ def keep_before(name: str, offset: int, new: NewRecordFile, advance: Callable[[i
     import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    path = new.store.path(name)
-    if not os.path.lexists(path):
+    try:
+        opened = new.store.open(name)
+    except FileNotFoundError as error:
         raise NotFoundError(
             "an earlier run wrote this file, but it is missing; restore it from a backup, or reload the whole "
             "partition (--reload without --from-offset and --from-time)",
-            path=path,
-        )
-    with RecordFile(new) as file, pq.ParquetFile(path) as source:
+            path=new.store.path(name),
+        ) from error
+    with opened, RecordFile(new) as file, pq.ParquetFile(opened) as source:
         for batch in source.iter_batches(columns=list(COLUMNS)):
             kept = batch.filter(pc.less(batch.column("offset"), offset))
             if kept.num_rows:

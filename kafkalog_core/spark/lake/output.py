@@ -55,44 +55,50 @@ class OutputKind(Struct, frozen=True, kw_only=True):
 
 
 # --- where an output may be -------------------------------------------------------------------------------------------
-def check_place(path: str, kind: OutputKind) -> None:
-    """Raise RefusedError for a path that is not a directory, is another job's output, or holds other files."""
+def check_place(store: Store, kind: OutputKind) -> None:
+    """Raise RefusedError for a file, for the output of another job, and for a directory that holds other files."""
     check_installed()
+    if "%" in store.root:
+        raise RefusedError(
+            "the path of a Delta table may not have a % in it; name another one with --to", path=store.root
+        )
+    if store.is_local:
+        _check_directory(store.root)
+    names = store.files()
+    if any(name.startswith(f"{INNER}/commits/") for name in names):
+        raise RefusedError(
+            f"this directory was written by a release of kafkalog that had a format of its own; {_WRITE_AGAIN}",
+            path=store.root,
+        )
+    if any(name.startswith(f"{kind.head.name}/_delta_log/") for name in names):
+        return
+    file = min((name for name in names if not _is_ours(name)), default=None)
+    if file is not None:
+        raise RefusedError(
+            f"this directory is not empty and not an output of kafkalog spark {kind.name}: it holds {file!r}; name a "
+            "new or empty directory with --to",
+            path=store.root,
+        )
+
+
+def _check_directory(path: str) -> None:
     around = broker_dir_around(os.path.realpath(path))
     if around is not None:
         raise RefusedError(
             f"this directory is within Kafka's own directory {around}; name a directory outside it with --to", path=path
         )
-    if "%" in os.path.abspath(path):
-        raise RefusedError("the path of a Delta table may not have a % in it; name another one with --to", path=path)
-    if not os.path.lexists(path):
-        return
-    if not os.path.isdir(path):
+    if os.path.lexists(path) and not os.path.isdir(path):
         raise RefusedError("this is a file, not a directory; name another directory with --to", path=path)
-    if os.path.isdir(f"{path}/{INNER}/commits"):
-        raise RefusedError(
-            f"this directory was written by a release of kafkalog that had a format of its own; {_WRITE_AGAIN}",
-            path=path,
-        )
-    if os.path.isdir(f"{path}/{kind.head.name}/_delta_log"):
-        return
-    files = Store(os.path.abspath(path)).files()
-    file = min((name for name in files if not _is_ours(name)), default=None)
-    if file is not None:
-        raise RefusedError(
-            f"this directory is not empty and not an output of kafkalog spark {kind.name}: it holds {file!r}; name a "
-            "new or empty directory with --to",
-            path=path,
-        )
 
 
-def refuse_inside(path: str, sources: Iterable[str]) -> None:
+def refuse_inside(store: Store, sources: Iterable[str]) -> None:
     """Raise RefusedError for an output within a directory that is read: the next run would read it too."""
-    there = os.path.realpath(path)
+    there = os.path.realpath(store.root) if store.is_local else store.root
     for source in sources:
         if f"{there}/".startswith(f"{os.path.realpath(source).rstrip('/')}/"):
             raise RefusedError(
-                f"this directory is within {source}, which is read; name a directory outside it with --to", path=path
+                f"this directory is within {source}, which is read; name a directory outside it with --to",
+                path=store.root,
             )
 
 
@@ -105,9 +111,9 @@ def _is_ours(name: str) -> bool:
 class Output:
     """An output as its last commit left it."""
 
-    def __init__(self, path: str, kind: OutputKind, *, disk: Disk | None = None, syncs: bool = True) -> None:
+    def __init__(self, store: Store, kind: OutputKind, disk: Disk | None = None) -> None:
         self.kind = kind
-        self.store = Store(os.path.abspath(path), syncs)
+        self.store = store
         self.disk = disk or Disk()
         self.head = LakeTable(self.store, kind.head, self.disk)
         self.tables = {spec.name: LakeTable(self.store, spec, self.disk) for spec in kind.others}
@@ -122,14 +128,14 @@ class Output:
         self.load()
 
     @classmethod
-    def read(cls, path: str, kind: OutputKind) -> Self:
+    def read(cls, store: Store, kind: OutputKind) -> Self:
         """Open an output. Raises NotFoundError if nothing was ever committed, RefusedError for another job's output."""
-        if os.path.isdir(path):
-            check_place(path, kind)
-        output = cls(path, kind)
+        if not store.is_local or os.path.isdir(store.root):
+            check_place(store, kind)
+        output = cls(store, kind)
         if output.state_name is None:
             raise NotFoundError(
-                f"this is not an output of kafkalog spark {kind.name}: nothing was committed", path=path
+                f"this is not an output of kafkalog spark {kind.name}: nothing was committed", path=store.root
             )
         return output
 
@@ -192,13 +198,11 @@ class OutputRun:
     Opening it completes the other tables and deletes what ended runs have left.
     """
 
-    def __init__(
-        self, path: str, kind: OutputKind, run_id: str, *, disk: Disk | None = None, syncs: bool = True
-    ) -> None:
-        check_place(path, kind)
+    def __init__(self, store: Store, kind: OutputKind, run_id: str, disk: Disk | None = None) -> None:
+        check_place(store, kind)
         self.run_id = run_id
-        self.output = Output(path, kind, disk=disk, syncs=syncs)
-        self.store = self.output.store
+        self.output = Output(store, kind, disk)
+        self.store = store
         self.listed: dict[str, int] = {}
         """Files of the output when the run began, with their sizes."""
         self._kind = kind
@@ -207,7 +211,7 @@ class OutputRun:
 
     def __enter__(self) -> Self:
         above = os.path.dirname(self.store.root)
-        if not os.path.isdir(above):
+        if self.store.is_local and not os.path.isdir(above):
             raise NotFoundError("the directory for the output does not exist; create it", path=above)
         with self._stack as stack:
             self._step("create", runs.FOLDER)

@@ -18,15 +18,26 @@ from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-__all__ = ["Store", "attempt_name", "run_of", "small_name", "writing"]
+__all__ = ["Store", "attempt_name", "reason_of", "run_of", "small_name", "writing"]
 
 _OURS: Final = ".kafkalog."
 """What follows the id of the run in the name of every file that a run writes."""
+_S3: Final = "s3://"
+_S3_OPTIONS: Final = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ALLOW_HTTP",
+)
+_S3_ATTEMPTS: Final = 10  # waiting ever longer: a server that is busy for some seconds fails no run
 _attempts = count()
 
 
@@ -59,35 +70,57 @@ def writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise WriteError(f"cannot be written: {reason.lower()}", path=path, number=error.errno) from error
+        raise WriteError(f"cannot be written: {reason_of(error)}", path=path, number=error.errno) from error
 
 
 class Store(Struct, frozen=True):
-    """A directory whose files are named by their paths below it, separated by `/`.
+    """A directory, or a prefix of an object store, whose files are named by their paths below it, separated by `/`.
 
     Args:
-        root: its absolute path.
-        syncs: whether files are fsynced when they are finished.
+        root: its absolute path, or `s3://BUCKET/PREFIX`.
+        options: how to reach an object store: pairs of a name and a value, by the names of `deltalake`.
+        syncs: whether files are fsynced when they are finished; an object store does it without being asked.
     """
 
     root: str
+    options: tuple[tuple[str, str], ...] = ()
     syncs: bool = True
 
+    @classmethod
+    def of(cls, root: str, options: Mapping[str, str] | None = None, *, syncs: bool = True) -> Store:
+        """Return the store of a path or URI, with what the environment says of object stores."""
+        if not _is_url(root):
+            return cls(os.path.abspath(root), (), syncs)
+        known = {name: os.environ[name] for name in _S3_OPTIONS if os.environ.get(name)} | dict(options or {})
+        return cls(root, tuple(sorted(known.items())), syncs=False)
+
+    def __repr__(self) -> str:
+        return f"Store({self.root!r})"  # without options, which may be secret
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is a directory that this system sees."""
+        return not _is_url(self.root)
+
     def path(self, name: str) -> str:
-        """Return the path of a file, for people and for other libraries."""
+        """Return the path or URI of a file, for people and for other libraries."""
         return f"{self.root}/{name}"
 
     def below(self, folder: str) -> Store:
         """Return a directory below this one."""
-        return Store(self.path(folder), self.syncs)
+        return Store(self.path(folder), self.options, self.syncs)
 
     def create(self, name: str) -> pa.NativeFile:
         """Create a file and the directories above it. Raises OSError."""
-        files = _files()
-        path = self.path(name)
-        files.create_dir(os.path.dirname(path), recursive=True)
+        files, path = self._at(name)
+        if self.is_local:
+            files.create_dir(os.path.dirname(path), recursive=True)
         return files.open_output_stream(path)
+
+    def open(self, name: str) -> pa.NativeFile:
+        """Open a file for reads anywhere in it. Raises OSError."""
+        files, path = self._at(name)
+        return files.open_input_file(path)
 
     def finish(self, name: str) -> None:
         """Fsync a file that was closed. Raises WriteError."""
@@ -103,41 +136,42 @@ class Store(Struct, frozen=True):
     def read(self, name: str) -> bytes:
         """Return the contents of a small file. Raises NotFoundError, AccessError."""
         try:
-            with _files().open_input_stream(self.path(name)) as file:
+            with self.open(name) as file:
                 return bytes(file.read())
         except FileNotFoundError as error:
             raise NotFoundError("no such file", path=self.path(name)) from error
         except OSError as error:
-            raise AccessError(f"cannot be read: {_reason(error)}", path=self.path(name)) from error
+            raise AccessError(f"cannot be read: {reason_of(error)}", path=self.path(name)) from error
 
     def files(self, folder: str = "") -> dict[str, int]:
         """Return all files below a folder with their sizes in bytes, by name. Raises AccessError."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 -- pyarrow: where there is work for it
 
-        top = self.path(folder) if folder else self.root
+        files, top = self._at(folder)
         try:
-            entries = _files().get_file_info(FileSelector(top, allow_not_found=True, recursive=True))
+            entries = files.get_file_info(FileSelector(top, allow_not_found=True, recursive=True))
         except OSError as error:
-            raise AccessError(f"cannot be listed: {_reason(error)}", path=top) from error
-        skipped = len(self.root) + 1
+            raise AccessError(f"cannot be listed: {reason_of(error)}", path=self.path(folder)) from error
+        skipped = len(self._at("")[1]) + 1
         return {entry.path[skipped:]: entry.size for entry in entries if entry.type == FileType.File}
 
     def written_s(self, name: str) -> float | None:
         """Return when a file was written, in seconds since 1970 by the store's clock; None: there is none."""
         from pyarrow.fs import FileType  # noqa: PLC0415 -- see `files`
 
+        files, path = self._at(name)
         with suppress(OSError):
-            entry = _files().get_file_info(self.path(name))
+            entry = files.get_file_info(path)
             if entry.type == FileType.File and entry.mtime is not None:
                 return float(entry.mtime.timestamp())
         return None
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; those that do not exist are gone already. Raises WriteError."""
-        files = _files()
         for name in names:
-            with suppress(FileNotFoundError), writing(self.path(name)):
-                files.delete_file(self.path(name))
+            files, path = self._at(name)
+            with writing(self.path(name)), suppress(FileNotFoundError):
+                files.delete_file(path)
 
     def sync_directories(self, names: Iterable[str]) -> None:
         """Fsync the directories of some files. Raises WriteError."""
@@ -146,13 +180,36 @@ class Store(Struct, frozen=True):
         for folder in sorted({os.path.dirname(self.path(name)) for name in names}):
             Disk().sync_directory(folder)
 
-
-@lru_cache(maxsize=1)
-def _files() -> FileSystem:
-    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 -- pyarrow: where there is work for it
-
-    return LocalFileSystem()
+    def _at(self, name: str) -> tuple[FileSystem, str]:
+        """Return pyarrow's file system, and the path of a file in it."""
+        root = self.root.removeprefix(_S3)
+        return _file_system(self.is_local, self.options), f"{root}/{name}" if name else root
 
 
-def _reason(error: OSError) -> str:
-    return (os.strerror(error.errno) if error.errno else str(error)).lower()
+def _is_url(root: str) -> bool:
+    return root.startswith(_S3)
+
+
+@lru_cache(maxsize=4)
+def _file_system(is_local: bool, options: tuple[tuple[str, str], ...]) -> FileSystem:
+    from pyarrow import fs  # noqa: PLC0415 -- pyarrow: where there is work for it
+
+    if is_local:
+        return fs.LocalFileSystem()
+    known = dict(options)
+    endpoint = known.get("AWS_ENDPOINT_URL")
+    return fs.S3FileSystem(
+        access_key=known.get("AWS_ACCESS_KEY_ID"),
+        secret_key=known.get("AWS_SECRET_ACCESS_KEY"),
+        session_token=known.get("AWS_SESSION_TOKEN"),
+        region=known.get("AWS_REGION") or known.get("AWS_DEFAULT_REGION"),
+        endpoint_override=endpoint,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_S3_ATTEMPTS),
+    )
+
+
+def reason_of(error: OSError) -> str:
+    """Return the reason for an error: the system's words, or those of an object store."""
+    if error.errno and not str(error).startswith(("When ", "AWS ")):
+        return os.strerror(error.errno).lower()
+    return str(error).partition("\n")[0]

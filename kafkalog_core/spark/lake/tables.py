@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from kafkalog_core.errors import StorageError, UnsupportedError
-from kafkalog_core.spark.lake.store import writing
+from kafkalog_core.errors import AccessError, StorageError, UnsupportedError
+from kafkalog_core.spark.lake.store import reason_of
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import Struct
 
@@ -191,7 +191,7 @@ class LakeTable:
         from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
 
         try:
-            return DeltaTable(self.store.root, version=version)
+            return DeltaTable(self.store.root, version=version, storage_options=dict(self.store.options))
         except TableNotFoundError:
             return None
 
@@ -210,6 +210,7 @@ class LakeTable:
             partition_by=[*self.spec.partitioned_by],
             name=self.spec.name,
             description=self.spec.description,
+            storage_options=dict(self.store.options),
         )
         if self._handle.version() > 0:
             raise ConflictError("another run has created this table", path=self.store.root)
@@ -221,8 +222,9 @@ class LakeTable:
         from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415 -- see `commit`
 
         try:
-            with writing(self.store.root):
-                yield
+            yield
+        except OSError as error:
+            raise AccessError(f"the Delta table cannot be {what}: {reason_of(error)}", path=self.store.root) from error
         except CommitFailedError as error:
             raise ConflictError(f"another commit came first: {_first_line(error)}", path=self.store.root) from error
         except DeltaError as error:

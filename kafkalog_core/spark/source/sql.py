@@ -16,8 +16,10 @@ from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.export.task import COLUMNS
 from kafkalog_core.spark.lake.output import Output
-from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.spark.lake.store import Store
+from kafkalog_core.spark.session.errors import local_paths, output_path
 from kafkalog_core.spark.session.schema import CATALOG_TABLES, SPARK_TABLES, struct_type
+from kafkalog_core.spark.source.files import read_files
 from kafkalog_core.spark.source.options import OPTIONS
 from kafkalog_core.structs import Struct, field
 
@@ -46,29 +48,35 @@ __all__ = [
 ]
 
 
-def open_catalog(spark: SparkSession, path: str) -> dict[str, DataFrame]:
+def open_catalog(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> dict[str, DataFrame]:
     """Return the tables of a catalog by name: segments, findings, partitions, batches, as the last run left them.
 
     The DataFrames show the files that exist now: open the catalog again after the next run.
 
+    Args:
+        spark: the session.
+        path: directory of the catalog, or `s3://BUCKET/PREFIX`.
+        storage: how to reach an object store; see `Store`.
+
     Raises NotFoundError if there is no catalog, RefusedError if the directory holds something else.
     """
-    catalog = Output.read(path, CATALOG_KIND)
+    catalog = Output.read(Store.of(path, storage), CATALOG_KIND)
     return {name: _frame(spark, catalog, name, table) for name, table in CATALOG_TABLES.items()}
 
 
 _BY_DIRECTORY: Final = ("topic", "partition")
 
 
-def open_export(spark: SparkSession, path: str) -> DataFrame:
+def open_export(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> DataFrame:
     """Return the records of an export, with the columns of `record` rows, topic and partition first.
 
-    The DataFrame shows the files that exist now: open the export again after the next run.
+    The DataFrame shows the files that exist now: open the export again after the next run. Arguments are those of
+    `open_catalog`.
 
     Raises NotFoundError if nothing was exported, RefusedError if the directory holds something else or files of the
     export were deleted.
     """
-    export = Output.read(path, EXPORT_KIND)
+    export = Output.read(Store.of(path, storage), EXPORT_KIND)
     listed = export.store.files("records")
     lost = export.lost("records", listed)
     if lost:
@@ -77,29 +85,30 @@ def open_export(spark: SparkSession, path: str) -> DataFrame:
             "export again, which lists them, and with --reload to write them again",
             path=export.store.path(f"records/{min(lost)}"),
         )
-    names = export.files("records")
+    files = export.files("records")
     top = export.store.path("records")
-    is_all = len(names) == sum(not name.startswith("records/_") for name in listed)
     schema = struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])
-    if not names:
-        return spark.createDataFrame([], schema).select(*_BY_DIRECTORY, *COLUMNS)
-    reader = spark.read.schema(schema).option("basePath", top)
-    frame = reader.parquet(top) if is_all else reader.parquet(*(f"{top}/{name}" for name in sorted(names)))
+    if not files or not export.store.is_local:
+        frame = read_files(spark, export.store.below("records"), files.values(), schema)
+    else:
+        is_all = len(files) == sum(not name.startswith("records/_") for name in listed)
+        reader = spark.read.schema(schema).option("basePath", top)
+        frame = reader.parquet(top) if is_all else reader.parquet(*(f"{top}/{name}" for name in sorted(files)))
     return frame.select(*_BY_DIRECTORY, *COLUMNS)
 
 
-def open_export_findings(spark: SparkSession, path: str) -> DataFrame:
+def open_export_findings(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> DataFrame:
     """Return the findings of all runs of an export. Raises what `open_export` raises."""
-    return _frame(spark, Output.read(path, EXPORT_KIND), "findings", FINDING)
+    return _frame(spark, Output.read(Store.of(path, storage), EXPORT_KIND), "findings", FINDING)
 
 
 def _frame(spark: SparkSession, output: Output, name: str, table: Table) -> DataFrame:
     """Return a table of an output whose files hold all its columns."""
     schema = struct_type(table)
-    files = sorted(output.files(name))
-    if not files:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(output.store.path(f"{name}/{file}") for file in files))
+    files = output.files(name)
+    if not files or not output.store.is_local:
+        return read_files(spark, output.store.below(name), files.values(), schema)
+    return spark.read.schema(schema).parquet(*(output.store.path(f"{name}/{file}") for file in sorted(files)))
 
 
 VIEWS: Final = (*SPARK_TABLES, "partitions")
@@ -117,14 +126,16 @@ class Sources(Struct, frozen=True, kw_only=True):
     Args:
         paths: log directories, partitions or files, from which all four tables are read.
         options: options of the data source, by name; each applies to the tables that accept it.
-        catalog: directory of a catalog to take batches, segments, findings and partitions from; None: the disks.
-        export: directory of an export to take records from; None: the disks.
+        catalog: directory or URI of a catalog to take batches, segments, findings and partitions from; None: the disks.
+        export: directory or URI of an export to take records from; None: the disks.
+        storage: how to reach an object store; see `Store`.
     """
 
     paths: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     catalog: str | None = None
     export: str | None = None
+    storage: Mapping[str, str] = field(default_factory=dict)
 
 
 def query(spark: SparkSession, text: str, sources: Sources) -> DataFrame:
@@ -177,9 +188,9 @@ def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] =
         paths = list(local_paths(sources.paths))
         frames |= {name: _from_disks(spark, name, paths, sources.options) for name in wanted if name in SPARK_TABLES}
     if sources.catalog is not None and _OF_CATALOG.intersection(wanted):
-        frames |= open_catalog(spark, *local_paths([sources.catalog]))
+        frames |= open_catalog(spark, output_path(sources.catalog), sources.storage)
     if sources.export is not None and "records" in wanted:
-        frames["records"] = open_export(spark, *local_paths([sources.export]))
+        frames["records"] = open_export(spark, output_path(sources.export), sources.storage)
     registered = [name for name in wanted if name in frames]
     for name in registered:
         frames[name].createOrReplaceTempView(name)
