@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from confluent_kafka import Producer
 
-from tests.broker.live import QUIET, SECONDS, LiveServer, Record, Store, create_topics, read_all, work
+from tests.broker.live import QUIET, SECONDS, LiveServer, Place, Record, create_topics, read_all, work
 from tests.broker.serving import address, serving
 from tests.integration import jars
 
@@ -23,7 +23,7 @@ ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 WANTED: Final = ("kafka", "commons-pool2")
 """Jars that Spark does not have itself."""
 
-Rows = dict[Store, list[Record]]
+Rows = dict[Place, list[Record]]
 
 
 @pytest.fixture(scope="module")

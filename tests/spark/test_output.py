@@ -271,6 +271,7 @@ def test_where_no_output_may_be(tmp_path: Path) -> None:
     (tmp_path / "kafka").mkdir()
     (tmp_path / "kafka/meta.properties").touch()
     (tmp_path / "old/_kafkalog/commits").mkdir(parents=True)
+    (tmp_path / "old/_kafkalog/commits/00000001.json").touch()
     for name, said in (
         ("file", "a file, not a directory"),
         ("full", "holds 'other.parquet'"),
