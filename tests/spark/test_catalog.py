@@ -6,12 +6,15 @@ import errno
 import json
 import os
 import random
+import resource
 import shutil
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import RefusedError, SelectionError
@@ -27,7 +30,7 @@ from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.spark.source.sql import open_catalog
-from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.corpus.snapshots import snapshots
 from tests.ops.inline import Inline
 from tests.ops.verify.dirs import write_log_dir
@@ -338,6 +341,49 @@ def test_a_run_that_dies_at_any_step_leaves_it_as_it_was(held: Catalog, kafka: P
         assert len(list((copied.output / "_kafkalog/notes").iterdir())) == len(copied.files("batches"))
         at += 1
     assert at > 12
+
+
+def test_a_first_run_that_dies_at_any_step(kafka: Path, tmp_path: Path) -> None:
+    at = 0
+    while True:
+        made = Catalog(tmp_path / f"catalog-{at}", kafka)
+        try:
+            made.run(disk=DyingDisk(at))
+        except KilledError:
+            pass
+        else:
+            break
+        made.run()
+        made.assert_right()
+        at += 1
+    assert at > 12
+
+
+def test_a_commit_of_another_engine_right_after_ours(held: Catalog, kafka: Path) -> None:
+    """The run names its own version of the table."""
+
+    class Meddling(Disk):
+        def step(self, what: str, path: str) -> None:
+            if what == "committed" and path.endswith("segments/_delta_log"):
+                DeltaTable(str(held.output / "segments")).delete()
+
+    (kafka / "s-0" / f"{0:020d}.log").write_bytes(bytes(200))
+    held.run(disk=Meddling())
+    held.assert_right()
+    held.run()
+    held.assert_right()
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_volume(kafka: Path, tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
+    try:
+        with pytest.raises(WriteError, match="file too large"):
+            Catalog(tmp_path / "catalog", kafka).run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.parametrize("what", ["write", "close"])

@@ -9,18 +9,30 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
-from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError
+from kafkalog_core.errors import (
+    LockedError,
+    NotFoundError,
+    RefusedError,
+    SelectionError,
+    StorageError,
+    UnsupportedError,
+)
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake import runs
 from kafkalog_core.spark.lake.output import Output, OutputRun, check_place
 from kafkalog_core.spark.lake.store import Store, attempt_name, run_of
+from kafkalog_core.spark.session.errors import output_path
+from kafkalog_core.spark.source.sql import open_export
+from kafkalog_core.storage.changing.writer import Disk
 from tests.ops.inline import Inline
 from tests.spark.exporting import Run, batches, offsets_in, write_log
 from tests.spark.judging import data_of, files_of, names_of, version_of
@@ -179,12 +191,86 @@ def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ({"pid": 2**22 + 1}, True),
         ({"host": "other"}, False),
         ({"boot": "other"}, False),
-        ({"pid": None}, True),
+        ({"processes": "of another container"}, False),
+        ({"pid": None}, False),  # not what this release writes
     ):
         store.write(name, json.dumps({**sign, **changed}).encode())
         assert runs.is_dead(store, "a") is is_dead, changed
-    store.write(name, b"{")
-    assert runs.is_dead(store, "a")
+    for unreadable in (b"{", b""):  # or being written now
+        store.write(name, unreadable)
+        assert not runs.is_dead(store, "a")
+
+
+def test_a_sign_is_never_seen_half_written(tmp_path: Path) -> None:
+    store = Store(str(tmp_path), syncs=False)
+    with runs.LiveRun(store, "a"):
+        sign = store.read(runs.sign_name("a"))
+        ended = threading.Event()
+
+        def write() -> None:
+            while not ended.is_set():
+                store.replace(runs.sign_name("a"), sign)
+
+        writing = threading.Thread(target=write)
+        writing.start()
+        seen = {store.read(runs.sign_name("a")) for _ in range(2000)}
+        ended.set()
+        writing.join()
+    assert seen == {sign}
+
+
+def test_a_run_that_commits_while_another_begins(disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is gone before the other looks who has ended, and its files are in the table by then."""
+    Run(out, disk / "u-0")
+    entered, others = runs.LiveRun.__enter__, iter([disk / "t-0"])
+
+    def enter(self: runs.LiveRun) -> runs.LiveRun:
+        result = entered(self)
+        for other in others:
+            Run(out, other)
+        return result
+
+    monkeypatch.setattr(runs.LiveRun, "__enter__", enter)
+    Run(out, disk / "u-0")
+    assert names_of(out / "records") == data_of(out / "records")
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+    assert not Run(out, disk).findings
+
+
+def test_a_run_that_is_taken_for_ended_right_after_a_commit(
+    disk: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state that it reads after its own commit says so, before it commits again."""
+
+    class Fencing(Disk):
+        fenced = False
+
+        def step(self, what: str, path: str) -> None:
+            if what == "committed" and path.endswith("records/_delta_log") and not self.fenced:
+                self.fenced = True
+                with monkeypatch.context() as patched:
+                    patched.setattr(runs, "is_silent", lambda *_: True)
+                    Run(out, disk / "u-0")
+
+    class Ahead(Inline):
+        """As Spark's tasks do, before their results are taken."""
+
+        def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+            yield from list(super().map(work_of, pieces))
+
+    with pytest.raises(LockedError, match="another run took this one for ended"):
+        Run(out, disk / "t-0", workers=Ahead(), disk=Fencing(), commit_bytes=1)
+    assert names_of(out / "records") == data_of(out / "records")
+    Run(out, disk)
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
+
+
+def test_the_same_directory_by_two_names(disk: Path, out: Path) -> None:
+    Run(out, disk / "u-0")
+    (out.parent / "link").symlink_to(out)
+    Run(out, disk / "t-0", workers=Meanwhile(lambda: Run(out.parent / "link", disk / "u-0")))
+    assert names_of(out / "records") == data_of(out / "records")
+    assert not Run(out, disk).findings
 
 
 # --- other writers ----------------------------------------------------------------------------------------------------
@@ -205,6 +291,63 @@ def test_what_others_do_to_the_table(disk: Path, out: Path) -> None:
     Run(out, disk, reload=True, from_offset=55)
     assert offsets_in(out, "t") == list(range(210))
     assert DeltaTable(str(out / "records")).to_pyarrow_table(columns=["offset"]).num_rows == 310
+
+
+def damage(log: Path) -> None:
+    data = bytearray(log.read_bytes())
+    data[100] ^= 0xFF
+    log.write_bytes(data)
+
+
+def test_what_others_do_to_the_findings(disk: Path, out: Path) -> None:
+    """They are there once, whatever files hold them."""
+
+    def count() -> int:
+        return DeltaTable(str(out / "findings")).to_pyarrow_table().num_rows
+
+    damage(disk / "t-0" / f"{0:020}.log")
+    Run(out, disk)
+    write_log(disk / "t-0", 100, batches(100, 150))
+    damage(disk / "t-0" / f"{100:020}.log")
+    Run(out, disk)
+    assert count() == 2
+    table = DeltaTable(str(out / "findings"))
+    table.optimize.compact()
+    Run(out, disk)
+    assert (count(), version_of(out / "findings")) == (2, 3)
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    Run(out, disk)
+    write_log(disk / "t-0", 150, batches(150, 160))
+    damage(disk / "t-0" / f"{150:020}.log")
+    Run(out, disk)
+    assert count() == 3
+
+
+def test_the_commits_are_on_the_disk(disk: Path, out: Path) -> None:
+    synced: list[str] = []
+
+    class Watching(Disk):
+        def sync_file(self, path: str) -> None:
+            synced.append(path)
+
+        def sync_directory(self, path: str) -> None:
+            synced.append(path)
+
+    Run(out, disk, disk=Watching())
+    log = out / "records/_delta_log"
+    wanted = {log / f"{version:020}.json" for version in range(2)} | {log, out / "records", out, out.parent}
+    assert {str(path) for path in wanted} <= set(synced)
+
+
+def test_a_file_of_an_earlier_run_that_is_damaged(disk: Path, out: Path) -> None:
+    Run(out, disk)
+    for file in data_of(out / "records"):
+        (out / "records" / file).write_bytes(b"PAR1".ljust((out / "records" / file).stat().st_size))
+    with pytest.raises(StorageError, match=r"it cannot be read.*restore it from a backup, or reload") as caught:
+        Run(out, disk, reload=True, from_offset=33)
+    assert caught.value.path is not None
+    Run(out, disk, reload=True)
+    assert offsets_in(out, "t") == offsets_in(out, "u") == list(range(100))
 
 
 def test_files_that_others_are_writing_stay(disk: Path, out: Path) -> None:
@@ -252,8 +395,6 @@ def test_a_topic_whose_name_is_odd(tmp_path: Path, out: Path) -> None:
 
 
 def test_spark_reads_a_topic_whose_name_is_odd(tmp_path: Path, out: Path, spark: SparkSession) -> None:
-    from kafkalog_core.spark.source.sql import open_export  # noqa: PLC0415 -- for this alone
-
     for name in ("a b", "50%", "é=ü", "x[1]"):
         write_log(tmp_path / "disk" / f"{name}-0", 0, batches(0, 10))
     Run(out, tmp_path / "disk")
@@ -277,7 +418,7 @@ def test_where_no_output_may_be(tmp_path: Path) -> None:
         ("full", "holds 'other.parquet'"),
         ("kafka/out", "within Kafka's own directory"),
         ("old", "a format of its own; write the output again into a new directory"),
-        ("50%", "may not have a % in it"),
+        ("50%", "may have no %, no backslash"),
     ):
         with pytest.raises(RefusedError, match=said):
             check_place(Store.of(str(tmp_path / name)), EXPORT_KIND)
@@ -287,6 +428,47 @@ def test_where_no_output_may_be(tmp_path: Path) -> None:
     with OutputRun(Store.of(str(tmp_path / "a b é")), EXPORT_KIND, "a") as lake:
         lake.commit(lambda _: {"a": 1}, [], now_ms=1)
     assert Output.read(Store.of(str(tmp_path / "a b é")), EXPORT_KIND).state == {"a": 1}
+
+
+@pytest.mark.parametrize("partitioned_by", [[], ["topic", "partition"]])
+def test_a_table_of_somebody_else(disk: Path, out: Path, partitioned_by: list[str]) -> None:
+    rows = pa.table({"topic": ["a"], "partition": pa.array([0], pa.int32()), "offset": [1]})
+    write_deltalake(str(out / "records"), rows, partition_by=partitioned_by)
+    with pytest.raises(RefusedError, match="a Delta table that kafkalog did not write"):
+        Run(out, disk)
+    assert DeltaTable(str(out / "records")).to_pyarrow_table().num_rows == 1
+    shutil.rmtree(out)
+    DeltaTable.create(str(out / "records"), schema=rows.schema, partition_by=partitioned_by)
+    with pytest.raises(RefusedError, match="a Delta table that kafkalog did not write"):
+        Run(out, disk)
+
+
+def test_places_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for uri in ("s3://", "s3:///a", "s3://b//a", "s3://b/a//c", "s3://b/../a", "s3://b/a#b", "s3://b/a?b"):
+        with pytest.raises(UnsupportedError, match="not s3://BUCKET/PREFIX"):
+            output_path(uri)
+    assert output_path("s3://bucket/a b/") == "s3://bucket/a b"
+    assert output_path("s3://bucket") == "s3://bucket"
+    for name in ("a\\b", "a\nb", "a\udcff"):
+        with pytest.raises(RefusedError, match="may have no %, no backslash"):
+            check_place(Store.of(str(tmp_path / name)), EXPORT_KIND)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for options, said in (
+        ({"AWS_ACCESS_KEY_ID": "only-this"}, "belong together"),
+        ({"AWS_SECRET_ACCESS_KEY": "only-this"}, "belong together"),
+        ({"AWS_SESSION_TOKEN": "only-this"}, "AWS_SESSION_TOKEN needs"),
+        ({"aws_region": "x"}, "no storage option 'aws_region'"),
+    ):
+        with pytest.raises(SelectionError, match=said) as caught:
+            Store.of("s3://b/a", options)
+        assert "only-this" not in str(caught.value)
+
+
+def test_directories_with_characters_of_globs(disk: Path, tmp_path: Path, spark: SparkSession) -> None:
+    for name in ("a[1]", "a{b,c}", "a*b"):
+        Run(tmp_path / name, disk)
+        assert open_export(spark, str(tmp_path / name)).count() == 200
 
 
 def test_a_directory_of_a_run_that_ended_before_its_first_commit(disk: Path, out: Path) -> None:

@@ -309,7 +309,8 @@ class VolumeWriter:
         """Abandon the files if an exception ended the block; the end of the run deletes them."""
         if kind is not None:
             self.batches.__exit__(kind, error, trace)
-            self.notes.close()
+            with suppress(OSError, pa.ArrowException):
+                self.notes.close()
 
     def finish(self) -> NewVolume:
         """Finish and fsync both files."""

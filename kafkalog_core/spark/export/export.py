@@ -8,6 +8,7 @@ are exported.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -175,9 +176,11 @@ class _Export(Struct):
         reloading = [plan for plan in plans if plan.start.reloads_from is not None]
         if not reloading:
             return
-        files = self.lake.output.head.files()
+        files: dict[tuple[str, str], list[TableFile]] = defaultdict(list)
+        for file in self.lake.output.head.files().values():
+            files[file.values["topic"], file.values["partition"]].append(file)
         for plan in reloading:
-            for file in plan.reload(files.values()):
+            for file in plan.reload(files[plan.values["topic"], plan.values["partition"]]):
                 piece = (file.name, plan.start.next_offset, self._new_file(plan))
                 plan.kept += [kept for kept in self.workers.map(keep_before, [piece]) if kept is not None]
 

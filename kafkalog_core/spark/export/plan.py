@@ -207,13 +207,13 @@ class PartitionExport:
 
     # --- removed files ------------------------------------------------------------------------------------------------
     def reload(self, files: Iterable[TableFile]) -> Iterator[TableFile]:
-        """Remove files with offsets from the reload offset on; yield those that hold lower ones too."""
+        """Remove those of its files with offsets from the reload offset on; yield those that hold lower ones too."""
         low = self.start.reloads_from
         if low is None:
             return
         for file in files:
             first, last = file.bounds.get("offset", (LOWEST_OFFSET, HIGHEST_OFFSET))
-            if file.values != self.values or last < low:
+            if last < low:
                 continue
             self.removed[file.name] = file
             if first < low:

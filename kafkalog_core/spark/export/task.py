@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
+from kafkalog_core.errors import AccessError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.logs import DAMAGE_CODES
@@ -19,14 +19,14 @@ from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
 from kafkalog_core.rows import tables
-from kafkalog_core.spark.lake.store import attempt_name, writing
+from kafkalog_core.spark.lake.store import attempt_name, reason_of, writing
 from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -259,7 +259,6 @@ class RecordFile:
 def keep_before(name: str, offset: int, new: NewRecordFile, advance: Callable[[int], None]) -> TableFile | None:
     """Rewrite a file of a table with only its records below an offset; None: there are none. Raises WriteError."""
     import pyarrow.compute as pc  # noqa: PLC0415 -- where there is work for it
-    import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
         opened = new.store.open(name)
@@ -269,13 +268,31 @@ def keep_before(name: str, offset: int, new: NewRecordFile, advance: Callable[[i
             "partition (--reload without --from-offset and --from-time)",
             path=new.store.path(name),
         ) from error
-    with opened, RecordFile(new) as file, pq.ParquetFile(opened) as source:
-        for batch in source.iter_batches(columns=list(COLUMNS)):
+    except OSError as error:
+        raise AccessError(f"cannot be read: {reason_of(error)}", path=new.store.path(name)) from error
+    with opened, RecordFile(new) as file:
+        for batch in _batches_of(opened, new.store.path(name)):
             kept = batch.filter(pc.less(batch.column("offset"), offset))
             if kept.num_rows:
                 file.write(kept)
         advance(0)
         return file.finish()
+
+
+def _batches_of(opened: pa.NativeFile, path: str) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file of an earlier run. Raises StorageError if it cannot be read."""
+    import pyarrow as pa  # noqa: PLC0415 -- see `keep_before`
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        with pq.ParquetFile(opened) as source:
+            yield from source.iter_batches(columns=list(COLUMNS))
+    except (OSError, pa.ArrowException) as error:
+        raise StorageError(
+            f"an earlier run wrote this file, but it cannot be read: {reason_of(error)}; restore it from a backup, or "
+            "reload the whole partition (--reload without --from-offset and --from-time)",
+            path=path,
+        ) from error
 
 
 _EXPECTED: Final = frozenset({"file.grew"})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -34,6 +35,7 @@ _FORMAT: Final = "kafkalog-state"
 _VERSION: Final = 1
 _ATTEMPTS: Final = 20
 _FENCED: Final = 100
+_FITTING: Final = re.compile(r"[^%\\\x00-\x1f\ud800-\udfff]+")
 _MEANWHILE: Final = "another run has committed since this one began; run the same command again"
 _WRITE_AGAIN: Final = "write the output again into a new directory: --to DIR"
 
@@ -58,9 +60,11 @@ class OutputKind(Struct, frozen=True, kw_only=True):
 def check_place(store: Store, kind: OutputKind) -> None:
     """Raise RefusedError for a file, for the output of another job, and for a directory that holds other files."""
     check_installed()
-    if "%" in store.root:
+    if not _FITTING.fullmatch(store.root):
         raise RefusedError(
-            "the path of a Delta table may not have a % in it; name another one with --to", path=store.root
+            "the path of a Delta table may have no %, no backslash, no control characters and only valid UTF-8; name "
+            "another one with --to",
+            path=store.root,
         )
     if store.is_local:
         _check_directory(store.root)
@@ -120,8 +124,8 @@ class Output:
         self.state: dict[str, Any] = {}
         self.versions: dict[str, int] = {}
         """Versions of other tables that belong to the state."""
-        self.pending: dict[str, list[TableFile]] = {}
-        """Files that belong to other tables and may not be in them yet, because the run ended too early."""
+        self.pending: dict[str, dict[int, list[TableFile]]] = {}
+        """Files that other tables get after the head's commit, by the numbers of their commits there."""
         self.fenced: list[str] = []
         """Runs that were taken for ended: they may not commit any more."""
         self.state_name: str | None = None
@@ -143,6 +147,11 @@ class Output:
         """Read the state that the head's last commit names."""
         for _ in range(_ATTEMPTS):
             token = self.head.transaction(_TRANSACTION)
+            if token is None and self.head.is_foreign:
+                raise RefusedError(
+                    "this is a Delta table that kafkalog did not write; name a new or empty directory with --to",
+                    path=self.head.store.root,
+                )
             if token is None:
                 return
             for name in self.store.files(_STATES):
@@ -163,7 +172,12 @@ class Output:
         if table == self.kind.head.name:
             return self.head.files()
         found = self.tables[table].files(self.versions.get(table))
-        return found | {file.name: file for file in self.pending.get(table, ())}
+        return found | {file.name: file for files in self.missing(table).values() for file in files}
+
+    def missing(self, table: str) -> dict[int, list[TableFile]]:
+        """Return the files that a table has not got yet, because the run ended too early, by number."""
+        done = self.tables[table].transaction(_TRANSACTION) or 0
+        return {number: files for number, files in self.pending.get(table, {}).items() if number > done}
 
     def lost(self, table: str, listed: Mapping[str, int] | None = None) -> dict[str, TableFile]:
         """Return the files of a table that are missing or have another size than when they were committed."""
@@ -176,7 +190,10 @@ class Output:
         try:
             value = json.loads(data)
             self.versions = {table: int(number) for table, number in value["versions"].items()}
-            self.pending = {table: [TableFile(**file) for file in files] for table, files in value["pending"].items()}
+            self.pending = {
+                table: {int(number): [TableFile(**file) for file in files] for number, files in numbered.items()}
+                for table, numbered in value["pending"].items()
+            }
             self.fenced = [str(run) for run in value["fenced"]]
             self.state, self.state_name = dict(value["state"]), name
             is_known = (value["format"], value["version"], value["kind"]) == (_FORMAT, _VERSION, self.kind.name)
@@ -256,6 +273,7 @@ class OutputRun:
         """
         output = self.output
         for _ in range(_ATTEMPTS):
+            self._refuse_if_fenced()
             self._commits += 1
             state = merged(output.state)
             name = f"{_STATES}/{small_name(self.run_id, self._commits)}"
@@ -300,6 +318,8 @@ class OutputRun:
         gone = {file.name for file in removes}
         wanted = {name: file for name, file in before.items() if name not in gone}
         wanted |= {file.name: file for file in adds}
+        with suppress(ConflictError):
+            self.output.head.create()  # before the others, so that the directory is known for what it is
         for _ in range(_ATTEMPTS):
             self._refuse_if_moved()
             other.refresh()
@@ -319,15 +339,20 @@ class OutputRun:
         versions: Mapping[str, int] | None,
         pending: Mapping[str, Sequence[TableFile]] | None,
     ) -> None:
-        waiting = {table: self._missing(table) for table in self.output.pending}
+        waiting = {table: self.output.missing(table) for table in self.output.pending}
         for table, files in (pending or {}).items():
-            waiting[table] = [*waiting.get(table, ()), *files]
+            number = max(waiting.get(table, {}), default=self.output.tables[table].transaction(_TRANSACTION) or 0) + 1
+            waiting[table] = {**waiting.get(table, {}), number: list(files)}
         value = {
             "format": _FORMAT,
             "version": _VERSION,
             "kind": self._kind.name,
             "versions": versions or {},
-            "pending": {table: [file._asdict() for file in files] for table, files in waiting.items() if files},
+            "pending": {
+                table: {number: [file._asdict() for file in files] for number, files in numbered.items()}
+                for table, numbered in waiting.items()
+                if numbered
+            },
             "fenced": self.output.fenced[-_FENCED:],
             "state": state,
         }
@@ -335,21 +360,18 @@ class OutputRun:
         self.store.write(name, json.dumps(value).encode())
         self.store.sync_directories([name])
 
-    def _missing(self, table: str) -> list[TableFile]:
-        there = self.output.tables[table].files()
-        return [file for file in self.output.pending.get(table, ()) if file.name not in there]
-
     def _append_pending(self) -> None:
         """Add to the other tables what belongs to commits of the head; doing so twice changes nothing."""
         for name in self.output.pending:
             table = self.output.tables[name]
             for _ in range(_ATTEMPTS):
                 table.refresh()
-                missing = self._missing(name)
+                missing = self.output.missing(name)
                 if not missing:
                     break
+                files = [file for some in missing.values() for file in some]
                 with suppress(ConflictError):
-                    table.commit(missing, (), {}, now_ms=0, facts={"run": self.run_id})
+                    table.commit(files, (), {_TRANSACTION: max(missing)}, now_ms=0, facts={"run": self.run_id})
 
     def _refuse_if_moved(self) -> None:
         before = self.output.state_name
@@ -358,14 +380,16 @@ class OutputRun:
         if self.output.state_name != before:
             raise LockedError(_MEANWHILE, path=self.store.root)
 
-    def _refuse_if_other(self, removes: Sequence[TableFile]) -> None:
-        """Raise LockedError if this run may not commit after what others have committed."""
+    def _refuse_if_fenced(self) -> None:
         if self.run_id in self.output.fenced:
             raise LockedError(
                 "another run took this one for ended, as it gave no sign for ten minutes, and has deleted its files; "
                 "run the same command again",
                 path=self.store.root,
             )
+
+    def _refuse_if_other(self, removes: Sequence[TableFile]) -> None:
+        """Raise LockedError if files that this run removes are no longer in the table."""
         if removes and not {file.name for file in removes} <= self.output.head.files().keys():
             raise LockedError(
                 "files that this run replaces were replaced by somebody else meanwhile; run the same command again",
@@ -379,19 +403,20 @@ class OutputRun:
     # --- what ended runs have left ------------------------------------------------------------------------------------
     def _tidy(self, listed: Mapping[str, int]) -> None:
         """Delete what runs that have ended have not committed."""
+        others = [name for name in listed if run_of(name) not in {None, self.run_id}]
+        doubtful = self._left(others)  # they may be committed meanwhile, and by runs that go on
         now_s = self.store.written_s(runs.sign_name(self.run_id)) or 0.0
-        ended, silent = [], []
-        for run in {run for name in listed if (run := run_of(name)) is not None} - {self.run_id}:
+        ended, silent = set(), set()
+        for run in {run for name in doubtful if (run := run_of(name)) is not None}:
             if runs.is_dead(self.store, run):
-                ended.append(run)
+                ended.add(run)
             elif runs.is_silent(self.store, run, now_s):
-                silent.append(run)
-        left = self._left([name for name in listed if run_of(name) in {*ended, *silent}])
-        of_silent = sorted({run for name in left if (run := run_of(name)) in set(silent)})
-        if of_silent:
-            self._fence(of_silent)
-            left = self._left(left)  # one of them may have committed until then
-        self._remove(left)
+                silent.add(run)
+        if silent:
+            self._fence(sorted(silent))
+        gone = ended | silent
+        if gone:
+            self._delete([name for name in doubtful if run_of(name) in gone])
 
     def _delete(self, names: Sequence[str]) -> None:
         """Delete those of some files that no commit knows, as all tables are now."""
@@ -410,8 +435,8 @@ class OutputRun:
         """Return the files that no commit knows."""
         output = self.output
         known = {output.state_name, *self._kind.kept(output.state)}
-        for folder, files in output.pending.items():
-            known |= {f"{folder}/{file.name}" for file in files}
+        for folder, numbered in output.pending.items():
+            known |= {f"{folder}/{file.name}" for files in numbered.values() for file in files}
         for table in (output.head, *output.tables.values()):
             folder = f"{table.spec.name}/"
             own = {name for name in names if name.startswith(folder)}

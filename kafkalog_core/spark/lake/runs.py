@@ -13,7 +13,7 @@ from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.spark.lake.store import small_name
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ __all__ = ["FOLDER", "LiveRun", "is_dead", "is_silent", "sign_name"]
 FOLDER: Final = "_kafkalog/runs"
 _BEAT_S: Final = 60
 _SILENT_S: Final = 600
-_here: set[tuple[str, str]] = set()
-"""The runs of this process, with the roots of their outputs."""
+_here: set[str] = set()
+"""The runs of this process."""
 
 
 class LiveRun:
@@ -38,38 +38,43 @@ class LiveRun:
         self._thread = Thread(target=self._beat, name="kafkalog-run", daemon=True)
 
     def __enter__(self) -> Self:
-        self._store.write(sign_name(self._run), _sign())
-        _here.add((self._store.root, self._run))
+        self._store.replace(sign_name(self._run), _sign())
+        _here.add(self._run)
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._thread.join()
-        _here.discard((self._store.root, self._run))
+        _here.discard(self._run)
         with suppress(StorageError):
             self._store.delete([sign_name(self._run)])
 
     def _beat(self) -> None:
         while not self._ended.wait(_BEAT_S):
             with suppress(StorageError):
-                self._store.write(sign_name(self._run), _sign())
+                self._store.replace(sign_name(self._run), _sign())
 
 
 def is_dead(store: Store, run: str) -> bool:
-    """Return whether a run has ended: it has no sign, or its process on this machine is gone."""
-    if (store.root, run) in _here:
+    """Return whether a run has surely ended: it has no sign, or its process on this machine is gone."""
+    if run in _here:
         return False
     try:
         sign = json.loads(store.read(sign_name(run)))
-        is_here = (sign["host"], sign["boot"]) == (platform.node(), _boot())
+        is_here = all(sign[name] == value for name, value in _machine().items())
         return is_here and (sign["pid"] == os.getpid() or _started(sign["pid"]) != sign["started"])
-    except (StorageError, ValueError, KeyError, TypeError):
+    except NotFoundError:
         return True
+    except (StorageError, ValueError, KeyError, TypeError):
+        return False  # somebody else's, or not to be read now
 
 
 def is_silent(store: Store, run: str, now_s: float) -> bool:
-    """Return whether a run, perhaps on another machine, has given no sign for ten minutes, by the store's own clock."""
+    """Return whether a run, perhaps on another machine, has given no sign for ten minutes, by the store's own clock.
+
+    Raises AccessError.
+    """
     written_s = store.written_s(sign_name(run))
     return written_s is None or now_s - written_s > _SILENT_S
 
@@ -81,8 +86,17 @@ def sign_name(run: str) -> str:
 
 def _sign() -> bytes:
     pid = os.getpid()
-    sign: dict[str, Any] = {"host": platform.node(), "boot": _boot(), "pid": pid, "started": _started(pid)}
+    sign: dict[str, Any] = {**_machine(), "pid": pid, "started": _started(pid)}
     return json.dumps(sign).encode()
+
+
+def _machine() -> dict[str, str]:
+    """Return what the processes of this machine, since its start and in one container, have in common."""
+    try:
+        processes = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        processes = ""
+    return {"host": platform.node(), "boot": _boot(), "processes": processes}
 
 
 def _boot() -> str:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.structs import Struct
 
@@ -88,10 +88,17 @@ class Store(Struct, frozen=True):
 
     @classmethod
     def of(cls, root: str, options: Mapping[str, str] | None = None, *, syncs: bool = True) -> Store:
-        """Return the store of a path or URI, with what the environment says of object stores."""
+        """Return the store of a path or URI, with what the environment says of object stores. Raises SelectionError."""
         if not _is_url(root):
             return cls(os.path.abspath(root), (), syncs)
+        for name in options or {}:
+            if name not in _S3_OPTIONS:
+                raise SelectionError(f"there is no storage option {name!r}; the options are {', '.join(_S3_OPTIONS)}")
         known = {name: os.environ[name] for name in _S3_OPTIONS if os.environ.get(name)} | dict(options or {})
+        if ("AWS_ACCESS_KEY_ID" in known) is not ("AWS_SECRET_ACCESS_KEY" in known):
+            raise SelectionError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is not set")
+        if "AWS_SESSION_TOKEN" in known and "AWS_ACCESS_KEY_ID" not in known:
+            raise SelectionError("AWS_SESSION_TOKEN needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
         return cls(root, tuple(sorted(known.items())), syncs=False)
 
     def __repr__(self) -> str:
@@ -133,6 +140,16 @@ class Store(Struct, frozen=True):
             file.write(data)
         self.finish(name)
 
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a small file, perhaps again: readers see the old data or the new. Raises WriteError."""
+        if not self.is_local:
+            self.write(name, data)  # an object appears as a whole
+            return
+        new = f"{name}.new"
+        self.write(new, data)
+        with writing(self.path(name)):
+            os.replace(self.path(new), self.path(name))
+
     def read(self, name: str) -> bytes:
         """Return the contents of a small file. Raises NotFoundError, AccessError."""
         try:
@@ -150,21 +167,26 @@ class Store(Struct, frozen=True):
         files, top = self._at(folder)
         try:
             entries = files.get_file_info(FileSelector(top, allow_not_found=True, recursive=True))
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise AccessError(f"cannot be listed: {reason_of(error)}", path=self.path(folder)) from error
         skipped = len(self._at("")[1]) + 1
         return {entry.path[skipped:]: entry.size for entry in entries if entry.type == FileType.File}
 
     def written_s(self, name: str) -> float | None:
-        """Return when a file was written, in seconds since 1970 by the store's clock; None: there is none."""
+        """Return when a file was written, in seconds since 1970 by the store's clock; None: there is none.
+
+        Raises AccessError.
+        """
         from pyarrow.fs import FileType  # noqa: PLC0415 -- see `files`
 
         files, path = self._at(name)
-        with suppress(OSError):
+        try:
             entry = files.get_file_info(path)
-            if entry.type == FileType.File and entry.mtime is not None:
-                return float(entry.mtime.timestamp())
-        return None
+        except OSError as error:
+            raise AccessError(f"cannot be looked at: {reason_of(error)}", path=self.path(name)) from error
+        if entry.type != FileType.File or entry.mtime is None:
+            return None
+        return float(entry.mtime.timestamp())
 
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; those that do not exist are gone already. Raises WriteError."""
@@ -208,8 +230,8 @@ def _file_system(is_local: bool, options: tuple[tuple[str, str], ...]) -> FileSy
     )
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """Return the reason for an error: the system's words, or those of an object store."""
-    if error.errno and not str(error).startswith(("When ", "AWS ")):
+    if isinstance(error, OSError) and error.errno and not str(error).startswith(("When ", "AWS ")):
         return os.strerror(error.errno).lower()
     return str(error).partition("\n")[0]

@@ -8,6 +8,8 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 from __future__ import annotations
 
 import json
+import os
+import re
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["ConflictError", "LakeTable", "TableFile", "TableSpec", "check_installed"]
 
 _LOG: Final = "_delta_log"
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def check_installed() -> None:
@@ -163,6 +166,7 @@ class LakeTable:
         self.store.sync_directories(file.name for file in adds)
         with self._errors("written"):
             handle = self._handle or self._created()
+            version = handle.version() + 1  # as nothing is tried again
             steps: list[Any] = [_add(actions.AddAction, file, now_ms) for file in adds]
             steps += [_remove(actions.RemoveAction, file, now_ms) for file in removes]
             properties = actions.CommitProperties(
@@ -179,12 +183,31 @@ class LakeTable:
                 commit_properties=properties,
             )
         self._disk.step("committed", self.store.path(_LOG))
+        self._sync(version)
         self.refresh()
-        version = self._handle.version() if self._handle is not None else 0
+        return version
+
+    def create(self) -> None:
+        """Create the table if it does not exist. Raises ConflictError if another run did and has committed."""
+        if self._handle is None:
+            with self._errors("written"):
+                self._created()
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether there are commits, or other columns than a new table of kafkalog has."""
+        if self._handle is None:
+            return False
+        names = [field.name for field in self._handle.schema().fields]
+        partitioned_by = self._handle.metadata().partition_columns
+        wanted = [name for name in self.spec.table.names if name != "type"]
+        return self._handle.version() > 0 or (names, partitioned_by) != (wanted, [*self.spec.partitioned_by])
+
+    def _sync(self, version: int) -> None:
+        """Fsync a commit, and the name of its file."""
         if self.store.syncs:
             self._disk.sync_file(self.store.path(f"{_LOG}/{version:020}.json"))
             self._disk.sync_directory(self.store.path(_LOG))
-        return version
 
     def _opened(self, version: int | None) -> DeltaTable | None:
         from deltalake import DeltaTable  # noqa: PLC0415 -- see `commit`
@@ -212,6 +235,14 @@ class LakeTable:
             description=self.spec.description,
             storage_options=dict(self.store.options),
         )
+        self._sync(0)
+        if self.store.syncs:
+            for above in (
+                self.store.root,
+                os.path.dirname(self.store.root),
+                os.path.dirname(os.path.dirname(self.store.root)),
+            ):
+                self._disk.sync_directory(above)
         if self._handle.version() > 0:
             raise ConflictError("another run has created this table", path=self.store.root)
         return self._handle
@@ -224,17 +255,19 @@ class LakeTable:
         try:
             yield
         except OSError as error:
-            raise AccessError(f"the Delta table cannot be {what}: {reason_of(error)}", path=self.store.root) from error
+            reason = reason_of(error) if error.errno else _sentence(error)
+            raise AccessError(f"the Delta table cannot be {what}: {reason}", path=self.store.root) from error
         except CommitFailedError as error:
-            raise ConflictError(f"another commit came first: {_first_line(error)}", path=self.store.root) from error
+            raise ConflictError(f"another commit came first: {_sentence(error)}", path=self.store.root) from error
         except DeltaError as error:
-            raise StorageError(
-                f"the Delta table cannot be {what}: {_first_line(error)}", path=self.store.root
-            ) from error
+            raise StorageError(f"the Delta table cannot be {what}: {_sentence(error)}", path=self.store.root) from error
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+def _sentence(error: Exception) -> str:
+    """Return what the library says: its first line, and that of the last cause."""
+    parts = [part.strip() for part in _ANSI.sub("", str(error)).split("\u21b3")]
+    lines = [part.partition("\n")[0].rstrip(". ") for part in parts if part]
+    return ": ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
 
 
 def _add(action: Any, file: TableFile, now_ms: int) -> Any:

@@ -259,6 +259,9 @@ def output_path(path: str) -> str:
     Raises UnsupportedError for other URLs.
     """
     if path.startswith("s3://"):
+        bucket, *folders = path.removeprefix("s3://").rstrip("/").split("/")
+        if not bucket or any(each in {"", ".", ".."} for each in folders) or set(path) & set("#?"):
+            raise UnsupportedError("this is not s3://BUCKET/PREFIX, with a prefix without # and ?", path=path)
         return path.rstrip("/")
     url = _URL.match(path)
     if url is not None and url[1] != "file" and not os.path.lexists(path):

@@ -88,12 +88,11 @@ def open_export(spark: SparkSession, path: str, storage: Mapping[str, str] | Non
     files = export.files("records")
     top = export.store.path("records")
     schema = struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])
-    if not files or not export.store.is_local:
+    if not files or not _is_plain(export.store):
         frame = read_files(spark, export.store.below("records"), files.values(), schema)
-    else:
-        is_all = len(files) == sum(not name.startswith("records/_") for name in listed)
-        reader = spark.read.schema(schema).option("basePath", top)
-        frame = reader.parquet(top) if is_all else reader.parquet(*(f"{top}/{name}" for name in sorted(files)))
+    else:  # by their names: a run that goes on has other files in the directory
+        paths = [f"{top}/{name}" for name in sorted(files)]
+        frame = spark.read.schema(schema).option("basePath", top).parquet(*paths)
     return frame.select(*_BY_DIRECTORY, *COLUMNS)
 
 
@@ -102,11 +101,16 @@ def open_export_findings(spark: SparkSession, path: str, storage: Mapping[str, s
     return _frame(spark, Output.read(Store.of(path, storage), EXPORT_KIND), "findings", FINDING)
 
 
+def _is_plain(store: Store) -> bool:
+    """Whether Spark finds the files itself: it takes some characters for those of a glob."""
+    return store.is_local and not set(store.root) & set("[]{}*?")
+
+
 def _frame(spark: SparkSession, output: Output, name: str, table: Table) -> DataFrame:
     """Return a table of an output whose files hold all its columns."""
     schema = struct_type(table)
     files = output.files(name)
-    if not files or not output.store.is_local:
+    if not files or not _is_plain(output.store):
         return read_files(spark, output.store.below(name), files.values(), schema)
     return spark.read.schema(schema).parquet(*(output.store.path(f"{name}/{file}") for file in sorted(files)))
 
