@@ -16,12 +16,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
-HAS_SPARK = all(importlib.util.find_spec(name) is not None for name in ("pyspark", "pyarrow"))
+HAS_LAKE, HAS_ENGINES = (
+    all(importlib.util.find_spec(name) is not None for name in names)
+    for names in (("pyspark", "pyarrow", "deltalake"), ("polars", "duckdb"))
+)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Where the extra is not installed, these tests are not there: CI has a leg where it is."""
-    return True if not HAS_SPARK and collection_path.is_relative_to(HERE) else None
+    """Where the extras are not installed, these tests are not there: CI has a leg where they are."""
+    if not collection_path.is_relative_to(HERE):
+        return None
+    return True if not HAS_LAKE or (collection_path.name == "test_engines.py" and not HAS_ENGINES) else None
 
 
 @pytest.hookimpl(tryfirst=True)
