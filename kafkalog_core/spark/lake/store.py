@@ -147,8 +147,7 @@ class Store(Struct, frozen=True):
             return
         new = f"{name}.new"
         self.write(new, data)
-        with writing(self.path(name)):
-            os.replace(self.path(new), self.path(name))
+        Disk().rename(self.path(new), self.path(name))
 
     def read(self, name: str) -> bytes:
         """Return the contents of a small file. Raises NotFoundError, AccessError."""
