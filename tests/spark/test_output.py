@@ -187,7 +187,7 @@ def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert runs.is_silent(store, "a", 0)
     for changed, is_dead in (
         ({}, True),  # of this process, which does not know it
-        ({"pid": os.getppid()}, True),  # another process has the number now
+        ({"pid": os.getppid(), "started": "1"}, True),  # another process has the number now
         ({"pid": 2**22 + 1}, True),
         ({"host": "other"}, False),
         ({"boot": "other"}, False),
