@@ -22,7 +22,7 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.spark.lake.output import OutputKind, OutputRun, refuse_inside
+from kafkalog_core.spark.lake.output import MEANWHILE, OutputKind, OutputRun, refuse_inside
 from kafkalog_core.spark.lake.tables import TableSpec
 from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, RUNS, SEGMENTS, columns_of
 from kafkalog_core.structs import Struct, field
@@ -276,9 +276,7 @@ def _commit(
 
     def merged(latest: dict[str, Any]) -> dict[str, Any]:
         if latest != before:
-            raise LockedError(
-                "another run has committed since this one began; run the same command again", path=request.output.root
-            )
+            raise LockedError(MEANWHILE, path=request.output.root)
         return dict(state)
 
     run_file = write_table(store, "runs", run_id, RUNS, iter([row]))

@@ -26,7 +26,7 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["INNER", "Output", "OutputKind", "OutputRun", "check_place", "refuse_inside"]
+__all__ = ["INNER", "MEANWHILE", "Output", "OutputKind", "OutputRun", "check_place", "refuse_inside"]
 
 INNER: Final = "_kafkalog"
 _STATES: Final = f"{INNER}/states"
@@ -36,7 +36,7 @@ _VERSION: Final = 1
 _ATTEMPTS: Final = 20
 _FENCED: Final = 100
 _FITTING: Final = re.compile(r"[^%\\\x00-\x1f\ud800-\udfff]+")
-_MEANWHILE: Final = "another run has committed since this one began; run the same command again"
+MEANWHILE: Final = "another run has committed since this one began; run the same command again"
 _WRITE_AGAIN: Final = "write the output again into a new directory: --to DIR"
 
 
@@ -330,7 +330,7 @@ class OutputRun:
                 return other.version
             with suppress(ConflictError):
                 return other.commit(new, old, {}, now_ms=now_ms, facts={"run": self.run_id})
-        raise LockedError(_MEANWHILE, path=self.store.root)
+        raise LockedError(MEANWHILE, path=self.store.root)
 
     def _write_state(
         self,
@@ -378,7 +378,7 @@ class OutputRun:
         self.output.head.refresh()
         self.output.load()
         if self.output.state_name != before:
-            raise LockedError(_MEANWHILE, path=self.store.root)
+            raise LockedError(MEANWHILE, path=self.store.root)
 
     def _refuse_if_fenced(self) -> None:
         if self.run_id in self.output.fenced:
