@@ -126,6 +126,7 @@ def catalog(
         readers = CatalogReaders(lake.store, run_id, depth, state, progress, missing)
         contents = _SmallTables()
         yield from _verified(workers, request, readers, report, contents)
+        readers.write_held()
         volumes = VolumeSet(lake.store, run_id, before.get("volumes", {}), readers.kept, readers.fresh)
         volumes.merge_small(workers, progress)
         digest = contents.digest()

@@ -22,12 +22,12 @@ from kafkalog_core.ops.verify.verdict import next_offset
 from kafkalog_core.ops.verify.work import Piece, is_timeless, replay_pieces
 from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.rows import tables
+from kafkalog_core.spark.catalog.notes import NotesFile, SegmentKey, SegmentNote, SegmentStats
 from kafkalog_core.spark.catalog.volumes import (
+    BIN_BYTES,
+    HeldSegments,
+    NewSegments,
     NewVolume,
-    NotesFile,
-    SegmentKey,
-    SegmentNote,
-    SegmentStats,
     VolumeWriter,
     notes_name,
 )
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.lake.store import Store
-    from kafkalog_core.spark.session.arrow import ArrowRows
-    from kafkalog_core.spark.session.parquet import ParquetFile
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage, Run
@@ -97,14 +95,13 @@ def lost_segments(partition: Partition, before: Iterable[SegmentVerdict]) -> Ite
 
 
 class BatchWatch:
-    """A watch of the scan of one segment (see `ops.verify.request.Watch`) which writes batches to a Parquet file."""
+    """A watch of the scan of one segment (see `ops.verify.request.Watch`) which takes batches for the catalog."""
 
-    def __init__(self, file: LogFile, request: DumpRequest, batches: ParquetFile, rows: ArrowRows) -> None:
+    def __init__(self, file: LogFile, request: DumpRequest, new: NewSegments) -> None:
         self._stats = LogStats()
         self._reader = RunReader(request, Report(), NO_PROGRESS)
         self._lines = Lines(file.place)
-        self._batches = batches
-        self._rows = rows
+        self._new = new
 
     @property
     def figures(self) -> SegmentStats:
@@ -117,8 +114,7 @@ class BatchWatch:
             return
         for _ in self._reader.measure(run, self._lines, self._stats):  # damage rows, which are findings here
             pass
-        for batch in self._rows.add(BatchChunk(self._lines, run)):
-            self._batches.write(batch)
+        self._new.add(BatchChunk(self._lines, run))
 
     def damage(self, damage: Damage) -> None:
         """Take a damaged place."""
@@ -152,7 +148,7 @@ class ReadingResult(NamedTuple):
     """The result of reading one partition.
 
     Args:
-        volume: new volume of the segments that were read; None: no segment was read.
+        new: the segments that were read; None: no segment was read.
         kept: unchanged segments of earlier volumes, by the volume's name.
         rows: one row a segment, by the columns of `segment` rows.
         read_bytes: bytes of log that were read.
@@ -160,7 +156,7 @@ class ReadingResult(NamedTuple):
         findings: findings about segments that no longer exist.
     """
 
-    volume: NewVolume | None
+    new: NewVolume | HeldSegments | None
     kept: Mapping[str, tuple[SegmentKey, ...]]
     rows: tuple[SegmentRow, ...]
     read_bytes: int
@@ -204,10 +200,9 @@ class CatalogReading:
         self._request = DumpRequest(
             targets=(), resync=True, max_batch_bytes=reader.depth.max_batch_bytes, level="segments", path=True
         )
-        self._files: list[NotesFile] = []
         self._known: dict[SegmentKey, _Known] = {}
         self._decided: dict[SegmentKey, _Known | None] = {}
-        self._writer: VolumeWriter | None = None
+        self._new: NewSegments | None = None
         self._kept: dict[str, list[SegmentKey]] = {}
         self._rows: list[SegmentRow] = []
         self._findings: list[Finding] = []
@@ -217,7 +212,6 @@ class CatalogReading:
         for volume in self._reader.volumes:
             with suppress(StorageError):  # its segments are read again, and the volume is removed
                 file = NotesFile(self._reader.store, notes_name(volume))
-                self._files.append(file)
                 for key, note in file.notes(self._reader.path):
                     self._known[key] = _Known(volume, file, note)
         return self
@@ -225,10 +219,8 @@ class CatalogReading:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for file in self._files:
-            file.close()
-        if self._writer is not None:
-            self._writer.__exit__(kind, error, trace)
+        if self._new is not None and kind is not None:
+            self._new.abandon(kind, error)
 
     # --- see `ops.verify.request.Reading` -----------------------------------------------------------------------------
     def unread_bytes(self, task: SegmentTask) -> int:
@@ -244,12 +236,12 @@ class CatalogReading:
             self._keep(known, key, file, task.segment)
             return known.note.verdict
         with writing(self._reader.store.root):
-            writer = self._started(key)
-            watch = BatchWatch(file, self._request, writer.batches, writer.rows)
-            verdict = check_segment(task, _NotedChain(chain, writer, key), advance, watch)
+            new = self._started(task.segment)
+            watch = BatchWatch(file, self._request, new)
+            verdict = check_segment(task, _NotedChain(chain, new, key), advance, watch)
             marks = marks_of(_marked(task.segment))
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, watch.figures, verdict)
-            self._add(writer, key, note, file, task.segment, watch.figures)
+            self._add(new, key, note, file, task.segment, watch.figures)
         return verdict
 
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
@@ -270,16 +262,16 @@ class CatalogReading:
             marks = marks_of(_marked(segment))
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, figures, None)
             with writing(self._reader.store.root):
-                self._add(self._started(key), key, note, file, segment, figures)
+                self._add(self._started(segment), key, note, file, segment, figures)
 
     def finish(self) -> ReadingResult:
         """Return the result of the reading. Raises WriteError."""
         with writing(self._reader.store.root):
-            volume = None if self._writer is None else self._writer.finish()
-        self._writer = None
+            new = None if self._new is None else self._new.finish()
+        self._new = None
         kept = {name: tuple(keys) for name, keys in self._kept.items()}
         read, unchanged = self._read_bytes, self._unchanged_bytes
-        return ReadingResult(volume, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
+        return ReadingResult(new, kept, tuple(self._rows), read, unchanged, tuple(self._findings))
 
     # --- unchanged segments -------------------------------------------------------------------------------------------
     def _known_of(self, task: SegmentTask) -> _Known | None:
@@ -300,11 +292,12 @@ class CatalogReading:
         return SegmentKey(self._reader.path, os.path.basename(segment.files[0].path))
 
     # --- new rows and notes -------------------------------------------------------------------------------------------
-    def _started(self, key: SegmentKey) -> VolumeWriter:
-        if self._writer is None:
-            stem = f"{zlib.crc32(os.fsencode(key.directory)):08x}"
-            self._writer = VolumeWriter(self._reader.store, self._reader.run_id, stem)
-        return self._writer
+    def _started(self, segment: Segment) -> NewSegments:
+        if self._new is None:
+            stem = f"{zlib.crc32(os.fsencode(self._reader.path)):08x}"
+            self._new = NewSegments(self._reader.store, self._reader.run_id, stem)
+        self._new.begin(segment.size_bytes)
+        return self._new
 
     def _keep(self, known: _Known, key: SegmentKey, file: LogFile, segment: Segment) -> None:
         self._kept.setdefault(known.volume, []).append(key)
@@ -313,14 +306,14 @@ class CatalogReading:
 
     def _add(
         self,
-        writer: VolumeWriter,
+        new: NewSegments,
         key: SegmentKey,
         note: SegmentNote | None,
         file: LogFile,
         segment: Segment,
         figures: SegmentStats,
     ) -> None:
-        writer.notes.end(key, note)
+        new.end(key, note)
         self._read_bytes += segment.size_bytes
         self._row(file, segment, figures)
 
@@ -332,19 +325,19 @@ class CatalogReading:
 class _NotedChain:
     """A producer chain that also writes its pieces to the notes."""
 
-    def __init__(self, chain: Chain, writer: VolumeWriter, key: SegmentKey) -> None:
+    def __init__(self, chain: Chain, new: NewSegments, key: SegmentKey) -> None:
         self._chain = chain
-        self._notes = writer.notes
+        self._new = new
         self._key = key
 
     def replay(self, batches: BatchColumns, markers: Mapping[int, Marker], holes: Sequence[int] = ()) -> None:
         """Write a run to the notes and pass it on."""
-        self._notes.add(self._key, Piece.of(batches, markers, holes))
+        self._new.piece(self._key, Piece.of(batches, markers, holes))
         self._chain.replay(batches, markers, holes)
 
     def hole(self) -> None:
         """Write a hole of the log to the notes, and pass it on."""
-        self._notes.add(self._key, Piece(0, b"", {}))
+        self._new.piece(self._key, Piece(0, b"", {}))
         self._chain.hole()
 
 
@@ -359,7 +352,7 @@ def _file_of(task: SegmentTask) -> LogFile:
     return LogFile(file=log, place=place, state=str(task.segment.state), is_v07=task.is_v07, is_last=task.is_last)
 
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 def rules_of(depth: Depth) -> dict[str, object]:
@@ -403,6 +396,8 @@ class CatalogReaders(Struct):
     missing: frozenset[str] = frozenset()
     rows: list[SegmentRow] = field(default_factory=list)
     fresh: list[NewVolume] = field(default_factory=list)
+    held: list[HeldSegments] = field(default_factory=list)
+    held_bytes: int = 0
     kept: dict[str, list[SegmentKey]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[str, PartitionCounts] = field(default_factory=lambda: defaultdict(PartitionCounts))
 
@@ -417,8 +412,13 @@ class CatalogReaders(Struct):
         if not isinstance(result, ReadingResult):
             return
         self.rows += result.rows
-        if result.volume is not None:
-            self.fresh.append(result.volume)
+        if isinstance(result.new, NewVolume):
+            self.fresh.append(result.new)
+        elif result.new is not None:
+            self.held.append(result.new)
+            self.held_bytes += result.new.size_bytes
+            if self.held_bytes > BIN_BYTES:
+                self.write_held()
         for name, keys in result.kept.items():
             self.kept[name] += keys
         partition = self.counts[path]
@@ -428,6 +428,17 @@ class CatalogReaders(Struct):
         partition.unchanged_bytes += result.unchanged_bytes
         partition.findings += result.findings
         self.progress.expect(-result.unchanged_bytes)
+
+    def write_held(self) -> None:
+        """Write a volume with the new segments of small partitions so far. Raises WriteError."""
+        if not self.held:
+            return
+        with writing(self.store.root), VolumeWriter(self.store, self.run_id, "small") as writer:
+            for held in self.held:
+                writer.take(held)
+            self.fresh.append(writer.finish())
+        self.held.clear()
+        self.held_bytes = 0
 
     def deleted(self) -> Iterator[Finding]:
         """Yield findings about partitions of the last run whose directories no longer exist."""

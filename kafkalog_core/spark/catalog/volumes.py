@@ -1,18 +1,13 @@
 """The volumes of a catalog: pairs of files that hold the batches and the notes of some segments.
 
-The note of a segment holds how to recognize it, its verdict, and what a check of its partition needs. A notes file is a
-Parquet file with a row group for each segment, or for each piece of a large one: the note, and the batches that the
-replay of producer states needs. Readers trust nothing: if a note is not as this release writes it, the segment is read
-again. A run rewrites a volume without segments that no longer exist, and merges small volumes when there are many.
+Small partitions share one, which the driver writes; a large one has its own. A run rewrites a volume without segments
+that no longer exist, and merges small volumes when there are many.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections import defaultdict
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from contextlib import suppress
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -20,25 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafkalog_core.errors import StorageError
-from kafkalog_core.kafka.producer_anomalies import Marker
-from kafkalog_core.ops.verify.resume import FileMark, from_plain, to_plain
-from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- annotations are read at run time
-from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
+from kafkalog_core.spark.catalog.notes import NotesWriter, note_row, piece_row, reading, row_bytes, wanted_rows
 from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile
-from kafkalog_core.spark.session.arrow import rows_to_arrow
+from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import BATCHES, spark_text
-from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from kafkalog_core.ops.pool import Workers
+    from kafkalog_core.ops.reading.chunks import BatchChunk
+    from kafkalog_core.ops.verify.work import Piece
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.tables import Table
+    from kafkalog_core.spark.catalog.notes import NoteRow, SegmentKey, SegmentNote
     from kafkalog_core.spark.lake.store import Store
 
 __all__ = [
@@ -47,12 +40,9 @@ __all__ = [
     "MOST_SMALL",
     "NOTES_FOLDER",
     "SMALL_BYTES",
+    "HeldSegments",
+    "NewSegments",
     "NewVolume",
-    "NotesFile",
-    "NotesWriter",
-    "SegmentKey",
-    "SegmentNote",
-    "SegmentStats",
     "VolumeSet",
     "VolumeSource",
     "VolumeWriter",
@@ -63,217 +53,13 @@ __all__ = [
 ]
 
 
-_SCHEMA: Final = pa.schema(
-    [
-        ("directory", pa.binary()),  # names of files need not be UTF-8
-        ("segment", pa.binary()),
-        ("note", pa.string()),
-        ("count", pa.int64()),
-        ("cells", pa.binary()),
-        ("markers", pa.string()),
-        ("holes", pa.string()),
-    ]
-)
-_MEMORY_BYTES: Final = 4 * 1024 * 1024
-_COMPRESSION: Final = "zstd"
-_INDEXES_KEPT: Final = 16
-
-
-class SegmentKey(NamedTuple):
-    """A log file: the absolute path of its directory, and its name."""
-
-    directory: str
-    segment: str
-
-
-class SegmentStats(Struct, frozen=True, kw_only=True):
-    """The columns of a `segment` row that come from the log: see `LogStats.segment_row`."""
-
-    first_offset: int | None
-    last_offset: int | None
-    batch_count: int
-    record_count: int
-    min_base_timestamp_ms: int | None
-    max_timestamp_ms: int | None
-    formats: str
-    codecs: str
-    damage_count: int
-    damage_bytes: int
-
-    def columns(self) -> dict[str, object]:
-        """Return the values by column name."""
-        return asdict(self)
-
-
-class SegmentNote(Struct, frozen=True):
-    """The note of a segment that was read.
-
-    Args:
-        now_ms: time of the check, in ms since 1970.
-        marks: marks of its log, offset index and time index, by which an unchanged file is recognized.
-        figures: statistics for its row.
-        verdict: verdict of the checks; None: no broker reads the segment, so it was only measured.
-    """
-
-    now_ms: int
-    marks: tuple[FileMark, ...]
-    figures: SegmentStats
-    verdict: SegmentVerdict | None
-
-
-class NotesWriter:
-    """The writer of a notes file: for each segment its pieces, then its note."""
-
-    def __init__(self, store: Store, name: str) -> None:
-        self.keys: list[SegmentKey] = []
-        self._sink = store.create(name)
-        self._writer = pq.ParquetWriter(self._sink, _SCHEMA, compression=_COMPRESSION, store_schema=False)
-        self._pieces: list[Piece] = []
-        self._bytes = 0
-
-    def add(self, key: SegmentKey, piece: Piece) -> None:
-        """Add a piece of the segment whose note comes next."""
-        self._pieces.append(piece)
-        self._bytes += len(piece.cells)
-        if self._bytes > _MEMORY_BYTES:
-            self._write(key, None)
-
-    def end(self, key: SegmentKey, note: SegmentNote | None) -> None:
-        """Write the note of a segment after its pieces; None: it has changed meanwhile; the next run reads it again."""
-        text = None if note is None else json.dumps(to_plain(note, key.directory), separators=(",", ":"))
-        self._write(key, text)
-        self.keys.append(key)
-
-    def copy(self, key: SegmentKey, groups: Iterator[pa.Table]) -> None:
-        """Copy a segment from another notes file."""
-        for group in groups:
-            self._writer.write_table(group)
-        self.keys.append(key)
-
-    def close(self) -> int:
-        """Finish the file; return its size in bytes."""
-        self._writer.close()
-        size_bytes = int(self._sink.tell())
-        self._sink.close()
-        return size_bytes
-
-    def _write(self, key: SegmentKey, note: str | None) -> None:
-        pieces: list[Piece | None] = [*self._pieces] or [None]
-        columns = [
-            [os.fsencode(key.directory)] * len(pieces),
-            [os.fsencode(key.segment)] * len(pieces),
-            [note] + [None] * (len(pieces) - 1),
-            [None if piece is None else piece.count for piece in pieces],
-            [None if piece is None else piece.cells for piece in pieces],
-            [None if piece is None else json.dumps(piece.markers) for piece in pieces],
-            [None if piece is None else json.dumps(piece.holes) for piece in pieces],
-        ]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=_SCHEMA))
-        self._pieces, self._bytes = [], 0
-
-
-class NotesFile:
-    """A notes file, open for reading. Raises StorageError if it cannot be read or is not a notes file."""
-
-    def __init__(self, store: Store, name: str) -> None:
-        self._path = store.path(name)
-        self._index = _index_of(store, name)
-        with _reading(self._path):
-            self._file = pq.ParquetFile(store.open(name), metadata=self._index.metadata)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close(force=True)
-
-    def notes(self, directory: str) -> Iterator[tuple[SegmentKey, SegmentNote]]:
-        """Yield the notes of the segments of a directory; segments without a note must be read again."""
-        groups = [group for groups in self._index.groups.get(directory, {}).values() for group in groups]
-        if not groups:
-            return
-        with _reading(self._path):
-            rows = self._file.read_row_groups(groups, columns=["segment", "note"], use_threads=False)
-        for name, text in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-            if text is None:
-                continue
-            with suppress(ValueError):
-                yield (
-                    SegmentKey(directory, os.fsdecode(name)),
-                    from_plain(SegmentNote, json.loads(text), directory),
-                )
-
-    def pieces(self, key: SegmentKey) -> Iterator[Piece]:
-        """Yield the pieces of a segment that the replay of its partition's producers needs."""
-        for group in self._tables(key, ["count", "cells", "markers", "holes"]):
-            for count, cells, markers, holes in zip(*(column.to_pylist() for column in group.columns), strict=True):
-                if count is not None:
-                    yield self._piece(count, cells, markers, holes)
-
-    def groups(self, key: SegmentKey) -> Iterator[pa.Table]:
-        """Yield the rows of a segment as they are stored."""
-        return self._tables(key, None)
-
-    def _piece(self, count: int, cells: bytes, markers: str, holes: str) -> Piece:
-        try:
-            marks = {int(row): Marker(*map(int, marker)) for row, marker in json.loads(markers).items()}
-            spans = tuple(map(int, json.loads(holes)))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise _unreadable(self._path, error) from error
-        if len(cells) != count * ROW_BYTES:
-            raise StorageError(
-                f"the notes of the catalog are damaged: {len(cells)} bytes for {count} batches", path=self._path
-            )
-        return Piece(count, cells, marks, spans)
-
-    def _tables(self, key: SegmentKey, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        for group in self._index.groups.get(key.directory, {}).get(key.segment, ()):
-            with _reading(self._path):
-                rows = self._file.read_row_group(group, columns=columns, use_threads=False)
-            yield rows
-
-
-class _Index(NamedTuple):
-    """The footer of a notes file, and the row groups of each segment by directory and name."""
-
-    metadata: pq.FileMetaData
-    groups: dict[str, dict[str, list[int]]]
-
-
-@lru_cache(maxsize=_INDEXES_KEPT)
-def _index_of(store: Store, name: str) -> _Index:
-    """Return the index of a notes file. It is cached: notes files never change, and many partitions share one."""
-    path = store.path(name)
-    with _reading(path), store.open(name) as file:
-        metadata = pq.read_metadata(file)
-        is_ours = metadata.schema.to_arrow_schema().equals(_SCHEMA)
-    if not is_ours:
-        raise StorageError("is not a notes file of this release of kafkalog", path=path)
-    groups: dict[str, dict[str, list[int]]] = {}
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        directory, name = (_only_value(group.column(index).statistics, path) for index in (0, 1))
-        groups.setdefault(directory, {}).setdefault(name, []).append(number)
-    return _Index(metadata, groups)
-
-
-def _only_value(statistics: pq.Statistics | None, path: str) -> str:
-    if statistics is None or not statistics.has_min_max or statistics.min != statistics.max:
-        raise StorageError("is not a notes file: a row group has rows of several segments", path=path)
-    return os.fsdecode(statistics.min)
-
-
-def _unreadable(path: str, error: Exception) -> StorageError:
-    reason = next(chain(str(error).splitlines(), [type(error).__name__]))
-    return StorageError(f"the notes of the catalog cannot be read: {reason}", path=path)
-
-
-@contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """Turn errors of Arrow in the body into StorageError."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
+_BATCHES_SCHEMA: Final = arrow_schema(BATCHES)
+_HELD_ROWS: Final = 1_000
+_HELD_BYTES: Final = 256 * 1024
+"""The most bytes of a partition's new segments that the driver gets: a file costs as much as this many."""
+_HELD_LOG_BYTES: Final = 16 * 1024 * 1024
+_IDLE: Final[list[ArrowRows]] = []
+"""Gatherers of small partitions that no reading of this process uses: making one costs more than such a partition."""
 
 
 class NewVolume(NamedTuple):
@@ -290,14 +76,26 @@ class NewVolume(NamedTuple):
         return self.batches.size_bytes + self.notes_bytes
 
 
+class HeldSegments(NamedTuple):
+    """New segments of a small partition, which the driver writes into one volume with those of others.
+
+    `batches` are Arrow messages of record batches with all columns of `BATCHES`.
+    """
+
+    keys: tuple[SegmentKey, ...]
+    batches: tuple[pa.Buffer, ...]
+    notes: tuple[NoteRow, ...]
+    size_bytes: int
+
+
 class VolumeWriter:
     """The writer of a volume, under a name that only this attempt uses."""
 
     def __init__(self, store: Store, run_id: str, stem: str) -> None:
+        self.keys: list[SegmentKey] = []
         self._store = store
         self._name = attempt_name(run_id, stem)
         self.batches = ParquetFile(store, _batches_name(self._name), BATCHES, compression="zstd")
-        self.rows = self.batches.gatherer()
         self.notes = NotesWriter(store, notes_name(self._name))
 
     def __enter__(self) -> Self:
@@ -312,16 +110,101 @@ class VolumeWriter:
             with suppress(OSError, pa.ArrowException):
                 self.notes.close()
 
+    def take(self, held: HeldSegments) -> None:
+        """Write the segments of a small partition."""
+        for message in held.batches:
+            self.batches.write(pa.ipc.read_record_batch(message, _BATCHES_SCHEMA))
+        for row in held.notes:
+            self.notes.add(row)
+        self.keys += held.keys
+
     def finish(self) -> NewVolume:
         """Finish and fsync both files."""
-        for batch in self.rows.flush():
-            self.batches.write(batch)
         written = self.batches.close()
         notes_bytes = self.notes.close()
         for name in (_batches_name(self._name), notes_name(self._name)):
             self._store.finish(name)
         batches = TableFile(self._name, written.rows, written.size_bytes, {}, written.bounds)
-        return NewVolume(self._name, tuple(self.notes.keys), batches, notes_bytes)
+        return NewVolume(self._name, tuple(self.keys), batches, notes_bytes)
+
+
+class NewSegments:
+    """The segments that a reading has read: in memory while they are few, else in a volume of their own."""
+
+    def __init__(self, store: Store, run_id: str, stem: str) -> None:
+        self._place = store, run_id, stem
+        self._rows = _IDLE.pop() if _IDLE else ArrowRows(BATCHES, batch_rows=_HELD_ROWS)
+        self._keys: list[SegmentKey] = []
+        self._batches: list[pa.RecordBatch] = []
+        self._notes: list[NoteRow] = []
+        self._bytes = 0
+        self._writer: VolumeWriter | None = None
+
+    def begin(self, size_bytes: int) -> None:
+        """Begin a segment of this size."""
+        if size_bytes > _HELD_LOG_BYTES:
+            self._spill()
+
+    def add(self, chunk: BatchChunk) -> None:
+        """Add batches of the segment whose note comes next."""
+        if self._writer is not None:
+            for batch in self._rows.add(chunk):
+                self._writer.batches.write(batch)
+            return
+        full = [*self._rows.add(chunk)]
+        self._batches += full
+        self._grow(sum(batch.nbytes for batch in full))
+
+    def piece(self, key: SegmentKey, piece: Piece) -> None:
+        """Add a piece of the segment whose note comes next."""
+        self._note(piece_row(key, piece))
+
+    def end(self, key: SegmentKey, note: SegmentNote | None) -> None:
+        """End a segment; see `note_row`."""
+        self._note(note_row(key, note))
+        self._keys.append(key)
+
+    def finish(self) -> NewVolume | HeldSegments:
+        """Return the finished volume, or what the driver writes."""
+        if self._writer is not None:
+            for batch in self._rows.flush():
+                self._writer.batches.write(batch)
+            self._writer.keys += self._keys
+            return self._writer.finish()
+        messages = tuple(batch.serialize() for batch in chain(self._batches, self._rows.flush()))
+        _IDLE.append(self._rows)
+        size_bytes = sum(message.size for message in messages) + sum(map(row_bytes, self._notes))
+        return HeldSegments(tuple(self._keys), messages, tuple(self._notes), size_bytes)
+
+    def abandon(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        """Give the files up."""
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, None)
+
+    def _note(self, row: NoteRow) -> None:
+        if self._writer is not None:
+            self._writer.notes.add(row)
+            return
+        self._notes.append(row)
+        self._grow(row_bytes(row))
+
+    def _grow(self, size_bytes: int) -> None:
+        self._bytes += size_bytes
+        if self._bytes > _HELD_BYTES:
+            self._spill()
+
+    def _spill(self) -> None:
+        """Begin a volume with what is held."""
+        if self._writer is not None:
+            return
+        self._writer = writer = VolumeWriter(*self._place)
+        for batch in chain(self._batches, self._rows.flush()):
+            writer.batches.write(batch)
+        for row in self._notes:
+            writer.notes.add(row)
+        self._batches, self._notes = [], []
+        _IDLE.append(self._rows)
+        self._rows = writer.batches.gatherer()
 
 
 _ROWS: Final = 50_000
@@ -378,28 +261,22 @@ def merge(sources: tuple[VolumeSource, ...], store: Store, run_id: str, advance:
     """
     with writing(store.root), VolumeWriter(store, run_id, "merged") as writer:
         for source in sources:
-            for table in _wanted(store, source):
-                for batch in table.to_batches(max_chunksize=_MERGED_ROWS):
-                    writer.batches.write(batch)
-            notes = NotesFile(store, notes_name(source.name))
-            for key in source.keys:
-                writer.notes.copy(key, notes.groups(key))
-            notes.close()
+            for batch in _wanted_batches(store, source):
+                writer.batches.write(batch)
+            for row in wanted_rows(store, notes_name(source.name), source.keys):
+                writer.notes.add(row)
+            writer.keys += source.keys
             advance(0)
         return writer.finish()
 
 
-def _wanted(store: Store, source: VolumeSource) -> Iterator[pa.Table]:
+def _wanted_batches(store: Store, source: VolumeSource) -> Iterator[pa.RecordBatch]:
     """Yield the batch rows of the wanted segments."""
+    name = _batches_name(source.name)
     paths = pa.array([spark_text(f"{key.directory}/{key.segment}") for key in source.keys], pa.string())
-    try:
-        with store.open(_batches_name(source.name)) as opened, pq.ParquetFile(opened) as file:
-            for batch in file.iter_batches(batch_size=_MERGED_ROWS, use_threads=False):
-                table = pa.Table.from_batches([batch])
-                yield table.filter(pc.is_in(table.column("path"), value_set=paths))
-    except (OSError, pa.ArrowException) as error:
-        path = store.path(_batches_name(source.name))
-        raise StorageError(f"batches of the catalog cannot be read: {error}", path=path) from error
+    with reading(store.path(name)), store.open(name) as opened, pq.ParquetFile(opened) as file:
+        for batch in file.iter_batches(batch_size=_MERGED_ROWS, use_threads=False):
+            yield batch.filter(pc.is_in(batch.column("path"), value_set=paths))
 
 
 class VolumeSet:
