@@ -17,6 +17,7 @@ from concurrent.futures import TimeoutError as NotYetError
 from importlib.metadata import PackageNotFoundError, distribution
 from itertools import chain, count, islice
 from pathlib import Path
+from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkalog_core.errors import KafkalogError
@@ -44,10 +45,10 @@ __all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
 _TASKS_A_CORE: Final = 4
 _JOBS_AT_ONCE: Final = 3
 _LOOK_SECONDS: Final = 0.2
-_TASK_BYTES: Final = 32 * 1024 * 1024
-"""Bytes that a task should read at least: starting a task costs about as much as reading this many bytes."""
+_TASK_S: Final = 0.2
+"""Seconds that a task should work at least: starting one costs about a tenth of it."""
 
-_MOST_PIECES: Final = 16
+_MOST_PIECES: Final = 64
 
 _OTHER_KERNELS: Final = (
     "{python} on {host} has another kafkalog than this machine, or one without compiled kernels; install the same one "
@@ -76,6 +77,7 @@ class SparkWorkers:
         self._log = self.context.getConf().get(LOG_CONF)
         self._reported_bytes = 0
         self._done_pieces = 0
+        self._busy_s = 0.0
 
     @property
     def jobs(self) -> int:
@@ -90,13 +92,14 @@ class SparkWorkers:
         """
         source = iter(pieces)
 
-        def jobs() -> Iterator[RDD[list[Any]]]:
+        def jobs() -> Iterator[RDD[_Finished]]:
             while slices := self._slices(source):
                 yield self.context.parallelize(slices, len(slices)).mapPartitions(_Slice(self.task_of(work_of)))
 
-        for results in self._collected(jobs()):
-            for result in chain.from_iterable(results):
-                self._done_pieces += 1
+        for finished in chain.from_iterable(self._collected(jobs())):
+            self._done_pieces += len(finished.results)
+            self._busy_s += finished.seconds
+            for result in finished.results:
                 yield _unwrapped(result)
 
     def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
@@ -122,10 +125,10 @@ class SparkWorkers:
         return slices
 
     def _pieces_a_task(self) -> int:
-        """Return how many pieces make a task worth its cost, by the sizes of the finished pieces; 1: none has ended."""
-        if not self._reported_bytes:
+        """Return how many pieces make a task worth its cost, by those that have ended; 1: none has."""
+        if not self._done_pieces:
             return 1
-        return max(1, min(_MOST_PIECES, _TASK_BYTES * self._done_pieces // self._reported_bytes))
+        return max(1, min(_MOST_PIECES, int(_TASK_S * self._done_pieces / max(self._busy_s, _TASK_S / _MOST_PIECES))))
 
     def _collected(self, rdds: Iterator[RDD[Any]]) -> Iterator[list[Any]]:
         """Yield the elements of each RDD; a few are computed at a time, and closing the generator cancels those."""
@@ -209,19 +212,27 @@ class _Task(Struct, frozen=True):
             return Raised(error)
 
 
+class _Finished(NamedTuple):
+    """The results of a task's pieces, and how long they took."""
+
+    results: list[Any]
+    seconds: float
+
+
 class _Slice(Struct, frozen=True):
     """The work of one Spark task: its pieces, up to the first one that fails."""
 
     task: Callable[..., Any]
 
-    def __call__(self, slices: Iterable[list[_Piece]]) -> Iterator[list[Any]]:
+    def __call__(self, slices: Iterable[list[_Piece]]) -> Iterator[_Finished]:
         for pieces in slices:
+            begun_s = perf_counter()
             results: list[Any] = []
             for piece in pieces:
                 results.append(self.task(*piece))
                 if isinstance(results[-1], Raised):
                     break
-            yield results
+            yield _Finished(results, perf_counter() - begun_s)
 
 
 def _unwrapped(result: Any) -> Any:
