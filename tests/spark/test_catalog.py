@@ -25,6 +25,7 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.spark.catalog import notes, volumes
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.parquet import ParquetFile
@@ -253,11 +254,14 @@ def test_files_that_were_taken_away_are_made_again(held: Catalog, kafka: Path, t
     assert held.run()[0] == 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_any_course_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Logs that grow, are rolled, retained, damaged, deleted and made; the catalog is right after each run."""
     dice = random.Random(seed)
-    monkeypatch.setattr("kafkalog_core.spark.catalog.volumes.MOST_SMALL", dice.choice([0, 2, 16]))
+    for name, values in (("MOST_SMALL", [0, 2, 16]), ("_HELD_ROWS", [1, 7, 1000]), ("_HELD_BYTES", [0, 5000, 10**6])):
+        monkeypatch.setattr(volumes, name, dice.choice(values))
+    monkeypatch.setattr(volumes, "_IDLE", [])
+    monkeypatch.setattr(notes, "_GROUP_BYTES", dice.choice([0, 2000, 10**6]))
     monkeypatch.setattr(work, "SPLIT_BYTES", dice.choice([0, 3000, 10**9]))
     monkeypatch.setattr(engine, "SPLIT_BYTES", work.SPLIT_BYTES)
     write_log_dir(tmp_path / "kafka", [])
@@ -297,8 +301,11 @@ def _happen(dice: random.Random, writers: list[PartitionWriter], kafka: Path) ->
 
 
 # --- files of the catalog -------------------------------------------------------------------------------------------
-def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog_core.spark.catalog.volumes.MOST_SMALL", 4)
+@pytest.mark.parametrize("held_bytes", [0, 10**6])
+def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int) -> None:
+    """The segments of small partitions are written into one, and so is what later runs write."""
+    monkeypatch.setattr(volumes, "MOST_SMALL", 4)
+    monkeypatch.setattr(volumes, "_HELD_BYTES", held_bytes)
     write_log_dir(tmp_path / "kafka", [])
     writers = [write(tmp_path / "kafka" / f"t-{number}", segments=2) for number in range(6)]
     made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
@@ -312,6 +319,20 @@ def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
         made.assert_right()
     assert made.run()[:2] == (0, log_bytes(tmp_path / "kafka"))
     assert len(made.files("batches")) <= 4
+
+
+def test_a_partition_whose_notes_fill_many_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notes, "_GROUP_BYTES", 2000)
+    write_log_dir(tmp_path / "kafka", ["s-0"])
+    writer = write(tmp_path / "kafka" / "t-0", segments=40)
+    made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
+    assert made.run() == (log_bytes(tmp_path / "kafka"), 0, [])
+    (file,) = (made.output / "_kafkalog/notes").iterdir()
+    assert pq.ParquetFile(file).num_row_groups > 20
+    last = writer.path / f"{writer.bases[-1]:020d}.log"
+    writer.append()
+    assert made.run()[0] == last.stat().st_size
+    made.assert_right()
 
 
 def test_a_run_that_dies_at_any_step_leaves_it_as_it_was(held: Catalog, kafka: Path, tmp_path: Path) -> None:
