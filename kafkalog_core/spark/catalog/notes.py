@@ -60,7 +60,7 @@ _OF_NOTES: Final = ("segment", "note", "count")
 _OF_PIECES: Final = ("count", "cells", "markers", "holes")
 _COMPRESSION: Final = "zstd"
 _GROUP_BYTES: Final = 1024 * 1024
-_GROUPS_KEPT: Final = 4
+_GROUPS_KEPT: Final = 16
 _INDEXES_KEPT: Final = 16
 
 
