@@ -135,7 +135,9 @@ def test_executors_with_another_kafkalog_are_refused(spark, monkeypatch):
 
 def test_small_pieces_share_a_task(spark):
     workers = SparkWorkers(spark)
+    assert len(workers._slices(iter([(number,) for number in range(8)]))) == 8
     list(workers.map(tasks.double, ((number,) for number in range(16))))
-    assert len(workers._slices(iter([(number,) for number in range(20)]))) == 2
-    workers._reported_bytes = 2**40
-    assert len(workers._slices(iter([(number,) for number in range(20)]))) == 8
+    assert 0 < workers._busy_s < 1
+    assert len(workers._slices(iter([(number,) for number in range(100)]))) == 2
+    workers._busy_s = 1000.0
+    assert len(workers._slices(iter([(number,) for number in range(100)]))) == 8
