@@ -16,6 +16,7 @@ from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.export.task import COLUMNS
 from kafkalog_core.spark.lake.output import Output
+from kafkalog_core.spark.lake.plain import read_output
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths, output_path
 from kafkalog_core.spark.session.schema import CATALOG_TABLES, SPARK_TABLES, struct_type
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from kafkalog_core.rows.chunk import BytesMode
     from kafkalog_core.rows.schema import Kind
     from kafkalog_core.rows.tables import Table
+    from kafkalog_core.spark.lake.output import Committed
 
 __all__ = [
     "VIEWS",
@@ -61,7 +63,7 @@ def open_catalog(spark: SparkSession, path: str, storage: Mapping[str, str] | No
     Raises NotFoundError if there is no catalog, RefusedError if the directory holds something else.
     """
     catalog = Output.read(Store.of(path, storage), CATALOG_KIND)
-    return {name: _frame(spark, catalog, name, table) for name, table in CATALOG_TABLES.items()}
+    return {name: _frame(spark, catalog, name, struct_type(table)) for name, table in CATALOG_TABLES.items()}
 
 
 _BY_DIRECTORY: Final = ("topic", "partition")
@@ -76,43 +78,28 @@ def open_export(spark: SparkSession, path: str, storage: Mapping[str, str] | Non
     Raises NotFoundError if nothing was exported, RefusedError if the directory holds something else or files of the
     export were deleted.
     """
-    export = Output.read(Store.of(path, storage), EXPORT_KIND)
-    listed = export.store.files("records")
-    lost = export.lost("records", listed)
+    export = read_output(Store.of(path, storage), EXPORT_KIND)
+    lost = export.lost("records")
     if lost:
         raise RefusedError(
-            f"{len(lost)} files of the export are missing or changed since they were committed; run kafkalog spark "
-            "export again, which lists them, and with --reload to write them again",
+            f"{len(lost)} files of the export are missing or changed since they were committed; {export.cure}",
             path=export.store.path(f"records/{min(lost)}"),
         )
-    files = export.files("records")
-    top = export.store.path("records")
-    schema = struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])
-    if not files or not _is_plain(export.store):
-        frame = read_files(spark, export.store.below("records"), files.values(), schema)
-    else:  # by their names: a run that goes on has other files in the directory
-        paths = [f"{top}/{name}" for name in sorted(files)]
-        frame = spark.read.schema(schema).option("basePath", top).parquet(*paths)
+    frame = _frame(spark, export, "records", struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY]))
     return frame.select(*_BY_DIRECTORY, *COLUMNS)
 
 
 def open_export_findings(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> DataFrame:
     """Return the findings of all runs of an export. Raises what `open_export` raises."""
-    return _frame(spark, Output.read(Store.of(path, storage), EXPORT_KIND), "findings", FINDING)
+    return _frame(spark, read_output(Store.of(path, storage), EXPORT_KIND), "findings", struct_type(FINDING))
 
 
-def _is_plain(store: Store) -> bool:
-    """Whether Spark finds the files itself: it takes some characters for those of a glob."""
-    return store.is_local and not set(store.root) & set("[]{}*?")
-
-
-def _frame(spark: SparkSession, output: Output, name: str, table: Table) -> DataFrame:
-    """Return a table of an output whose files hold all its columns."""
-    schema = struct_type(table)
-    files = output.files(name)
-    if not files or not _is_plain(output.store):
-        return read_files(spark, output.store.below(name), files.values(), schema)
-    return spark.read.schema(schema).parquet(*(output.store.path(f"{name}/{file}") for file in sorted(files)))
+def _frame(spark: SparkSession, output: Committed, name: str, schema: StructType) -> DataFrame:
+    """Return a table of an output, by the names of its files: a run that goes on has others in the directory."""
+    files, store = output.files(name), output.store.below(name)
+    if not files or not store.is_local or set(store.root) & set("[]{}*?"):  # which Spark takes for those of a glob
+        return read_files(spark, store, files.values(), schema)
+    return spark.read.schema(schema).option("basePath", store.root).parquet(*map(store.path, sorted(files)))
 
 
 VIEWS: Final = (*SPARK_TABLES, "partitions")
