@@ -101,6 +101,7 @@ class Disks:
         text: str,
         *,
         catalog: str | None = None,
+        at_version: int | None = None,
         export: str | None = None,
         storage: Mapping[str, str] | None = None,
     ) -> DataFrame:
@@ -109,13 +110,19 @@ class Disks:
         Args:
             text: the query; statements that change something are refused.
             catalog: directory of a catalog to take batches, segments, findings and partitions from; None: the disks.
+            at_version: version of the catalog, from its table `runs`, that the tables show; None: the last one.
             export: directory of an export to take records from; None: the disks.
             storage: how to reach an object store with the catalog or the export; see `Store`.
         """
         from kafkalog_core.spark.source.sql import Sources, query  # noqa: PLC0415 - needs Spark
 
         sources = Sources(
-            paths=self._paths, options=self._options(), catalog=catalog, export=export, storage=storage or {}
+            paths=self._paths,
+            options=self._options(),
+            catalog=catalog,
+            at_version=at_version,
+            export=export,
+            storage=storage or {},
         )
         return query(self._spark, text, sources)
 

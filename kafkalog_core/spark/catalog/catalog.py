@@ -55,6 +55,7 @@ CATALOG_KIND: Final = OutputKind(
         for name, table in CATALOG_TABLES.items()
     ),
     kept=_notes,
+    cure="run kafkalog spark catalog again, which writes them again",
 )
 _SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if table is not BATCHES}
 """The tables that each run writes again as a whole."""

@@ -57,6 +57,7 @@ EXPORT_KIND: Final = OutputKind(
         description="Records of Kafka's logs, written by kafkalog spark export.",
     ),
     others=(_FINDINGS,),
+    cure="run kafkalog spark export again, which lists them, and with --reload to write them again",
 )
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")

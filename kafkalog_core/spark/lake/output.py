@@ -61,12 +61,14 @@ class OutputKind(Struct, frozen=True, kw_only=True):
         head: the table whose commits count.
         others: the other tables.
         kept: the files that a state names besides those of the tables.
+        cure: what to do about lost files.
     """
 
     name: str
     head: TableSpec
     others: tuple[TableSpec, ...] = ()
     kept: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    cure: str
 
 
 # --- where an output may be -------------------------------------------------------------------------------------------
@@ -145,13 +147,11 @@ def is_ours(name: str) -> bool:
 class Committed:
     """The committed files of the tables of an output, and its `state`."""
 
-    cure: ClassVar = "run kafkalog spark export again, which lists them, and with --reload to write them again"
-    """What to do about lost files."""
-
     def __init__(self, store: Store, kind: OutputKind) -> None:
         self.kind = kind
         self.store = store
         self.state: dict[str, Any] = {}
+        self.cure = kind.cure
 
     def files(self, table: str) -> dict[str, TableFile]:
         """Return the files of a table that belong to the last commit, by name."""
@@ -185,9 +185,8 @@ class Output(Committed):
     def read(cls, store: Store, kind: OutputKind) -> Self:
         """Open an output. Raises NotFoundError if nothing was ever committed, RefusedError for another job's output."""
         if not store.is_local or os.path.isdir(store.root):
-            has_head = _check_contents(store, kind)
-            output = cls(store, kind) if has_head else None
-            if output is not None and output.state_name is not None:
+            output = cls(store, kind) if _check_contents(store, kind) else None
+            if output is not None and output.state:  # a commit that only fences a run has none
                 return output
         raise NotFoundError(
             f"no run of kafkalog spark {kind.name} has finished in this directory: nothing was committed",

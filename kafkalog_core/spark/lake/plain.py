@@ -69,10 +69,9 @@ class PlainOutput(Committed):
     Raises RefusedError if the contents of `_SUCCESS` are not those that kafkalog writes; None: there is no such file.
     """
 
-    cure = "export into a new directory: --to DIR"
-
     def __init__(self, store: Store, kind: OutputKind, data: bytes | None = None) -> None:
         super().__init__(store, kind)
+        self.cure = "export into a new directory: --to DIR"
         self._files: dict[str, dict[str, TableFile]] = {}
         if data is None:
             return

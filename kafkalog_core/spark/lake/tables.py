@@ -110,6 +110,13 @@ class LakeTable:
         with self._errors("read"):
             return self._handle.transaction_version(application)
 
+    def versions(self) -> dict[str, int]:
+        """Return the last version that each run has committed, as far as the table's log still has it."""
+        if self._handle is None:
+            return {}
+        with self._errors("read"):
+            return {entry["run"]: entry["version"] for entry in reversed(self._handle.history()) if "run" in entry}
+
     def files(self, version: int | None = None) -> dict[str, TableFile]:
         """Return the files of a version, by name; None: the version that this object shows."""
         import pyarrow as pa  # noqa: PLC0415 -- where there is work for it
