@@ -13,7 +13,7 @@ import os
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
@@ -27,7 +27,6 @@ from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- an
 from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
 from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile
-from kafkalog_core.spark.session.arrow import rows_to_arrow
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import BATCHES, spark_text
 from kafkalog_core.structs import Struct, asdict
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.pool import Workers
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.tables import Table
     from kafkalog_core.spark.lake.store import Store
 
 __all__ = [
@@ -59,7 +57,6 @@ __all__ = [
     "bins",
     "merge",
     "notes_name",
-    "write_table",
 ]
 
 
@@ -322,23 +319,6 @@ class VolumeWriter:
             self._store.finish(name)
         batches = TableFile(self._name, written.rows, written.size_bytes, {}, written.bounds)
         return NewVolume(self._name, tuple(self.notes.keys), batches, notes_bytes)
-
-
-_ROWS: Final = 50_000
-
-
-def write_table(
-    store: Store, folder: str, run_id: str, table: Table, rows: Iterator[Mapping[str, object]]
-) -> TableFile:
-    """Write rows as one new file of a table. Raises WriteError."""
-    name = attempt_name(run_id, folder)
-    path = f"{folder}/{name}"
-    with writing(store.path(path)), ParquetFile(store, path, table, compression="zstd") as file:
-        while some := [*islice(rows, _ROWS)]:
-            file.write(rows_to_arrow(table, some))
-        written = file.close()
-    store.finish(path)
-    return TableFile(name, written.rows, written.size_bytes, {}, written.bounds)
 
 
 SMALL_BYTES: Final = 8 * 1024 * 1024

@@ -24,7 +24,6 @@ from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_star
 from kafkalog_core.spark.export.task import ExportState, ExportTask, NewRecordFile, keep_before, run_export_task
 from kafkalog_core.spark.lake.output import OutputKind, OutputRun, refuse_inside
 from kafkalog_core.spark.lake.plain import FORMATS, PlainRun
-from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile, TableSpec
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, field
@@ -299,18 +298,12 @@ class _Export(Struct):
 
     def _findings_file(self, findings: list[Finding]) -> TableFile:
         """Write the findings as a file of their table, and return it."""
-        from kafkalog_core.spark.session.arrow import rows_to_arrow  # noqa: PLC0415 -- pyarrow: where there is work for it
-        from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415
+        from kafkalog_core.spark.session.parquet import write_table  # noqa: PLC0415 -- pyarrow: where there is work for it
 
-        store, name = self.lake.store.below("findings"), attempt_name(self.lake.run_id, "findings")
-        with (
-            writing(store.path(name)),
-            ParquetFile(store, name, tables.FINDING, compression=self.request.compression) as file,
-        ):
-            file.write(rows_to_arrow(tables.FINDING, [finding.row() for finding in findings]))
-            written = file.close()
-        store.finish(name)
-        return TableFile(name, written.rows, written.size_bytes)
+        rows = [finding.row() for finding in findings]
+        return write_table(
+            self.lake.store, "findings", self.lake.run_id, tables.FINDING, rows, self.request.compression
+        )
 
     def _counted(self, chunk: RowChunk) -> RowChunk:
         self.report.rows += chunk.count

@@ -217,6 +217,11 @@ class Output(Committed):
             f"the file with the state of the last commit is missing; {_WRITE_AGAIN}", path=self.store.root
         )
 
+    def refresh(self) -> None:
+        """Show the last commit."""
+        self.head.refresh()
+        self.load()
+
     def files(self, table: str) -> dict[str, TableFile]:
         """Return the files of a table that belong to the last commit, by name."""
         if table == self.kind.head.name:
@@ -335,7 +340,7 @@ class OutputRun(WritingRun):
             removes: files that it has no longer.
             now_ms: time of the commit, in ms since 1970.
             transactions: further transactions: numbers by application.
-            versions: versions of other tables that belong to this commit.
+            versions: versions of other tables that belong to this commit; None: those of the last one.
             pending: files that other tables get after it.
             facts: facts for the table's history.
 
@@ -358,8 +363,7 @@ class OutputRun(WritingRun):
                     facts={"run": self.run_id, **(facts or {})},
                 )
             except ConflictError:
-                output.head.refresh()
-                output.load()
+                output.refresh()
                 self._refuse_if_other(removes)
                 continue
             break
@@ -418,7 +422,7 @@ class OutputRun(WritingRun):
             "format": _FORMAT,
             "version": _VERSION,
             "kind": self._kind.name,
-            "versions": versions or {},
+            "versions": self.output.versions if versions is None else versions,
             "pending": {
                 table: {number: [file._asdict() for file in files] for number, files in numbered.items()}
                 for table, numbered in waiting.items()
@@ -446,8 +450,7 @@ class OutputRun(WritingRun):
 
     def _refuse_if_moved(self) -> None:
         before = self.output.state_name
-        self.output.head.refresh()
-        self.output.load()
+        self.output.refresh()
         if self.output.state_name != before:
             raise LockedError(MEANWHILE, path=self.store.root)
 
@@ -487,8 +490,7 @@ class OutputRun(WritingRun):
 
     def _delete(self, names: Sequence[str]) -> None:
         """Delete those of some files that no commit knows, as all tables are now."""
-        self.output.head.refresh()
-        self.output.load()
+        self.output.refresh()
         for table in self.output.tables.values():
             table.refresh()
         self._remove(self._left(names))
@@ -509,18 +511,12 @@ class OutputRun(WritingRun):
 
     def _fence(self, silent: Sequence[str]) -> None:
         """Commit that some runs may not commit any more."""
-        for _ in range(_ATTEMPTS):
+
+        def fenced(state: dict[str, Any]) -> dict[str, Any]:
             self.output.fenced += [run for run in silent if run not in self.output.fenced]
-            self._commits += 1
-            name = f"{_STATES}/{small_name(self.run_id, self._commits)}"
-            self._write_state(name, self.output.state, self.output.versions, None)
-            with suppress(ConflictError):
-                self.output.head.commit((), (), {_TRANSACTION: _token(name)}, now_ms=0, facts={"run": self.run_id})
-                self.output.load()
-                return
-            self.output.head.refresh()
-            self.output.load()
-        raise LockedError("other runs commit all the time; run the same command again", path=self.store.root)
+            return state
+
+        self.commit(fenced, (), now_ms=0)
 
 
 def _token(name: str) -> int:

@@ -226,11 +226,11 @@ class LakeTable:
             return None
 
     def _created(self) -> DeltaTable:
+        """Create the table. Raises ConflictError if another run did and has committed since `refresh`."""
         from deltalake import DeltaTable  # noqa: PLC0415 -- see `commit`
 
         from kafkalog_core.spark.session.arrow import arrow_schema  # noqa: PLC0415 -- see `files`
 
-        """Create the table. Raises ConflictError if another run did and has committed since `refresh`."""
         names = [name for name in self.spec.table.names if name != "type"]
         self._disk.step("create", self.store.root)
         self._handle = DeltaTable.create(

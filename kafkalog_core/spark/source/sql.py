@@ -273,14 +273,8 @@ def _from_disks(spark: SparkSession, name: str, paths: list[str], options: Mappi
 
 
 _CHUNK_ROWS: Final = 1000
-
-
 _KINDS: Final[Mapping[str, Kind]] = {"binary": "bytes", "boolean": "bool", "double": "double", "float": "double"}
-
-
 _NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
