@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.kafka.producer_anomalies import Marker
+from kafkalog_core.ops.reading.splits import grouped
 from kafkalog_core.ops.verify.resume import FileMark, from_plain, to_plain
 from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- annotations are read at run time
 from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
@@ -54,7 +55,6 @@ __all__ = [
     "VolumeSet",
     "VolumeSource",
     "VolumeWriter",
-    "bins",
     "merge",
     "notes_name",
 ]
@@ -325,6 +325,7 @@ SMALL_BYTES: Final = 8 * 1024 * 1024
 """Volumes below this size are merged when there are more than `MOST_SMALL` of them."""
 
 BIN_BYTES: Final = 64 * 1024 * 1024
+"""Approximate size of a merged volume."""
 MOST_SMALL: Final = 16
 _MERGED_ROWS: Final = 200_000
 
@@ -335,20 +336,6 @@ class VolumeSource(NamedTuple):
     name: str
     keys: tuple[SegmentKey, ...]
     size_bytes: int
-
-
-def bins(sources: Iterable[VolumeSource]) -> Iterator[tuple[VolumeSource, ...]]:
-    """Yield groups of sources, in order; each group becomes one volume of about `BIN_BYTES`."""
-    some: list[VolumeSource] = []
-    size_bytes = 0
-    for source in sources:
-        if some and size_bytes + source.size_bytes > BIN_BYTES:
-            yield tuple(some)
-            some, size_bytes = [], 0
-        some.append(source)
-        size_bytes += source.size_bytes
-    if some:
-        yield tuple(some)
 
 
 def merge(sources: tuple[VolumeSource, ...], store: Store, run_id: str, advance: Callable[[int], None]) -> NewVolume:
@@ -429,10 +416,11 @@ class VolumeSet:
             wanted += small
             for volume in small.values():
                 self._drop(volume)
+        pieces = ((some, self._store, self._run_id) for some in grouped(wanted, BIN_BYTES))
         if workers is None:
-            self._new += [merge(some, self._store, self._run_id, progress.advance) for some in bins(wanted)]
+            self._new += [merge(*piece, progress.advance) for piece in pieces]
         else:
-            self._new += workers.map(merge, ((some, self._store, self._run_id) for some in bins(wanted)))
+            self._new += workers.map(merge, pieces)
 
     def new_files(self) -> list[TableFile]:
         """Return the new files of the table of batches."""

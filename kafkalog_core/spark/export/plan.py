@@ -13,7 +13,7 @@ from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
 from kafkalog_core.ops.reading.logreader import FilePart
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import LogSplit, divide
+from kafkalog_core.ops.reading.splits import LogSplit, divide, grouped
 from kafkalog_core.spark.export.start import LOWEST_OFFSET
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 from kafkalog_core.spark.session.schema import spark_text
@@ -152,17 +152,10 @@ class PartitionExport:
         yield from self._retries()
         whole = DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes)
         from_offset = replace(whole, filters=Filters(offsets=(self.start.next_offset, None)))
-        waiting: list[LogSplit] = []
-        for split in self._splits(task_bytes):
-            if self._must_filter(split):
-                yield WorkItem((split,), from_offset)
-                continue
-            if waiting and sum(item.size_bytes for item in waiting) + split.size_bytes > task_bytes:
-                yield WorkItem(tuple(waiting), whole)
-                waiting = []
-            waiting.append(split)
-        if waiting:
-            yield WorkItem(tuple(waiting), whole)
+        splits = list(self._splits(task_bytes))
+        yield from (WorkItem((split,), from_offset) for split in splits if self._must_filter(split))
+        rest = (split for split in splits if not self._must_filter(split))
+        yield from (WorkItem(group, whole) for group in grouped(rest, task_bytes))
 
     def _must_filter(self, split: LogSplit) -> bool:
         """Return whether a split may hold records below the first wanted offset; filtering costs time."""
