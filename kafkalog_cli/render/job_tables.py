@@ -58,7 +58,7 @@ _COLUMNS: Final = (
 class ExportTable(SummaryTable["Chunk"]):
     """The result of an export: the partitions with errors, then the largest ones.
 
-    `commit_of` returns the number of the last commit in `place`, the directory of the export; 0: nothing is committed.
+    `commit_of` returns the number of the last commit in `place`, the directory of the export; 0: there is none.
     """
 
     def __init__(self, place: str, commit_of: Callable[[], int]) -> None:
@@ -96,13 +96,14 @@ class ExportTable(SummaryTable["Chunk"]):
         records = sum(number(row, "records") for row in exported)
         removed = sum(number(row, "removed_records") for row in exported)
         if exported:
-            text = f"{records:,} records of {_partitions(len(exported))} exported to {place} (commit {commit})"
+            text = f"{records:,} records of {_partitions(len(exported))} exported to {place}"
+            text += f" (commit {commit})" if commit else ""
             text += f", which replace {removed:,} records that were exported before" if removed else ""
         elif is_cut_short:
             text = f"Interrupted before anything was added to {place}"
         else:
-            since = f"commit {commit}" if commit else "the start"
-            text = f"Nothing new since {since} of {place}, in {_partitions(len(self._rows))}"
+            nothing = f"Nothing new since commit {commit} of {place}" if commit else f"No records to export to {place}"
+            text = f"{nothing}, in {_partitions(len(self._rows))}"
         stopped = sum(row["state"] == "stopped" for row in self._rows)
         damaged = sum(number(row, "errors") > 0 for row in self._rows) - stopped
         parts = [

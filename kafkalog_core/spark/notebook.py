@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.reading.report import Report
@@ -101,6 +101,7 @@ class Disks:
         text: str,
         *,
         catalog: str | None = None,
+        at_version: int | None = None,
         export: str | None = None,
         storage: Mapping[str, str] | None = None,
     ) -> DataFrame:
@@ -109,13 +110,19 @@ class Disks:
         Args:
             text: the query; statements that change something are refused.
             catalog: directory of a catalog to take batches, segments, findings and partitions from; None: the disks.
+            at_version: version of the catalog, from its table `runs`, that the tables show; None: the last one.
             export: directory of an export to take records from; None: the disks.
             storage: how to reach an object store with the catalog or the export; see `Store`.
         """
         from kafkalog_core.spark.source.sql import Sources, query  # noqa: PLC0415 - needs Spark
 
         sources = Sources(
-            paths=self._paths, options=self._options(), catalog=catalog, export=export, storage=storage or {}
+            paths=self._paths,
+            options=self._options(),
+            catalog=catalog,
+            at_version=at_version,
+            export=export,
+            storage=storage or {},
         )
         return query(self._spark, text, sources)
 
@@ -169,6 +176,7 @@ class Disks:
         self,
         output: str,
         *,
+        format: Literal["delta", "parquet"] = "delta",  # noqa: A002 -- the name of the command's option
         from_offset: int | None = None,
         from_time_ms: int | None = None,
         reload: bool = False,
@@ -180,6 +188,7 @@ class Disks:
 
         Args:
             output: directory of the export, or `s3://BUCKET/PREFIX`: new, empty, or that of an earlier run.
+            format: `parquet` writes plain files instead, once, into a new or empty directory.
             from_offset: first offset in partitions that are new to the export or reloaded; None: the log start offset.
             from_time_ms: the same as a time, in ms since 1970: the first record that is not older.
             reload: whether records that were exported before are exported again from there on.
@@ -191,7 +200,8 @@ class Disks:
 
         report = Report()
         asked = ExportOptions(from_offset=from_offset, from_time_ms=from_time_ms, reload=reload, on_change=on_change)
-        request = ExportRequest(targets=self._targets(), output=Store.of(output_path(output), storage), asked=asked)
+        store = Store.of(output_path(output), storage)
+        request = ExportRequest(targets=self._targets(), output=store, format=format, asked=asked)
         run_id, at_ms = uuid.uuid4().hex, _now(now_ms)
         rows = export(self._workers(), request, report, run_id=run_id, now_ms=at_ms, progress=self._progress)
         return Result(self._spark, rows, report)

@@ -56,9 +56,7 @@ def test_nothing_new(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mon
     lines = shown(capsys, monkeypatch, [row(0), row(1)])
     assert lines[0] == "Nothing new since commit 7 of /data/out, in 2 partitions"
     assert not [line for line in lines if line.startswith("t-")]
-    assert (
-        shown(capsys, monkeypatch, [row(0)], commit=0)[0] == "Nothing new since the start of /data/out, in 1 partition"
-    )
+    assert shown(capsys, monkeypatch, [row(0)], commit=0)[0] == "No records to export to /data/out, in 1 partition"
     interrupted = shown(capsys, monkeypatch, [], interrupted=True)
     assert interrupted[0] == "Interrupted before anything was added to /data/out"
 

@@ -63,6 +63,7 @@ class Run:
         disk: Disk | None = None,
         task_bytes: int = 400,
         commit_bytes: int = 1 << 30,
+        format: Any = "delta",  # noqa: A002 -- the name of the option
         **asked: Any,
     ) -> None:
         Run.number += 1
@@ -70,6 +71,7 @@ class Run:
         request = ExportRequest(
             targets=tuple(resolve([str(path) for path in paths])),
             output=output if isinstance(output, Store) else Store.of(str(output)),
+            format=format,
             asked=ExportOptions(**asked),
             task_bytes=task_bytes,
             commit_bytes=commit_bytes,

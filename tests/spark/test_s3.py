@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -179,6 +180,42 @@ def test_what_is_refused(server: Server, there: There) -> None:
     with pytest.raises(KafkalogError):
         Output(Store.of("s3://no-such-bucket/x", server.options()), EXPORT_KIND)
     assert "only-for-tests" not in repr(there.store)
+
+
+def test_plain_files(disk: Path, there: There, spark: SparkSession) -> None:
+    Run(there.store, disk, format="parquet")
+    assert {path.name for path in there.files.iterdir() if any(path.rglob("*.parquet")) or path.is_file()} == {
+        "records",
+        "_SUCCESS",
+    }
+    assert sum(pq.ParquetFile(file).metadata.num_rows for file in (there.files / "records").rglob("*.parquet")) == 200
+    assert open_export(spark, there.uri, dict(there.store.options)).where("topic = 't'").count() == 100
+    with pytest.raises(RefusedError, match="it holds a finished export"):
+        Run(there.store, disk, format="parquet")
+    (there.files / "_SUCCESS").unlink()
+    with pytest.raises(RefusedError, match="an unfinished export, whose run was killed, and can be deleted"):
+        Run(there.store, disk, format="parquet")
+
+
+def test_two_runs_of_plain_files(disk: Path, there: There) -> None:
+    def other() -> None:
+        with pytest.raises(LockedError, match="another run is writing into this directory"):
+            Run(there.store, disk, format="parquet")
+
+    Run(there.store, disk, format="parquet", workers=Meanwhile(other))
+    assert (there.files / "_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_plain_files_on_a_line_on_which_much_fails(disk: Path, server: Server, there: There, seed: int) -> None:
+    with bad_line(server.port, seed) as port:
+        try:
+            Run(Store.of(there.uri, server.options(port)), disk, format="parquet")
+        except KafkalogError as error:
+            assert "s3://" in str(error)  # noqa: PT017 -- most of the time nothing fails
+    if (there.files / "_SUCCESS").exists():
+        files = (there.files / "records").rglob("*.parquet")
+        assert sum(pq.ParquetFile(file).metadata.num_rows for file in files) == 200
 
 
 # --- two at once, killed, and a bad line ------------------------------------------------------------------------------

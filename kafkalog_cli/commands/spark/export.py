@@ -1,10 +1,11 @@
-"""`kafkalog spark export`: records as a Delta table; each run adds the new records."""
+"""`kafkalog spark export`: records as a Delta table, to which each run adds the new ones; or as plain files."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options, storage_option
@@ -16,7 +17,8 @@ from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
 from kafkalog_core.spark.export.plan import TASK_BYTES
-from kafkalog_core.spark.lake.output import Output, check_place, refuse_inside
+from kafkalog_core.spark.lake.output import Output, refuse_inside
+from kafkalog_core.spark.lake.plain import FORMATS
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths, output_path
 
@@ -37,6 +39,10 @@ EXAMPLES = (
         "/mnt/broker-1/kafka",
         "Export a partition again from an offset, and replace what was exported",
     ),
+    Example(
+        "kafkalog spark export --format parquet --to /data/orders-files --topic orders /mnt/broker-1/kafka",
+        "Plain Parquet files of a topic, once",
+    ),
 )
 
 
@@ -48,6 +54,16 @@ EXAMPLES = (
     required=True,
     type=click.Path(readable=False),
     help="The directory to write, or s3://BUCKET/PREFIX: new, empty, or that of an earlier run, which is continued.",
+)
+@click.option(
+    "--format",
+    type=click.Choice(tuple(FORMATS)),
+    default="delta",
+    show_default=True,
+    help=(
+        "delta: a table, which later runs continue. parquet: only its files, once, into a new or empty DIR; they are "
+        "complete when DIR/_SUCCESS is there. Needs no library for Delta tables."
+    ),
 )
 @click.option(
     "--from-offset",
@@ -128,15 +144,22 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
     which are also stored in the table DIR/findings, and the whole records around them are exported; the exit status is
     then 4. A partition that is on several of the disks is refused: name the copy to export, see kafkalog spark
     replicas. A finding reports offsets that retention deleted before they were exported.
+
+    With --format parquet there is no table: one run writes the files, and DIR/_SUCCESS at its end. A run that fails or
+    is interrupted deletes its files, and one that was killed leaves a directory that further runs refuse.
     """
     if given["from_offset"] is not None and given["from_time_ms"] is not None:
         raise click.UsageError("--from-offset and --from-time both set where to begin; give only one of them")
+    runs = FORMATS[given["format"]]
+    if runs.is_once:
+        _refuse_options_of_tables()
     report = Report()
     to = output_path(given["to"])
     store = Store.of(to, dict(given["storage"]), syncs=given["syncs"])
     request = ExportRequest(
         targets=resolve_readable(local_paths(paths), selection, report),
         output=store,
+        format=given["format"],
         asked=ExportOptions(
             from_offset=given["from_offset"],
             from_time_ms=given["from_time_ms"],
@@ -148,7 +171,7 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         commit_bytes=max(1, given["commit_bytes"]),
         max_batch_bytes=given["max_batch_bytes"],
     )
-    check_place(store, EXPORT_KIND)  # before Spark takes its time to start
+    runs.check(store, EXPORT_KIND)  # before Spark takes its time to start
     refuse_inside(store, [target.path for target in request.targets])
     now_ms = clock_ms()
     run_id = new_run_id(now_ms)
@@ -157,5 +180,14 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         lambda workers, progress: export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress),
     )
     output = common.chosen_output(given["output"])
-    writer = open_results(EXPORTS, output, to, lambda: Output(store, EXPORT_KIND).head.version or 0)
+    writer = open_results(
+        EXPORTS, output, to, lambda: 0 if runs.is_once else Output(store, EXPORT_KIND).head.version or 0
+    )
     return write_results(writer, rows, report)
+
+
+def _refuse_options_of_tables() -> None:
+    """Raise UsageError for options about earlier runs and about commits."""
+    for name, option in (("reload", "--reload"), ("on_change", "--on-change"), ("commit_bytes", "--commit-bytes")):
+        if click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option} is for tables, which later runs continue; omit it or --format parquet")

@@ -39,6 +39,16 @@ EXAMPLES = (
         "--option level=checksums /mnt/broker-1/kafka",
         "What is damaged?",
     ),
+    Example(
+        'kafkalog spark sql --catalog /data/catalog "SELECT version, timestamp_millis(time_ms), partitions, segments '
+        'FROM runs ORDER BY version"',
+        "Which versions of a catalog are there?",
+    ),
+    Example(
+        'kafkalog spark sql --catalog /data/catalog "SELECT topic, partition, base_offset, record_count, size_bytes '
+        'FROM segments_at_3 ANTI JOIN segments USING (path)"',
+        "Which segments were there at version 3 of the catalog, and are gone since?",
+    ),
 )
 
 
@@ -55,6 +65,15 @@ EXAMPLES = (
     metavar="DIR",
     type=click.Path(readable=False),
     help="Take batches, segments, findings and partitions from this catalog, without reading the disks.",
+)
+@click.option(
+    "--at-version",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=(
+        "Show the catalog as it was after an earlier run: N is a version of its table runs. The views segments_at_N, "
+        "batches_at_N, findings_at_N and partitions_at_N do so next to the tables of the last run, without this option."
+    ),
 )
 @click.option(
     "--export",
@@ -95,10 +114,13 @@ def sql_command(
     catalog, export = places["catalog"], places["export"]
     if not paths and catalog is None and export is None:
         raise click.UsageError("there is nothing to query; name log directories (PATH), --catalog DIR or --export DIR")
+    if places["at_version"] is not None and catalog is None:
+        raise click.UsageError("--at-version is a version of a catalog; give --catalog DIR too")
     sources = Sources(
         paths=local_paths(paths),
         options=dict(pairs),
         catalog=None if catalog is None else output_path(catalog),
+        at_version=places["at_version"],
         export=None if export is None else output_path(export),
         storage=dict(places["storage"]),
     )

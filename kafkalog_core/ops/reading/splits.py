@@ -6,7 +6,7 @@ Also the `segment` rows of a partition, for which each log file is read whole.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -30,7 +30,7 @@ from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkalog_core.ops.reading.logreader import Walk
     from kafkalog_core.ops.reading.report import Report
@@ -50,6 +50,7 @@ __all__ = [
     "divide",
     "end_of",
     "go_on",
+    "grouped",
     "is_compressed",
     "may_be_unfinished",
     "parts_between",
@@ -202,6 +203,28 @@ def divide(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit
     bounds = [part.start + size_bytes * number // count for number in range(count)]
     for start, end in zip(bounds, [*bounds[1:], part.end], strict=True):
         yield replace(split, part=replace(part, start=start, end=end))
+
+
+class _Sized(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+
+
+_Item = TypeVar("_Item", bound=_Sized)
+
+
+def grouped(items: Iterable[_Item], size_bytes: int, most: int | None = None) -> Iterator[tuple[_Item, ...]]:
+    """Yield the items in groups of about this size in bytes, and of at most so many items, in order."""
+    group: list[_Item] = []
+    group_bytes = 0
+    for item in items:
+        if group and (group_bytes + item.size_bytes > size_bytes or len(group) == most):
+            yield tuple(group)
+            group, group_bytes = [], 0
+        group.append(item)
+        group_bytes += item.size_bytes
+    if group:
+        yield tuple(group)
 
 
 def read_split(

@@ -55,6 +55,7 @@ CATALOG_KIND: Final = OutputKind(
         for name, table in CATALOG_TABLES.items()
     ),
     kept=_notes,
+    cure="run kafkalog spark catalog again, which writes them again",
 )
 _SMALL_TABLES: Final = {name: table for name, table in CATALOG_TABLES.items() if table is not BATCHES}
 """The tables that each run writes again as a whole."""
@@ -254,7 +255,7 @@ def _commit(
     lake: OutputRun, request: CatalogRequest, contents: _SmallTables, volumes: VolumeSet, state: Mapping[str, Any]
 ) -> None:
     """Replace the files of the small tables, change those of the batches, and commit the run."""
-    from kafkalog_core.spark.catalog.volumes import write_table  # noqa: PLC0415 -- see `catalog`
+    from kafkalog_core.spark.session.parquet import write_table  # noqa: PLC0415 -- see `catalog`
 
     store, run_id, now_ms = lake.store, lake.run_id, request.now_ms
     files = {
@@ -280,5 +281,5 @@ def _commit(
             raise LockedError(MEANWHILE, path=request.output.root)
         return dict(state)
 
-    run_file = write_table(store, "runs", run_id, RUNS, iter([row]))
+    run_file = write_table(store, "runs", run_id, RUNS, [row])
     lake.commit(merged, [run_file], now_ms=now_ms, versions=versions)

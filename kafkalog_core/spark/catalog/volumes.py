@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kafkalog_core.ops.reading.splits import grouped
 from kafkalog_core.spark.catalog.notes import NotesWriter, note_row, piece_row, reading, row_bytes, wanted_rows
 from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile
-from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
+from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import BATCHES, spark_text
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.chunks import BatchChunk
     from kafkalog_core.ops.verify.work import Piece
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.tables import Table
     from kafkalog_core.spark.catalog.notes import NoteRow, SegmentKey, SegmentNote
     from kafkalog_core.spark.lake.store import Store
 
@@ -46,10 +46,8 @@ __all__ = [
     "VolumeSet",
     "VolumeSource",
     "VolumeWriter",
-    "bins",
     "merge",
     "notes_name",
-    "write_table",
 ]
 
 
@@ -207,27 +205,11 @@ class NewSegments:
         self._rows = writer.batches.gatherer()
 
 
-_ROWS: Final = 50_000
-
-
-def write_table(
-    store: Store, folder: str, run_id: str, table: Table, rows: Iterator[Mapping[str, object]]
-) -> TableFile:
-    """Write rows as one new file of a table. Raises WriteError."""
-    name = attempt_name(run_id, folder)
-    path = f"{folder}/{name}"
-    with writing(store.path(path)), ParquetFile(store, path, table, compression="zstd") as file:
-        while some := [*islice(rows, _ROWS)]:
-            file.write(rows_to_arrow(table, some))
-        written = file.close()
-    store.finish(path)
-    return TableFile(name, written.rows, written.size_bytes, {}, written.bounds)
-
-
 SMALL_BYTES: Final = 8 * 1024 * 1024
 """Volumes below this size are merged when there are more than `MOST_SMALL` of them."""
 
 BIN_BYTES: Final = 64 * 1024 * 1024
+"""Approximate size of a merged volume."""
 MOST_SMALL: Final = 16
 _MERGED_ROWS: Final = 200_000
 
@@ -238,20 +220,6 @@ class VolumeSource(NamedTuple):
     name: str
     keys: tuple[SegmentKey, ...]
     size_bytes: int
-
-
-def bins(sources: Iterable[VolumeSource]) -> Iterator[tuple[VolumeSource, ...]]:
-    """Yield groups of sources, in order; each group becomes one volume of about `BIN_BYTES`."""
-    some: list[VolumeSource] = []
-    size_bytes = 0
-    for source in sources:
-        if some and size_bytes + source.size_bytes > BIN_BYTES:
-            yield tuple(some)
-            some, size_bytes = [], 0
-        some.append(source)
-        size_bytes += source.size_bytes
-    if some:
-        yield tuple(some)
 
 
 def merge(sources: tuple[VolumeSource, ...], store: Store, run_id: str, advance: Callable[[int], None]) -> NewVolume:
@@ -326,10 +294,11 @@ class VolumeSet:
             wanted += small
             for volume in small.values():
                 self._drop(volume)
+        pieces = ((some, self._store, self._run_id) for some in grouped(wanted, BIN_BYTES))
         if workers is None:
-            self._new += [merge(some, self._store, self._run_id, progress.advance) for some in bins(wanted)]
+            self._new += [merge(*piece, progress.advance) for piece in pieces]
         else:
-            self._new += workers.map(merge, ((some, self._store, self._run_id) for some in bins(wanted)))
+            self._new += workers.map(merge, pieces)
 
     def new_files(self) -> list[TableFile]:
         """Return the new files of the table of batches."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog_core.errors import LockedError
 from kafkalog_core.findings import found
@@ -23,7 +23,7 @@ from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport
 from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_start
 from kafkalog_core.spark.export.task import ExportState, ExportTask, NewRecordFile, keep_before, run_export_task
 from kafkalog_core.spark.lake.output import OutputKind, OutputRun, refuse_inside
-from kafkalog_core.spark.lake.store import attempt_name, writing
+from kafkalog_core.spark.lake.plain import FORMATS, PlainRun
 from kafkalog_core.spark.lake.tables import TableFile, TableSpec
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.structs import Struct, field
@@ -56,6 +56,7 @@ EXPORT_KIND: Final = OutputKind(
         description="Records of Kafka's logs, written by kafkalog spark export.",
     ),
     others=(_FINDINGS,),
+    cure="run kafkalog spark export again, which lists them, and with --reload to write them again",
 )
 COMMIT_BYTES: Final = 16 * 1024 * 1024 * 1024
 _RUN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
@@ -68,15 +69,17 @@ class ExportRequest(Struct, frozen=True, kw_only=True):
         targets: partitions and log directories, from `targets.resolve`.
         output: where the export is: new, empty, or that of an earlier run. Without its `syncs` a power failure may
             leave a commit with incomplete files; a killed process does not.
+        format: `delta`, or `parquet`: plain files, once, in a new or empty directory.
         asked: where to begin, and what to do with a log that is not the one that was exported.
         compression: codec of the Parquet files.
         task_bytes: approximate bytes of log that one task reads and one file holds.
-        commit_bytes: approximate bytes of log between commits.
+        commit_bytes: approximate bytes of log between commits; plain files have one, at the end.
         max_batch_bytes: size limit of a batch, stored and decompressed, in bytes.
     """
 
     targets: tuple[Target, ...]
     output: Store
+    format: Literal["delta", "parquet"] = "delta"
     asked: ExportOptions = field(default_factory=ExportOptions)
     compression: Compression = "snappy"
     task_bytes: int = TASK_BYTES
@@ -112,7 +115,7 @@ def export(
         raise ValueError(f"a run id has 1 to 64 letters, digits and dashes: {run_id!r}")
     refuse_inside(request.output, [target.path for target in request.targets])
     logs, findings = find_logs(request.targets)
-    with OutputRun(request.output, EXPORT_KIND, run_id, disk) as lake:
+    with FORMATS[request.format](request.output, EXPORT_KIND, run_id, disk) as lake:
         states = ExportState.from_json(lake.output.state, request.output.root)
         checkpoints, options = Checkpoints(), ScanOptions(max_batch_bytes=request.max_batch_bytes)
         plans = []
@@ -129,7 +132,7 @@ class _Export(Struct):
     request: ExportRequest
     report: Report
     progress: Progress
-    lake: OutputRun
+    lake: OutputRun | PlainRun
     now_ms: int
     states: ExportState
     checkpoints: Checkpoints
@@ -163,13 +166,18 @@ class _Export(Struct):
             for plan, works in todo:
                 for work in works:
                     self._take(plan, work, next(results))
-                    if self.log_bytes >= self.request.commit_bytes and not plan.is_reloading:
+                    if self._is_due and not plan.is_reloading:
                         self._save(plan)
                         yield from self._commit()
                 self._finish(plan)
-                if self.log_bytes >= self.request.commit_bytes:
+                if self._is_due:
                     yield from self._commit()
         yield from self._commit()
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether to commit now, in the middle of the work."""
+        return not self.lake.is_once and self.log_bytes >= self.request.commit_bytes
 
     def _reload(self, plans: list[PartitionExport]) -> None:
         """Remove the files that are exported again; rewrite those of which some records are kept."""
@@ -177,7 +185,7 @@ class _Export(Struct):
         if not reloading:
             return
         files: dict[tuple[str, str], list[TableFile]] = defaultdict(list)
-        for file in self.lake.output.head.files().values():
+        for file in self.lake.output.files("records").values():
             files[file.values["topic"], file.values["partition"]].append(file)
         for plan in reloading:
             for file in plan.reload(files[plan.values["topic"], plan.values["partition"]]):
@@ -248,10 +256,10 @@ class _Export(Struct):
             self.states.of[plan.name] = plan.state
 
     def _commit(self) -> Iterator[RowChunk]:
-        """Commit if anything is new, and yield the rows about it."""
+        """Commit if anything is new, or if this is the one commit, and yield the rows about it."""
         findings, self.findings = self.findings, []
         moved = {name for name, before in self.changed.items() if self.states.of[name] != before}
-        if self.adds or self.removes or moved:
+        if self.adds or self.removes or moved or self.lake.is_once:
             waiting = {"findings": [self._findings_file(findings)]} if findings else {}
             self.lake.commit(
                 self._merged,
@@ -290,18 +298,12 @@ class _Export(Struct):
 
     def _findings_file(self, findings: list[Finding]) -> TableFile:
         """Write the findings as a file of their table, and return it."""
-        from kafkalog_core.spark.session.arrow import rows_to_arrow  # noqa: PLC0415 -- pyarrow: where there is work for it
-        from kafkalog_core.spark.session.parquet import ParquetFile  # noqa: PLC0415
+        from kafkalog_core.spark.session.parquet import write_table  # noqa: PLC0415 -- pyarrow: where there is work for it
 
-        store, name = self.lake.store.below("findings"), attempt_name(self.lake.run_id, "findings")
-        with (
-            writing(store.path(name)),
-            ParquetFile(store, name, tables.FINDING, compression=self.request.compression) as file,
-        ):
-            file.write(rows_to_arrow(tables.FINDING, [finding.row() for finding in findings]))
-            written = file.close()
-        store.finish(name)
-        return TableFile(name, written.rows, written.size_bytes)
+        rows = [finding.row() for finding in findings]
+        return write_table(
+            self.lake.store, "findings", self.lake.run_id, tables.FINDING, rows, self.request.compression
+        )
 
     def _counted(self, chunk: RowChunk) -> RowChunk:
         self.report.rows += chunk.count

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.findings import Finding, found
 from kafkalog_core.ops.reading.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
 from kafkalog_core.ops.reading.logreader import FilePart
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import LogSplit, divide
+from kafkalog_core.ops.reading.splits import LogSplit, divide, grouped
 from kafkalog_core.spark.export.start import LOWEST_OFFSET
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 from kafkalog_core.spark.session.schema import spark_text
@@ -23,6 +22,7 @@ from kafkalog_core.structs import Struct, replace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog_core.findings import Finding
     from kafkalog_core.ops.reading.logfiles import Checkpoints, LogFile
     from kafkalog_core.spark.export.start import ExportStart, PartitionLog
     from kafkalog_core.spark.export.task import ExportTaskResult
@@ -152,17 +152,10 @@ class PartitionExport:
         yield from self._retries()
         whole = DumpRequest(targets=(), level="records", max_batch_bytes=self.max_batch_bytes)
         from_offset = replace(whole, filters=Filters(offsets=(self.start.next_offset, None)))
-        waiting: list[LogSplit] = []
-        for split in self._splits(task_bytes):
-            if self._must_filter(split):
-                yield WorkItem((split,), from_offset)
-                continue
-            if waiting and sum(item.size_bytes for item in waiting) + split.size_bytes > task_bytes:
-                yield WorkItem(tuple(waiting), whole)
-                waiting = []
-            waiting.append(split)
-        if waiting:
-            yield WorkItem(tuple(waiting), whole)
+        splits = list(self._splits(task_bytes))
+        yield from (WorkItem((split,), from_offset) for split in splits if self._must_filter(split))
+        rest = (split for split in splits if not self._must_filter(split))
+        yield from (WorkItem(group, whole) for group in grouped(rest, task_bytes))
 
     def _must_filter(self, split: LogSplit) -> bool:
         """Return whether a split may hold records below the first wanted offset; filtering costs time."""
@@ -194,7 +187,7 @@ class PartitionExport:
             file = by_name.get(unread.segment)
             if file is None:
                 last = unread.last if unread.last is not None else unread.first
-                self._add(self._found("export.gone-before", self.log.path, offset=unread.first, last=last))
+                self._add(self.log.found("export.gone-before", offset=unread.first, last=last))
                 self._forget(unread)
                 continue
             request = DumpRequest(
@@ -233,7 +226,7 @@ class PartitionExport:
             self.add_file(result.file)
         if work.retries is not None:
             if not result.failed:
-                self._add(self._found("export.read-later", work.splits[0].path, offset=work.retries.first))
+                self._add(self.log.found("export.read-later", work.splits[0].path, offset=work.retries.first))
                 self._forget(work.retries)
             return
         self._check_whole(work, result)
@@ -332,9 +325,6 @@ class PartitionExport:
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
         self.counts[finding.severity] += 1
-
-    def _found(self, code: str, path: str, *, offset: int, **details: object) -> Finding:
-        return found(code, path, topic=self.log.topic, partition=self.log.partition, offset=offset, **details)  # type: ignore[arg-type]
 
 
 def _joined(before: FileSpan | None, span: FileSpan) -> FileSpan:

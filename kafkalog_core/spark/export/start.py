@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -61,6 +61,10 @@ class PartitionLog(Struct, kw_only=True):
     def log_start(self) -> int | None:
         """Base offset of the first segment; None: there is no segment."""
         return self.unit.files[0].base_offset if self.unit.files else None
+
+    def found(self, code: str, path: str | None = None, /, **details: Any) -> Finding:
+        """Return a finding about it, or about one of its files."""
+        return found(code, path or self.path, topic=self.topic, partition=self.partition, **details)
 
 
 def find_logs(targets: Sequence[Target]) -> tuple[list[PartitionLog], list[Finding]]:
@@ -253,7 +257,7 @@ def _gone(log: PartitionLog, before: PartitionState) -> tuple[Finding, ...]:
     """Return the finding about records that were deleted before they were exported."""
     if log.log_start is None or log.log_start <= before.next_offset:
         return ()
-    return (_found(log, "export.gone-before", offset=before.next_offset, last=log.log_start - 1),)
+    return (log.found("export.gone-before", offset=before.next_offset, last=log.log_start - 1),)
 
 
 def _changed(
@@ -261,11 +265,11 @@ def _changed(
 ) -> ExportStart:
     """Return the start for a log that is not the one that was exported, by `on_change`."""
     end = search.log_end()
-    finding = _found(log, change.code, offset=before.next_offset, **change.details)
+    finding = log.found(change.code, offset=before.next_offset, **change.details)
     if asked.on_change == "stop":
         return ExportStart(next_offset=before.next_offset, is_stopped=True, findings=(finding,))
     problem = f"{finding.message[:1].lower()}{finding.message[1:]}".rstrip(".")
-    chosen = _found(log, "export.changed-by-choice", problem=problem, choice=asked.on_change)
+    chosen = log.found("export.changed-by-choice", problem=problem, choice=asked.on_change)
     if asked.on_change == "reload":
         return ExportStart(next_offset=_lowest(log), reloads_from=LOWEST_OFFSET, findings=(chosen,))
     return ExportStart(next_offset=min(before.next_offset, end), findings=(chosen,))
@@ -355,7 +359,3 @@ def _first_wanted(log: PartitionLog, asked: ExportOptions, options: ScanOptions)
 def _lowest(log: PartitionLog) -> int:
     """Return the lowest base offset: no record of the log has a lower offset."""
     return min((file.base_offset or 0 for file in log.unit.files), default=0)
-
-
-def _found(log: PartitionLog, code: str, *, offset: int | None = None, **details: object) -> Finding:
-    return found(code, log.path, topic=log.topic, partition=log.partition, offset=offset, **details)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
 from kafkalog_core.spark.lake import runs
@@ -26,7 +26,20 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = ["INNER", "MEANWHILE", "Output", "OutputKind", "OutputRun", "check_place", "refuse_inside"]
+__all__ = [
+    "INNER",
+    "MEANWHILE",
+    "Committed",
+    "Output",
+    "OutputKind",
+    "OutputRun",
+    "WritingRun",
+    "check_directory",
+    "check_place",
+    "has_table",
+    "is_ours",
+    "refuse_inside",
+]
 
 INNER: Final = "_kafkalog"
 _STATES: Final = f"{INNER}/states"
@@ -48,44 +61,55 @@ class OutputKind(Struct, frozen=True, kw_only=True):
         head: the table whose commits count.
         others: the other tables.
         kept: the files that a state names besides those of the tables.
+        cure: what to do about lost files.
     """
 
     name: str
     head: TableSpec
     others: tuple[TableSpec, ...] = ()
     kept: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
+    cure: str
 
 
 # --- where an output may be -------------------------------------------------------------------------------------------
 def check_place(store: Store, kind: OutputKind) -> None:
     """Raise RefusedError for a file, for the output of another job, and for a directory that holds other files."""
     check_installed()
-    if not _FITTING.fullmatch(store.root):
-        raise RefusedError(
-            "the path of a Delta table may have no %, no backslash, no control characters and only valid UTF-8; name "
-            "another one with --to",
-            path=store.root,
-        )
-    if store.is_local:
-        _check_directory(store.root)
+    _check_contents(store, kind)
+
+
+def _check_contents(store: Store, kind: OutputKind) -> bool:
+    """Return whether there is a head table. Raises what `check_place` raises."""
+    check_directory(store)
     names = store.files()
     if any(name.startswith(f"{INNER}/commits/") for name in names):
         raise RefusedError(
             f"this directory was written by a release of kafkalog that had a format of its own; {_WRITE_AGAIN}",
             path=store.root,
         )
-    if any(name.startswith(f"{kind.head.name}/_delta_log/") for name in names):
-        return
-    file = min((name for name in names if not _is_ours(name)), default=None)
+    if has_table(names, kind):
+        return True
+    file = min((name for name in names if not is_ours(name)), default=None)
     if file is not None:
         raise RefusedError(
             f"this directory is not empty and not an output of kafkalog spark {kind.name}: it holds {file!r}; name a "
             "new or empty directory with --to",
             path=store.root,
         )
+    return False
 
 
-def _check_directory(path: str) -> None:
+def check_directory(store: Store) -> None:
+    """Raise RefusedError for a path at which no output may be, NotFoundError if the directory above does not exist."""
+    path = store.root
+    if not _FITTING.fullmatch(path):
+        raise RefusedError(
+            "the path of an output may have no %, no backslash, no control characters and only valid UTF-8; name "
+            "another one with --to",
+            path=path,
+        )
+    if not store.is_local:
+        return
     around = broker_dir_around(os.path.realpath(path))
     if around is not None:
         raise RefusedError(
@@ -93,6 +117,9 @@ def _check_directory(path: str) -> None:
         )
     if os.path.lexists(path) and not os.path.isdir(path):
         raise RefusedError("this is a file, not a directory; name another directory with --to", path=path)
+    above = os.path.dirname(path)
+    if not os.path.isdir(above):
+        raise NotFoundError("the directory for the output does not exist; create it", path=above)
 
 
 def refuse_inside(store: Store, sources: Iterable[str]) -> None:
@@ -106,22 +133,45 @@ def refuse_inside(store: Store, sources: Iterable[str]) -> None:
             )
 
 
-def _is_ours(name: str) -> bool:
+def has_table(names: Iterable[str], kind: OutputKind) -> bool:
+    """Return whether the files of a directory include the log of an output's head table."""
+    return any(name.startswith(f"{kind.head.name}/_delta_log/") for name in names)
+
+
+def is_ours(name: str) -> bool:
     """Return whether a run that ended before its first commit may have left a file."""
     return name.startswith(f"{INNER}/") or (name.endswith(".parquet") and run_of(name) is not None)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-class Output:
+class Committed:
+    """The committed files of the tables of an output, and its `state`."""
+
+    def __init__(self, store: Store, kind: OutputKind) -> None:
+        self.kind = kind
+        self.store = store
+        self.state: dict[str, Any] = {}
+        self.cure = kind.cure
+
+    def files(self, table: str) -> dict[str, TableFile]:
+        """Return the files of a table that belong to the last commit, by name."""
+        raise NotImplementedError
+
+    def lost(self, table: str, listed: Mapping[str, int] | None = None) -> dict[str, TableFile]:
+        """Return the files of a table that are missing or have another size than when they were committed."""
+        there = self.store.files(table) if listed is None else listed
+        return {
+            name: file for name, file in self.files(table).items() if there.get(f"{table}/{name}") != file.size_bytes
+        }
+
+
+class Output(Committed):
     """An output as its last commit left it."""
 
     def __init__(self, store: Store, kind: OutputKind, disk: Disk | None = None) -> None:
-        self.kind = kind
-        self.store = store
-        self.disk = disk or Disk()
-        self.head = LakeTable(self.store, kind.head, self.disk)
-        self.tables = {spec.name: LakeTable(self.store, spec, self.disk) for spec in kind.others}
-        self.state: dict[str, Any] = {}
+        super().__init__(store, kind)
+        self.head = LakeTable(self.store, kind.head, disk)
+        self.tables = {spec.name: LakeTable(self.store, spec, disk) for spec in kind.others}
         self.versions: dict[str, int] = {}
         """Versions of other tables that belong to the state."""
         self.pending: dict[str, dict[int, list[TableFile]]] = {}
@@ -135,13 +185,13 @@ class Output:
     def read(cls, store: Store, kind: OutputKind) -> Self:
         """Open an output. Raises NotFoundError if nothing was ever committed, RefusedError for another job's output."""
         if not store.is_local or os.path.isdir(store.root):
-            check_place(store, kind)
-        output = cls(store, kind)
-        if output.state_name is None:
-            raise NotFoundError(
-                f"this is not an output of kafkalog spark {kind.name}: nothing was committed", path=store.root
-            )
-        return output
+            output = cls(store, kind) if _check_contents(store, kind) else None
+            if output is not None and output.state:  # a commit that only fences a run has none
+                return output
+        raise NotFoundError(
+            f"no run of kafkalog spark {kind.name} has finished in this directory: nothing was committed",
+            path=store.root,
+        )
 
     def load(self) -> None:
         """Read the state that the head's last commit names."""
@@ -167,6 +217,11 @@ class Output:
             f"the file with the state of the last commit is missing; {_WRITE_AGAIN}", path=self.store.root
         )
 
+    def refresh(self) -> None:
+        """Show the last commit."""
+        self.head.refresh()
+        self.load()
+
     def files(self, table: str) -> dict[str, TableFile]:
         """Return the files of a table that belong to the last commit, by name."""
         if table == self.kind.head.name:
@@ -178,13 +233,6 @@ class Output:
         """Return the files that a table has not got yet, because the run ended too early, by number."""
         done = self.tables[table].transaction(_TRANSACTION) or 0
         return {number: files for number, files in self.pending.get(table, {}).items() if number > done}
-
-    def lost(self, table: str, listed: Mapping[str, int] | None = None) -> dict[str, TableFile]:
-        """Return the files of a table that are missing or have another size than when they were committed."""
-        there = self.store.files(table) if listed is None else listed
-        return {
-            name: file for name, file in self.files(table).items() if there.get(f"{table}/{name}") != file.size_bytes
-        }
 
     def _take(self, name: str, data: bytes) -> None:
         try:
@@ -209,39 +257,67 @@ class Output:
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
-class OutputRun:
-    """A run that writes into an output; a context manager that deletes what was not committed.
+class WritingRun:
+    """A run that writes files into an output; a context manager that deletes those which were not committed."""
 
-    Opening it completes the other tables and deletes what ended runs have left.
-    """
-
-    def __init__(self, store: Store, kind: OutputKind, run_id: str, disk: Disk | None = None) -> None:
-        check_place(store, kind)
+    def __init__(self, store: Store, run_id: str, disk: Disk | None) -> None:
         self.run_id = run_id
-        self.output = Output(store, kind, disk)
         self.store = store
         self.listed: dict[str, int] = {}
         """Files of the output when the run began, with their sizes."""
-        self._kind = kind
-        self._commits = 0  # and attempts at them
+        self._disk = disk or Disk()
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        above = os.path.dirname(self.store.root)
-        if self.store.is_local and not os.path.isdir(above):
-            raise NotFoundError("the directory for the output does not exist; create it", path=above)
         with self._stack as stack:
             self._step("create", runs.FOLDER)
             stack.enter_context(runs.LiveRun(self.store, self.run_id))
-            self._append_pending()
-            self.listed = self.store.files()
-            self._tidy(self.listed)
+            self._begin()
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
         with self._stack, suppress(StorageError):
             self._delete([name for name in self.store.files() if run_of(name) == self.run_id])
+
+    def _begin(self) -> None:
+        """Look at what is there, after the sign of the run is written."""
+
+    def _delete(self, names: Sequence[str]) -> None:
+        """Delete those of some files that no commit knows."""
+        raise NotImplementedError
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._step("delete", name)
+            self.store.delete([name])
+
+    def _step(self, what: str, name: str) -> None:
+        with writing(self.store.path(name)):
+            self._disk.step(what, self.store.path(name))
+
+
+class OutputRun(WritingRun):
+    """A run that commits to the tables of an output.
+
+    Opening it completes the other tables and deletes what ended runs have left.
+    """
+
+    is_once: ClassVar = False
+    """Whether there is one commit, at the end of the run."""
+    check: ClassVar = staticmethod(check_place)
+
+    def __init__(self, store: Store, kind: OutputKind, run_id: str, disk: Disk | None = None) -> None:
+        super().__init__(store, run_id, disk)
+        check_place(store, kind)
+        self.output = Output(store, kind, disk)
+        self._kind = kind
+        self._commits = 0  # and attempts at them
+
+    def _begin(self) -> None:
+        self._append_pending()
+        self.listed = self.store.files()
+        self._tidy(self.listed)
 
     def commit(
         self,
@@ -264,7 +340,7 @@ class OutputRun:
             removes: files that it has no longer.
             now_ms: time of the commit, in ms since 1970.
             transactions: further transactions: numbers by application.
-            versions: versions of other tables that belong to this commit.
+            versions: versions of other tables that belong to this commit; None: those of the last one.
             pending: files that other tables get after it.
             facts: facts for the table's history.
 
@@ -287,8 +363,7 @@ class OutputRun:
                     facts={"run": self.run_id, **(facts or {})},
                 )
             except ConflictError:
-                output.head.refresh()
-                output.load()
+                output.refresh()
                 self._refuse_if_other(removes)
                 continue
             break
@@ -347,7 +422,7 @@ class OutputRun:
             "format": _FORMAT,
             "version": _VERSION,
             "kind": self._kind.name,
-            "versions": versions or {},
+            "versions": self.output.versions if versions is None else versions,
             "pending": {
                 table: {number: [file._asdict() for file in files] for number, files in numbered.items()}
                 for table, numbered in waiting.items()
@@ -375,8 +450,7 @@ class OutputRun:
 
     def _refuse_if_moved(self) -> None:
         before = self.output.state_name
-        self.output.head.refresh()
-        self.output.load()
+        self.output.refresh()
         if self.output.state_name != before:
             raise LockedError(MEANWHILE, path=self.store.root)
 
@@ -395,10 +469,6 @@ class OutputRun:
                 "files that this run replaces were replaced by somebody else meanwhile; run the same command again",
                 path=self.store.root,
             )
-
-    def _step(self, what: str, name: str) -> None:
-        with writing(self.store.path(name)):
-            self.output.disk.step(what, self.store.path(name))
 
     # --- what ended runs have left ------------------------------------------------------------------------------------
     def _tidy(self, listed: Mapping[str, int]) -> None:
@@ -420,16 +490,10 @@ class OutputRun:
 
     def _delete(self, names: Sequence[str]) -> None:
         """Delete those of some files that no commit knows, as all tables are now."""
-        self.output.head.refresh()
-        self.output.load()
+        self.output.refresh()
         for table in self.output.tables.values():
             table.refresh()
         self._remove(self._left(names))
-
-    def _remove(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._step("delete", name)
-            self.store.delete([name])
 
     def _left(self, names: Sequence[str]) -> list[str]:
         """Return the files that no commit knows."""
@@ -447,18 +511,12 @@ class OutputRun:
 
     def _fence(self, silent: Sequence[str]) -> None:
         """Commit that some runs may not commit any more."""
-        for _ in range(_ATTEMPTS):
+
+        def fenced(state: dict[str, Any]) -> dict[str, Any]:
             self.output.fenced += [run for run in silent if run not in self.output.fenced]
-            self._commits += 1
-            name = f"{_STATES}/{small_name(self.run_id, self._commits)}"
-            self._write_state(name, self.output.state, self.output.versions, None)
-            with suppress(ConflictError):
-                self.output.head.commit((), (), {_TRANSACTION: _token(name)}, now_ms=0, facts={"run": self.run_id})
-                self.output.load()
-                return
-            self.output.head.refresh()
-            self.output.load()
-        raise LockedError("other runs commit all the time; run the same command again", path=self.store.root)
+            return state
+
+        self.commit(fenced, (), now_ms=0)
 
 
 def _token(name: str) -> int:

@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import count
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
@@ -140,12 +141,15 @@ class Store(Struct, frozen=True):
             file.write(data)
         self.finish(name)
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Write a small file, perhaps again: readers see the old data or the new. Raises WriteError."""
+    def replace(self, name: str, data: bytes, new: str | None = None) -> None:
+        """Write a small file, perhaps again: readers see the old data or the new. Raises WriteError.
+
+        `new`: its name until it is complete; None: with the suffix `.new`.
+        """
         if not self.is_local:
             self.write(name, data)  # an object appears as a whole
             return
-        new = f"{name}.new"
+        new = new or f"{name}.new"
         self.write(new, data)
         Disk().rename(self.path(new), self.path(name))
 
@@ -195,11 +199,11 @@ class Store(Struct, frozen=True):
                 files.delete_file(path)
 
     def sync_directories(self, names: Iterable[str]) -> None:
-        """Fsync the directories of some files. Raises WriteError."""
+        """Fsync the directories of some files, and those above up to that of the store. Raises WriteError."""
         if not self.syncs:
             return
-        for folder in sorted({os.path.dirname(self.path(name)) for name in names}):
-            Disk().sync_directory(folder)
+        for folder in sorted({str(above) for name in names for above in PurePosixPath(name).parents}):
+            Disk().sync_directory(os.path.normpath(self.path(folder)))
 
     def _at(self, name: str) -> tuple[FileSystem, str]:
         """Return pyarrow's file system, and the path of a file in it."""

@@ -110,6 +110,13 @@ class LakeTable:
         with self._errors("read"):
             return self._handle.transaction_version(application)
 
+    def versions(self) -> dict[str, int]:
+        """Return the last version that each run has committed, as far as the table's log still has it."""
+        if self._handle is None:
+            return {}
+        with self._errors("read"):
+            return {entry["run"]: entry["version"] for entry in reversed(self._handle.history()) if "run" in entry}
+
     def files(self, version: int | None = None) -> dict[str, TableFile]:
         """Return the files of a version, by name; None: the version that this object shows."""
         import pyarrow as pa  # noqa: PLC0415 -- where there is work for it
@@ -219,11 +226,11 @@ class LakeTable:
             return None
 
     def _created(self) -> DeltaTable:
+        """Create the table. Raises ConflictError if another run did and has committed since `refresh`."""
         from deltalake import DeltaTable  # noqa: PLC0415 -- see `commit`
 
         from kafkalog_core.spark.session.arrow import arrow_schema  # noqa: PLC0415 -- see `files`
 
-        """Create the table. Raises ConflictError if another run did and has committed since `refresh`."""
         names = [name for name in self.spec.table.names if name != "type"]
         self._disk.step("create", self.store.root)
         self._handle = DeltaTable.create(

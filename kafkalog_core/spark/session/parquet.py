@@ -8,28 +8,32 @@ columns by which a reader can skip row groups.
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema
+from kafkalog_core.spark.lake.store import attempt_name, writing
+from kafkalog_core.spark.lake.tables import TableFile
+from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
 from kafkalog_core.spark.session.schema import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from kafkalog_core.rows.tables import Column, Table
     from kafkalog_core.spark.lake.store import Store
 
-__all__ = ["GATHERED_ROWS", "ROW_GROUP_BYTES", "Compression", "ParquetFile", "WrittenFile"]
+__all__ = ["GATHERED_ROWS", "ROW_GROUP_BYTES", "Compression", "ParquetFile", "WrittenFile", "write_table"]
 
 
 Compression = Literal["none", "snappy", "zstd"]
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024  # in memory; twice as much costs a tenth more time
 GATHERED_ROWS: Final = 100_000
+_TABLE_ROWS: Final = 50_000
 _ROWS_AT_ONCE: Final = 16 * 1024  # that the encoders take; by 1,024, as they would, costs a tenth
 _STEPPING: Final = frozenset({"offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms", "sequence"})
 _OWN: Final = frozenset({"key", "value"})
@@ -158,6 +162,25 @@ class ParquetFile:
             memory_pool=pa.system_memory_pool(),  # see `arrow._allocate`
             store_schema=False,  # readers would get dictionary types, which only this writer wants
         )
+
+
+def write_table(
+    store: Store,
+    folder: str,
+    run_id: str,
+    table: Table,
+    rows: Iterable[Mapping[str, object]],
+    compression: Compression = "zstd",
+) -> TableFile:
+    """Write rows as one new file of a table, and fsync it. Raises WriteError."""
+    name, left = attempt_name(run_id, folder), iter(rows)
+    path = f"{folder}/{name}"
+    with writing(store.path(path)), ParquetFile(store, path, table, compression=compression) as file:
+        while some := [*islice(left, _TABLE_ROWS)]:
+            file.write(rows_to_arrow(table, some))
+        written = file.close()
+    store.finish(path)
+    return TableFile(name, written.rows, written.size_bytes, {}, written.bounds)
 
 
 def _bounds(footer: pq.FileMetaData) -> dict[str, tuple[int, int]]:

@@ -23,6 +23,7 @@ from kafkalog_core.ops.reading.splits import (
     divide,
     end_of,
     go_on,
+    grouped,
     parts_between,
     plan_splits,
     read_split,
@@ -63,7 +64,7 @@ __all__ = [
 
 
 _MOST_FILES: Final = 256
-"""Maximum number of files of one task, however small they are."""
+"""Maximum number of files of one task: small files share a task, because each task has a cost."""
 _MISSING_ROWS: Final = frozenset(
     {
         DENIED,
@@ -139,7 +140,7 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
         return [WholePartition(path) for path in _partition_paths(targets)]
     planned = plan_splits(dump_request(options, names, targets), options.split_bytes)
     _refuse_missing(planned.findings, options)
-    return [*_grouped(planned.splits, options.split_bytes)]
+    return [SplitGroup(group) for group in grouped(planned.splits, options.split_bytes, _MOST_FILES)]
 
 
 def _partition_paths(targets: Iterable[Target]) -> Iterator[str]:
@@ -148,20 +149,6 @@ def _partition_paths(targets: Iterable[Target]) -> Iterator[str]:
             yield from (place.path for place in target.partitions)
         else:
             yield target.path
-
-
-def _grouped(splits: Iterable[LogSplit], split_bytes: int) -> Iterator[SplitGroup]:
-    """Yield groups of splits: small files share a task, because each task has a cost."""
-    group: list[LogSplit] = []
-    size_bytes = 0
-    for split in splits:
-        if group and (size_bytes + split.size_bytes > split_bytes or len(group) >= _MOST_FILES):
-            yield SplitGroup(tuple(group))
-            group, size_bytes = [], 0
-        group.append(split)
-        size_bytes += split.size_bytes
-    if group:
-        yield SplitGroup(tuple(group))
 
 
 def _refuse_missing(findings: Iterable[Finding], options: SourceOptions) -> None:

@@ -16,9 +16,10 @@ from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.export.task import COLUMNS
 from kafkalog_core.spark.lake.output import Output
+from kafkalog_core.spark.lake.plain import read_output
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths, output_path
-from kafkalog_core.spark.session.schema import CATALOG_TABLES, SPARK_TABLES, struct_type
+from kafkalog_core.spark.session.schema import CATALOG_TABLES, RUNS, SPARK_TABLES, struct_type
 from kafkalog_core.spark.source.files import read_files
 from kafkalog_core.spark.source.options import OPTIONS
 from kafkalog_core.structs import Struct, field
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, Row, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from kafkalog_core.rows.chunk import BytesMode
     from kafkalog_core.rows.schema import Kind
     from kafkalog_core.rows.tables import Table
+    from kafkalog_core.spark.lake.output import Committed
+    from kafkalog_core.spark.lake.tables import TableFile
 
 __all__ = [
     "VIEWS",
@@ -48,8 +51,10 @@ __all__ = [
 ]
 
 
-def open_catalog(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> dict[str, DataFrame]:
-    """Return the tables of a catalog by name: segments, findings, partitions, batches, as the last run left them.
+def open_catalog(
+    spark: SparkSession, path: str, storage: Mapping[str, str] | None = None, *, at_version: int | None = None
+) -> dict[str, DataFrame]:
+    """Return the tables of a catalog by name: segments, findings, partitions, batches, as a run left them.
 
     The DataFrames show the files that exist now: open the catalog again after the next run.
 
@@ -57,11 +62,46 @@ def open_catalog(spark: SparkSession, path: str, storage: Mapping[str, str] | No
         spark: the session.
         path: directory of the catalog, or `s3://BUCKET/PREFIX`.
         storage: how to reach an object store; see `Store`.
+        at_version: the version of the table of runs that the run has committed; None: the last run.
 
-    Raises NotFoundError if there is no catalog, RefusedError if the directory holds something else.
+    Raises NotFoundError if no run has finished there, SelectionError for a version that does not exist, RefusedError if
+    the directory holds something else or files were deleted.
     """
     catalog = Output.read(Store.of(path, storage), CATALOG_KIND)
-    return {name: _frame(spark, catalog, name, table) for name, table in CATALOG_TABLES.items()}
+    return _tables(spark, catalog, CATALOG_TABLES, at_version)
+
+
+def _tables(spark: SparkSession, catalog: Output, names: Iterable[str], at_version: int | None) -> dict[str, DataFrame]:
+    """Return some tables of a catalog by name, as they were at a version of the table of runs."""
+    if at_version is not None:
+        catalog.versions = _versions_at(spark, catalog, at_version)
+        catalog.cure = "later runs replaced them, and a VACUUM deleted them; name a later version (--at-version)"
+    tables = {name: struct_type(table) for name, table in CATALOG_TABLES.items()}
+    return {
+        name: _frame(spark, catalog, name, tables[name]) if name in tables else _runs(spark, catalog) for name in names
+    }
+
+
+def _runs(spark: SparkSession, catalog: Output) -> DataFrame:
+    """Return all runs of a catalog, each with the version of the table of runs that it has committed.
+
+    The version is None if the table's log does not go back to it: no reader of Delta tables finds it any more.
+    """
+    schema = struct_type(RUNS)
+    catalog.cure = "earlier runs cannot be listed; the last one can be queried without --at-version"
+    versions = spark.createDataFrame([*catalog.head.versions().items()], "run string, version bigint")
+    return versions.join(_frame(spark, catalog, "runs", schema), "run", "right").select("version", *schema.names)
+
+
+def _versions_at(spark: SparkSession, catalog: Output, version: int) -> dict[str, int]:
+    """Return the versions of the other tables that belong to a version of the table of runs."""
+    rows = _runs(spark, catalog).where(f"version <= {version}").orderBy("version").tail(1)
+    if not rows or version > (catalog.head.version or 0):
+        raise SelectionError(
+            f"the catalog has no version {version}, or it can no longer be read; the table runs has those that can be",
+            path=catalog.store.root,
+        )
+    return {name: rows[0][f"{name}_version"] for name in CATALOG_TABLES}
 
 
 _BY_DIRECTORY: Final = ("topic", "partition")
@@ -76,48 +116,38 @@ def open_export(spark: SparkSession, path: str, storage: Mapping[str, str] | Non
     Raises NotFoundError if nothing was exported, RefusedError if the directory holds something else or files of the
     export were deleted.
     """
-    export = Output.read(Store.of(path, storage), EXPORT_KIND)
-    listed = export.store.files("records")
-    lost = export.lost("records", listed)
-    if lost:
-        raise RefusedError(
-            f"{len(lost)} files of the export are missing or changed since they were committed; run kafkalog spark "
-            "export again, which lists them, and with --reload to write them again",
-            path=export.store.path(f"records/{min(lost)}"),
-        )
-    files = export.files("records")
-    top = export.store.path("records")
-    schema = struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY])
-    if not files or not _is_plain(export.store):
-        frame = read_files(spark, export.store.below("records"), files.values(), schema)
-    else:  # by their names: a run that goes on has other files in the directory
-        paths = [f"{top}/{name}" for name in sorted(files)]
-        frame = spark.read.schema(schema).option("basePath", top).parquet(*paths)
+    export = read_output(Store.of(path, storage), EXPORT_KIND)
+    frame = _frame(spark, export, "records", struct_type(RECORD, [*COLUMNS, *_BY_DIRECTORY]))
     return frame.select(*_BY_DIRECTORY, *COLUMNS)
 
 
 def open_export_findings(spark: SparkSession, path: str, storage: Mapping[str, str] | None = None) -> DataFrame:
     """Return the findings of all runs of an export. Raises what `open_export` raises."""
-    return _frame(spark, Output.read(Store.of(path, storage), EXPORT_KIND), "findings", FINDING)
+    return _frame(spark, read_output(Store.of(path, storage), EXPORT_KIND), "findings", struct_type(FINDING))
 
 
-def _is_plain(store: Store) -> bool:
-    """Whether Spark finds the files itself: it takes some characters for those of a glob."""
-    return store.is_local and not set(store.root) & set("[]{}*?")
+def _frame(spark: SparkSession, output: Committed, name: str, schema: StructType) -> DataFrame:
+    """Return a table of an output. Raises RefusedError if files of it are missing."""
+    lost = output.lost(name)
+    if lost:
+        raise RefusedError(
+            f"files of the {output.kind.name} are missing or changed since they were committed ({len(lost)}, this one "
+            f"among them); {output.cure}",
+            path=output.store.path(f"{name}/{min(lost)}"),
+        )
+    return _rows(spark, output.store.below(name), output.files(name), schema)
 
 
-def _frame(spark: SparkSession, output: Output, name: str, table: Table) -> DataFrame:
-    """Return a table of an output whose files hold all its columns."""
-    schema = struct_type(table)
-    files = output.files(name)
-    if not files or not _is_plain(output.store):
-        return read_files(spark, output.store.below(name), files.values(), schema)
-    return spark.read.schema(schema).parquet(*(output.store.path(f"{name}/{file}") for file in sorted(files)))
+def _rows(spark: SparkSession, store: Store, files: Mapping[str, TableFile], schema: StructType) -> DataFrame:
+    """Return the rows of a table's files, by their names: a run that goes on has others in the directory."""
+    if not files or not store.is_local or set(store.root) & set("[]{}*?"):  # which Spark takes for those of a glob
+        return read_files(spark, store, files.values(), schema)
+    return spark.read.schema(schema).option("basePath", store.root).parquet(*map(store.path, sorted(files)))
 
 
-VIEWS: Final = (*SPARK_TABLES, "partitions")
-"""All views; `partitions` is read only from a catalog."""
-_OF_CATALOG: Final = frozenset({"batches", "segments", "findings", "partitions"})
+VIEWS: Final = (*SPARK_TABLES, "partitions", "runs")
+"""All views; `partitions` and `runs` are read only from a catalog."""
+_NAMES: Final = re.compile(rf"\b(?:{'|'.join(VIEWS)}|(?:{'|'.join(CATALOG_TABLES)})_at_\d{{1,18}})\b")
 _LOOKS: Final = re.compile(r"\s*(?:show|desc|describe|explain)\b", re.IGNORECASE)
 """Statements that are not queries, but change nothing."""
 _COMMENTS: Final = re.compile(r"(?P<text>'(?:[^'\\]|\\.)*')|--[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -131,6 +161,7 @@ class Sources(Struct, frozen=True, kw_only=True):
         paths: log directories, partitions or files, from which all four tables are read.
         options: options of the data source, by name; each applies to the tables that accept it.
         catalog: directory or URI of a catalog to take batches, segments, findings and partitions from; None: the disks.
+        at_version: version of the catalog's table of runs whose run left the tables; None: the last run.
         export: directory or URI of an export to take records from; None: the disks.
         storage: how to reach an object store; see `Store`.
     """
@@ -138,6 +169,7 @@ class Sources(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     catalog: str | None = None
+    at_version: int | None = None
     export: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict)
 
@@ -169,11 +201,11 @@ def _check_query(spark: SparkSession, statement: str) -> None:
 
 
 def views_in(statement: str) -> list[str]:
-    """Return the views that a statement may name; SHOW needs all."""
+    """Return the views that a statement may name, such as `segments` and `segments_at_3`; SHOW needs all."""
     text = _without_comments(statement).lower()
     if text.lstrip().startswith("show"):
         return list(VIEWS)
-    return [name for name in VIEWS if re.search(rf"\b{name}\b", text)]
+    return list(dict.fromkeys(_NAMES.findall(text)))
 
 
 def _without_comments(statement: str) -> str:
@@ -191,16 +223,31 @@ def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] =
     if sources.paths:
         paths = list(local_paths(sources.paths))
         frames |= {name: _from_disks(spark, name, paths, sources.options) for name in wanted if name in SPARK_TABLES}
-    if sources.catalog is not None and _OF_CATALOG.intersection(wanted):
-        frames |= open_catalog(spark, output_path(sources.catalog), sources.storage)
+    if sources.catalog is not None:
+        frames |= _from_catalog(spark, sources, output_path(sources.catalog), wanted)
     if sources.export is not None and "records" in wanted:
         frames["records"] = open_export(spark, output_path(sources.export), sources.storage)
     registered = [name for name in wanted if name in frames]
     for name in registered:
         frames[name].createOrReplaceTempView(name)
-    if wanted and not registered:
-        raise SelectionError(f"there is no source for {', '.join(wanted)}; {_missing(wanted)}")
+    missing = [name for name in wanted if name not in frames and (not registered or "_at_" in name)]
+    if missing:
+        raise SelectionError(f"there is no source for {', '.join(missing)}; {_missing(missing)}")
     return registered
+
+
+def _from_catalog(spark: SparkSession, sources: Sources, path: str, names: Iterable[str]) -> dict[str, DataFrame]:
+    """Return those of some views that a catalog has: each version of it is opened once."""
+    found: dict[int | None, dict[str, str]] = {}
+    for name in names:
+        table, _, version = name.partition("_at_")
+        if table == "runs" or table in CATALOG_TABLES:
+            found.setdefault(int(version) if version else sources.at_version, {})[table] = name
+    frames: dict[str, DataFrame] = {}
+    for at_version, views in found.items():
+        catalog = Output.read(Store.of(path, sources.storage), CATALOG_KIND)
+        frames |= {views[table]: frame for table, frame in _tables(spark, catalog, views, at_version).items()}
+    return frames
 
 
 def check_options(options: Mapping[str, str]) -> None:
@@ -216,7 +263,7 @@ def _missing(wanted: Iterable[str]) -> str:
     """Return which source the caller has to name."""
     if "records" in wanted:
         return "name log directories or an export"
-    return "name a catalog" if "partitions" in wanted else "name log directories or a catalog"
+    return "name log directories or a catalog" if SPARK_TABLES.keys() & {*wanted} else "name a catalog: --catalog DIR"
 
 
 def _from_disks(spark: SparkSession, name: str, paths: list[str], options: Mapping[str, str]) -> DataFrame:
@@ -226,14 +273,8 @@ def _from_disks(spark: SparkSession, name: str, paths: list[str], options: Mappi
 
 
 _CHUNK_ROWS: Final = 1000
-
-
 _KINDS: Final[Mapping[str, Kind]] = {"binary": "bytes", "boolean": "bool", "double": "double", "float": "double"}
-
-
 _NO_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-
-
 _INTEGERS: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
