@@ -11,7 +11,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus, OptionalValue
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
@@ -57,7 +57,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="dump", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="dump", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @click.option("--segments", "level", flag_value="segments", help="One row for each segment.")
 @click.option("--batches", "level", flag_value="batches", help="One row for each batch. This is the default for logs.")
@@ -166,6 +166,7 @@ EXAMPLES = (
     help="Add a column with the path of the file. It distinguishes two directories of one partition.",
 )
 @reading_options
+@storage_option
 @common.output_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show the contents of Kafka's files: batches, records, index entries, damage.
@@ -178,6 +179,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
     given["level"] = _level(given["level"], filters, given)
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
+    del given["storage"]  # `storage_option` has set it
     _check_together(given, filters)
     is_following, poll_ms, jobs = given.pop("follow"), given.pop("poll_ms"), given.pop("jobs") or cores()
     report = Report()

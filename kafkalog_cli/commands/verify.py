@@ -15,7 +15,7 @@ from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_start_options
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.report.data import RunFacts
@@ -66,7 +66,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="verify", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @common.verdict_options
 @click.option(
@@ -88,6 +88,7 @@ EXAMPLES = (
 @common.selection_options
 @common.limit_options
 @reading_options
+@storage_option
 @common.output_option
 def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Check everything on a disk: logs, indexes, snapshots, checkpoints, names, owners.

@@ -14,6 +14,7 @@ from kafkalog_core.errors import DeniedError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
+from kafkalog_core.storage.paths import is_object, real
 from kafkalog_core.storage.source import denial, denied_above
 from kafkalog_core.structs import Struct
 
@@ -94,7 +95,7 @@ class NamedDirs:
             identity = identity_of(path)
             if identity.cluster_id is not None:
                 nodes = clusters.setdefault(identity.cluster_id, {})
-                nodes.setdefault(identity.node_id, {}).setdefault(os.path.realpath(path), path)
+                nodes.setdefault(identity.node_id, {}).setdefault(real(path), path)
         return clusters
 
 
@@ -138,13 +139,13 @@ def related_dirs(
     silently replace a setting.
     """
     own = identity_of(log_dir)
-    found = {} if log_dir is None else {os.path.realpath(log_dir): ClusterDir(log_dir, is_same_broker=True)}
+    found = {} if log_dir is None else {real(log_dir): ClusterDir(log_dir, is_same_broker=True)}
     for path in _configured(server):
         _check_rights(path)
         other = identity_of(path)
         if _agree(own.cluster_id, other.cluster_id):
             same_node = _agree(own.node_id, other.node_id)
-            found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
+            found.setdefault(real(path), ClusterDir(path, is_same_broker=same_node))
     return own, tuple({**found, **beside.of_cluster(own), **found}.values())
 
 
@@ -157,7 +158,12 @@ def _configured(server: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_rights(log_dir: str) -> None:
-    """Raise DeniedError where this user may not read who a log directory belongs to, or its metadata log."""
+    """Raise DeniedError where this user may not read who a log directory belongs to, or its metadata log.
+
+    An object store answers only when an object is read.
+    """
+    if is_object(log_dir):
+        return
     error = denied_above(log_dir) or denial(log_dir, is_directory=True)
     error = error or denial(f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}")
     metadata_log = f"{log_dir}/{METADATA_TOPIC}-0"

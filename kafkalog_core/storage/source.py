@@ -12,11 +12,12 @@ from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_INT64
+from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from io import FileIO
+    from io import RawIOBase
     from types import TracebackType
 
     from kafkalog_core.storage.page_cache import ReadPages
@@ -30,6 +31,7 @@ __all__ = [
     "FileChange",
     "ReadLimit",
     "Source",
+    "StorageOptions",
     "UnreadableError",
     "code_of_dir_error",
     "code_of_error",
@@ -170,6 +172,19 @@ class ReadLimit:
             self._sleep(self._due_s - now_s)
 
 
+class StorageOptions(Struct, frozen=True):
+    """How to reach an object store: pairs of a name and a value, by the names of `objects.OPTION_NAMES`.
+
+    `is_complete`: whether they contain what the environment of the process that was started by the user adds.
+    """
+
+    pairs: tuple[tuple[str, str], ...] = ()
+    is_complete: bool = False
+
+    def __repr__(self) -> str:
+        return "StorageOptions(...)"  # they may be secret
+
+
 class _Reading(Struct):
     """How this process reads files.
 
@@ -178,12 +193,14 @@ class _Reading(Struct):
         limit: of the bytes in a second; None: there is none.
         gives_way: whether it lets all other processes go first (`pool.give_way`).
         shared: paths of files whose pages are given back elsewhere (`page_cache.SharedFiles`).
+        storage: how to reach an object store, for `s3://` paths.
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
     shared: set[str] = field(default_factory=set)
+    storage: StorageOptions = StorageOptions()
 
 
 READING: Final = _Reading()
@@ -223,10 +240,11 @@ def open_error(path: str, error: OSError) -> StorageError:
 class Source:
     """One open file. `size_bytes` is its size at open, or at the last `refresh` that saw it shrink or let it grow."""
 
-    def __init__(self, path: str, file: FileIO) -> None:
+    def __init__(self, path: str, file: RawIOBase, status: os.stat_result | None = None) -> None:
+        """Read an open file. status: of one that is not of a file system (`object_source`)."""
         self.path = path
         self._file = file
-        self._opened = os.fstat(file.fileno())
+        self._opened = os.fstat(file.fileno()) if status is None else status
         self.size_bytes = self._opened.st_size
         self._asked = 0  # where the read-ahead ends that was asked for
         self.wanted_to = MAX_INT64
@@ -236,15 +254,19 @@ class Source:
         self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
         self._pages: ReadPages | None = None
-        if not READING.keeps_cache and path not in READING.shared:
+        if not READING.keeps_cache and status is None and path not in READING.shared:
             from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
 
             self._pages = ReadPages(file.fileno(), self.size_bytes)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a regular file for reading. Raises NotFoundError or AccessError."""
+    def open(cls, path: str | os.PathLike[str]) -> Source:
+        """Open a regular file, or an object, for reading. Raises NotFoundError or AccessError."""
         name = os.fspath(path)
+        if is_object(name):
+            from kafkalog_core.storage.object_source import ObjectSource  # noqa: PLC0415 -- for such a path alone
+
+            return ObjectSource(name)
         try:
             if not stat.S_ISREG(os.stat(name).st_mode):  # a FIFO would block the open
                 raise AccessError("not a regular file", path=name)

@@ -35,7 +35,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="replicas", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="replicas", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @common.selection_options
 @common.limit_options
