@@ -56,7 +56,7 @@ class ObjectSource(Source):
         self._object = open_object(path)
         self._ranges = _Ranges(path, self._object)
         super().__init__(path, self._ranges, self._object.status)
-        self._held = memoryview(b"")
+        self._held = memoryview(self._object.content or b"")
         self._held_at = 0
         self._next_bytes = _FIRST_BYTES
         self._ahead: deque[tuple[int, int, Future[bytes]]] = deque()  # position, size, in the order of the object
@@ -71,7 +71,7 @@ class ObjectSource(Source):
         """Compare the open object with the present one of that name: an object never changes, it is replaced."""
         del grow
         try:
-            now = open_object(self.path)
+            now = open_object(self.path, again=True)
         except NotFoundError:
             return FileChange.REPLACED
         return FileChange.NONE if now.identity == self._object.identity else FileChange.REPLACED
@@ -115,7 +115,10 @@ class ObjectSource(Source):
         else:
             self._next_bytes = _FIRST_BYTES
         self._held = memoryview(b"")  # its memory is free for the next one
-        size_bytes = min(max(wanted_bytes, self._room(position)), RANGE_BYTES, self.size_bytes - position)
+        if self.size_bytes <= _FIRST_BYTES:
+            position, size_bytes = 0, self.size_bytes
+        else:
+            size_bytes = min(max(wanted_bytes, self._room(position)), RANGE_BYTES, self.size_bytes - position)
         if self._next_bytes == RANGE_BYTES:
             self._request_ahead(position + size_bytes)
         self._hold(position, self._ranges.fetch(position, size_bytes))
@@ -126,6 +129,8 @@ class ObjectSource(Source):
 
     def _hold(self, position: int, data: bytes) -> None:
         self._held, self._held_at = memoryview(data), position
+        if len(data) == self.size_bytes <= _FIRST_BYTES:
+            self._object.content = data
         if self._limit is not None:
             self._limit.count(len(data))
 

@@ -71,6 +71,8 @@ _FILE_MODE: Final = stat.S_IFREG | 0o644
 _DIRECTORY_MODE: Final = stat.S_IFDIR | 0o755
 _LISTED_NAMES: Final = 100_000
 """Names in the listings that are kept: about 15 MB."""
+_OPENED_OBJECTS: Final = 64
+"""Objects that are kept open: with their contents, of at most 128 KiB each, 8 MiB."""
 _AT_ONCE: Final = 16
 """Listings that are requested at the same time where only their sum matters."""
 _LOG_SUFFIXES: Final = (".log", ".kafka")
@@ -293,8 +295,9 @@ def _keep(path: str, found: dict[str, bool]) -> None:
 
 
 def forget() -> None:
-    """Forget all listings: another run begins, for which objects may have been added."""
+    """Forget all listings and opened objects: another run begins, for which objects may have been added or replaced."""
     _listed.clear()
+    _opened.clear()
 
 
 def names(path: str) -> Mapping[str, bool]:
@@ -378,12 +381,16 @@ def _all_below(place: str, *, is_last: bool) -> Iterator[str]:
 
 
 # --- opening ----------------------------------------------------------------------------------------------------------
-class Opened(Struct, frozen=True):
-    """An object that is open for reads of ranges: its status, and its entity tag; empty: the store has none."""
+class Opened(Struct):
+    """An object that is open for reads of ranges: its status, and its entity tag; empty: the store has none.
+
+    `content`: all its bytes, if it is small and was read before; None: they are not known.
+    """
 
     file: pa.NativeFile
     status: os.stat_result
     tag: bytes
+    content: bytes | None = None
 
     @property
     def identity(self) -> tuple[int, int, bytes]:
@@ -391,8 +398,30 @@ class Opened(Struct, frozen=True):
         return self.status.st_ino, self.status.st_size, self.tag
 
 
-def open_object(path: str) -> Opened:
-    """Open an object, by a request. Raises NotFoundError, AccessError."""
+_opened: OrderedDict[str, Opened] = OrderedDict()
+"""The objects that were opened last: a check opens most of them several times, and each time costs a round trip."""
+
+
+def open_object(path: str, *, again: bool = False) -> Opened:
+    """Open an object, by a request unless this run has opened it before. Raises NotFoundError, AccessError.
+
+    Args:
+        path: of the object.
+        again: whether to ask the object store in any case, and to keep what is known of the object.
+    """
+    known = None if again else _opened.get(path)
+    if known is not None:
+        _opened.move_to_end(path)
+        return known
+    opened = _request(path)
+    if not again:
+        _opened[path] = opened
+        if len(_opened) > _OPENED_OBJECTS:
+            _opened.popitem(last=False)
+    return opened
+
+
+def _request(path: str) -> Opened:
     key = _key(path)
     file = _ask(path, lambda files: files.open_input_file(key), "opened")
     facts = file.metadata() or {}

@@ -27,7 +27,7 @@ from kafkalog_core.spark.source.sql import open_catalog, open_export, open_expor
 from tests.ops.inline import Inline
 from tests.spark.exporting import NOW_MS, START_MS, Run, batches, offsets_in, write_log
 from tests.spark.judging import data_of, names_of, version_of
-from tests.spark.s3 import BUCKET, Server, bad_line
+from tests.s3 import BUCKET, Server, bad_line
 from tests.spark.test_output import Meanwhile
 
 if TYPE_CHECKING:
