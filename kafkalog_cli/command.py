@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
-from kafkalog_core.errors import DeniedError, KafkalogError, RefusedError, UnfinishedError, WorkerLostError
+from kafkalog_core.errors import (
+    DeniedError,
+    KafkalogError,
+    RefusedError,
+    StoreLostError,
+    UnfinishedError,
+    WorkerLostError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +71,11 @@ EXIT_STATUS_HELP: Final = {
 
 def status_of(error: KafkalogError) -> ExitStatus:
     """Return the exit status of a command that ends with this error."""
-    return ExitStatus.CRASH if isinstance(error, UnfinishedError | WorkerLostError) else ExitStatus.REFUSED
+    return (
+        ExitStatus.CRASH
+        if isinstance(error, UnfinishedError | WorkerLostError | StoreLostError)
+        else ExitStatus.REFUSED
+    )
 
 
 # --- options and help -------------------------------------------------------------------------------------------------

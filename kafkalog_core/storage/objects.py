@@ -1,7 +1,8 @@
 """An object store that is read as a file system: `s3://BUCKET/PREFIX`, by pyarrow's client of S3.
 
 A prefix that ends in a slash is a directory. Objects have no owner, mode or link: a status has those of a file that
-everybody may read. The client repeats a request that was not answered, or with 503, before its error arrives here.
+everybody may read. The client repeats a request that was not answered, or with 503. When it gives up, every function
+here raises StoreLostError.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kafkalog_core.errors import (
     AccessError,
     DeniedError,
+    KafkalogError,
     NotFoundError,
     SelectionError,
     StorageError,
+    StoreLostError,
     UnsupportedError,
 )
 from kafkalog_core.storage.paths import S3, parent
@@ -135,13 +138,20 @@ def file_system(options: tuple[tuple[str, str], ...]) -> fs.FileSystem:
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
-_AWS: Final = re.compile(r"AWS Error (?P<name>\w+) during (?P<what>\w+) operation(?P<rest>.*)", re.DOTALL)
-_STATUS: Final = re.compile(r"HTTP (?:status|response code):? (\d+)", re.IGNORECASE)
+_AWS: Final = re.compile(
+    r"AWS Error (?P<name>\w+)(?: \(HTTP status (?P<code>\d+)\))? during \w+ operation(?P<rest>.*)", re.DOTALL
+)
+_EXCEPTION: Final = re.compile(r"Unable to parse ExceptionName: (?P<name>\w+) Message:(?P<rest>.*)", re.DOTALL)
+_REDIRECTS: Final = frozenset(
+    {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
+)
 _REQUEST: Final = re.compile(r"\s*\(Request ID:[^)]*\)")
 _GONE: Final = frozenset({"RESOURCE_NOT_FOUND", "NO_SUCH_KEY"})
 _DENIED: Final = frozenset(
     {
         "ACCESS_DENIED",
+        "AccessDenied",
+        "XAdminUserNotFound",
         "INVALID_ACCESS_KEY_ID",
         "INVALID_CLIENT_TOKEN_ID",
         "INVALID_SIGNATURE",
@@ -155,7 +165,7 @@ _CREDENTIALS: Final = (
 )
 
 
-def store_error(path: str, error: Exception, what: str = "read") -> StorageError:
+def store_error(path: str, error: Exception, what: str = "read") -> KafkalogError:
     """Return the error that says in a sentence what the object store refused, and what to do next.
 
     Args:
@@ -167,31 +177,37 @@ def store_error(path: str, error: Exception, what: str = "read") -> StorageError
         return NotFoundError(f"there is no such object in the bucket; list it: aws s3 ls {parent(path)}/", path=path)
     text = str(error).partition("\n")[0]
     match = _AWS.search(text)
-    name, rest = (match["name"], match["rest"]) if match else ("", text)
-    status = _STATUS.search(rest)
-    code = status[1] if status else ""
+    name, code, rest = match.group("name", "code", "rest") if match else ("", None, text)
+    if (other := _EXCEPTION.search(rest)) is not None:  # one that the client does not know
+        name, rest = other.group("name", "rest")
     if name == "NO_SUCH_BUCKET":
         return _no_bucket(path)
     if name in _GONE:
         return NotFoundError("the object was deleted while it was read", path=path)
     if name in _DENIED or code in {"401", "403"}:
         return DeniedError(f"the object store denies access: it cannot be {what} ({name})", _CREDENTIALS, path=path)
-    return AccessError(_problem(name, code, rest, what), path=path)
+    lost = _lost(name, code or "", rest, what)
+    return AccessError(_problem(name, rest, what), path=path) if lost is None else StoreLostError(lost, path=path)
 
 
-def _problem(name: str, code: str, rest: str, what: str) -> str:
-    """Return the sentence about an error that is neither a missing object nor a denied one."""
+def _lost(name: str, code: str, rest: str, what: str) -> str | None:
+    """Return the sentence about a store that does not answer; None: it has answered."""
     failed = f"it cannot be {what} after {_ATTEMPTS} attempts"
     if name in _BUSY or code.startswith("5"):
         advice = "run the command again later, with fewer --jobs or with --limit-rate"
-        return f"the object store is busy: {failed} ({name or code}); {advice}"
+        return f"the object store is busy: {failed} ({code or name}); {advice}"
     if name == "NETWORK_CONNECTION" or "curlCode" in rest:
         advice = "check AWS_ENDPOINT_URL and the network, and run the command again"
         return f"the connection to the object store fails: {failed}; {advice}"
-    if code in {"301", "307"} or "PermanentRedirect" in rest:
+    return None
+
+
+def _problem(name: str, rest: str, what: str) -> str:
+    """Return the sentence about another answer."""
+    if name in _REDIRECTS:
         return f"it cannot be {what}: the bucket is in another region; set AWS_REGION to it"
-    reason = _REQUEST.sub("", rest).strip(" :") or name
-    return f"it cannot be {what}: the object store answers {name} {reason}".rstrip()
+    reason = _REQUEST.sub("", rest).strip(" :.")
+    return f"it cannot be {what}: the object store answers {name + ': ' if name else ''}{reason}"
 
 
 def _no_bucket(path: str) -> NotFoundError:
@@ -203,7 +219,7 @@ def _no_bucket(path: str) -> NotFoundError:
 
 
 def _ask(path: str, request: Callable[[fs.FileSystem], _T], what: str) -> _T:
-    """Return the result of a request. Raises StorageError."""
+    """Return the result of a request. Raises StorageError, StoreLostError."""
     _check_path(path)
     files = file_system(_options())
     try:

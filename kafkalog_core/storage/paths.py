@@ -20,12 +20,12 @@ def is_object(path: str) -> bool:
 
 def absolute(path: str) -> str:
     """Return the absolute path; of an object store the path without slashes at its end."""
-    return path.rstrip("/") if is_object(path) else os.path.abspath(path)
+    return f"{S3}{path.removeprefix(S3).rstrip('/')}" if is_object(path) else os.path.abspath(path)
 
 
 def real(path: str) -> str:
     """Return the absolute path without symbolic links, which an object store does not have."""
-    return path.rstrip("/") if is_object(path) else os.path.realpath(path)
+    return absolute(path) if is_object(path) else os.path.realpath(path)
 
 
 def parent(path: str) -> str:
