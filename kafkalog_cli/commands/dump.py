@@ -25,6 +25,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
 from kafkalog_core.rows import tables
+from kafkalog_core.storage.paths import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -156,7 +157,8 @@ EXAMPLES = (
     metavar="N",
     help=(
         "Processes that read large logs at the same time, for batches and records as ndjson or csv. One process reads "
-        "for --follow, --committed, --newest-first, --limit, --max-count, --before, --after, --segments and --stats.  "
+        "for s3://, --follow, --committed, --newest-first, --limit, --max-count, --before, --after, --segments and "
+        "--stats.  "
         "[default: the number of cores]"
     ),
 )
@@ -181,6 +183,11 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
     del given["storage"]  # `storage_option` has set it
     _check_together(given, filters)
+    is_in_store = any(map(is_object, paths))
+    if given["follow"] and is_in_store:
+        raise click.UsageError(
+            "--follow waits until a broker appends to its files; objects never grow: name a directory"
+        )
     is_following, poll_ms, jobs = given.pop("follow"), given.pop("poll_ms"), given.pop("jobs") or cores()
     report = Report()
     targets = resolve_readable(paths, selection, report)
@@ -193,7 +200,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     ):
         settings = RowSettings(tables=row_types(request), **settings_of)
         writer, stoppable = open_writer(output, settings), StoppableProgress(progress, interruption)
-        is_shared = jobs > 1 and not is_following and request.comes_batch_by_batch
+        is_shared = jobs > 1 and not is_following and not is_in_store and request.comes_batch_by_batch
         going_on = writer_going_on(output, settings) if is_shared else None
         chunks = (
             follow(
