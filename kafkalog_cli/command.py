@@ -186,7 +186,7 @@ def _refuse_objects(ctx: click.Context) -> None:
             if isinstance(each, str) and each.startswith("s3://"):
                 raise RefusedError(
                     f"{ctx.command_path} needs a broker's directory on a file system of this machine; copy it with "
-                    f"`aws s3 sync {each.rstrip('/')} DIR`, and name DIR",
+                    f"`aws s3 sync {each.rstrip('/')} DIR`, and run the same command again, on DIR",
                     path=each,
                 )
 

@@ -185,7 +185,7 @@ class UnfinishedError(KafkalogError):
 class StoreLostError(KafkalogError):
     """An object store that did not answer, in all attempts, so that the result is incomplete.
 
-    It is no StorageError: the next object would not be read either, and nothing is wrong with this one.
+    It is not a StorageError, which is about one file: the next object could not be read either.
     """
 
 

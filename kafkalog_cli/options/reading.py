@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kafkalog_cli.options.common import parse_size, stacked
-from kafkalog_core.storage.source import READING, ReadLimit, StorageOptions
+from kafkalog_core.storage.object_paths import REACHING, StorageOptions
+from kafkalog_core.storage.source import READING, ReadLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,12 +52,12 @@ def storage_option(function: Decorated) -> Decorated:
     """Add --storage-option, which holds for all inputs of the command; it gets the pairs as `storage`, for outputs."""
 
     def storing(*arguments: object, **options: Any) -> object:
-        before = READING.storage
-        READING.storage = StorageOptions(tuple(options["storage"]))
+        before = REACHING.options
+        REACHING.options = StorageOptions(tuple(options["storage"]))
         try:
             return function(*arguments, **options)
         finally:
-            READING.storage = before
+            REACHING.options = before
 
     return _STORAGE_OPTION(cast("Decorated", update_wrapper(storing, function)))
 

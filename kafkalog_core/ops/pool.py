@@ -25,6 +25,7 @@ from threading import Event, Thread, active_count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.progress import Progress
-    from kafkalog_core.storage.source import ReadLimit, StorageOptions
+    from kafkalog_core.storage.object_paths import StorageOptions
+    from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["SHARED_BYTES", "Pool", "TurnWriter", "Turns", "Workers", "give_way", "run_all", "wants_processes"]
 
@@ -304,7 +306,7 @@ class _ProcessSettings(NamedTuple):
 def _process_of(jobs: int) -> _ProcessSettings:
     """Return the settings of each of some processes: they share what this one may read in a second."""
     limit = None if READING.limit is None else READING.limit.share(jobs)
-    return _ProcessSettings(READING.keeps_cache, limit, READING.storage, gc.get_threshold())
+    return _ProcessSettings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
 
 
 def _start_worker(
@@ -317,7 +319,7 @@ def _start_worker(
 ) -> None:
     gc.set_threshold(*settings.gc_threshold)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    READING.keeps_cache, READING.limit, READING.storage = settings.keeps_cache, settings.limit, settings.storage
+    READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
     _keep_memory()
     _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
     if output is not None:

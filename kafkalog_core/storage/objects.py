@@ -28,8 +28,7 @@ from kafkalog_core.errors import (
     StoreLostError,
     UnsupportedError,
 )
-from kafkalog_core.storage.paths import S3, parent
-from kafkalog_core.storage.source import READING, StorageOptions
+from kafkalog_core.storage.object_paths import REACHING, S3, StorageOptions, object_parent
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -40,13 +39,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPTION_NAMES",
-    "Entry",
+    "ListedEntry",
     "Opened",
     "entries",
     "exists",
     "file_system",
     "forget",
     "is_directory",
+    "is_past_end",
     "log_bytes",
     "matching",
     "names",
@@ -105,7 +105,7 @@ def options_in_use() -> StorageOptions:
 
     Where this process has not read an object, they are not completed: what is secret is sent to nobody in vain.
     """
-    return StorageOptions(_options(), is_complete=True) if _is_in_use() else READING.storage
+    return StorageOptions(_options(), is_complete=True) if _is_in_use() else REACHING.options
 
 
 def _is_in_use() -> bool:
@@ -113,7 +113,7 @@ def _is_in_use() -> bool:
 
 
 def _options() -> tuple[tuple[str, str], ...]:
-    storage = READING.storage
+    storage = REACHING.options
     return storage.pairs if storage.is_complete else options_of(dict(storage.pairs))
 
 
@@ -174,7 +174,9 @@ def store_error(path: str, error: Exception, what: str = "read") -> KafkalogErro
         what: was wanted: "read", "listed", or "read from byte 0 to 99".
     """
     if isinstance(error, FileNotFoundError):
-        return NotFoundError(f"there is no such object in the bucket; list it: aws s3 ls {parent(path)}/", path=path)
+        return NotFoundError(
+            f"there is no such object in the bucket; list it: aws s3 ls {object_parent(path)}/", path=path
+        )
     text = str(error).partition("\n")[0]
     match = _AWS.search(text)
     name, code, rest = match.group("name", "code", "rest") if match else ("", None, text)
@@ -210,6 +212,11 @@ def _problem(name: str, rest: str, what: str) -> str:
     return f"it cannot be {what}: the object store answers {name + ': ' if name else ''}{reason}"
 
 
+def is_past_end(error: Exception) -> bool:
+    """Return whether an object store answers that the object ends before a range."""
+    return "InvalidRange" in str(error) or "HTTP status 416" in str(error)
+
+
 def _no_bucket(path: str) -> NotFoundError:
     bucket = path.removeprefix(S3).partition("/")[0]
     return NotFoundError(
@@ -238,7 +245,7 @@ def _key(path: str) -> str:
 
 
 # --- status and listing -----------------------------------------------------------------------------------------------
-class Entry(Struct, frozen=True, kw_only=True):
+class ListedEntry(Struct, frozen=True, kw_only=True):
     """An object, or a directory, in a listing."""
 
     name: str
@@ -256,7 +263,8 @@ def status(path: str) -> os.stat_result:
         if top.type.name == "NotFound":
             raise _no_bucket(path)
         raise NotFoundError(
-            f"there is no such object in the bucket, and none below it; list it: aws s3 ls {parent(path)}/", path=path
+            f"there is no such object in the bucket, and none below it; list it: aws s3 ls {object_parent(path)}/",
+            path=path,
         )
     return _status_of(_key(path), info)
 
@@ -279,14 +287,14 @@ def _number(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "big")
 
 
-def entries(path: str) -> list[Entry]:
+def entries(path: str) -> list[ListedEntry]:
     """Return what is in a directory, in the order of the names. Raises NotFoundError, AccessError."""
     from pyarrow.fs import FileSelector  # noqa: PLC0415 -- see `file_system`
 
     top = _key(path)
     infos = _ask(path, lambda files: files.get_file_info(FileSelector(top)), "listed")
     found = [
-        Entry(
+        ListedEntry(
             name=info.base_name,
             path=f"{S3}{info.path}",
             is_directory=info.type.name == "Directory",
@@ -336,13 +344,13 @@ def _names_or_none(path: str) -> Mapping[str, bool]:
 
 def exists(path: str) -> bool:
     """Return whether there is an object or a directory. Raises AccessError."""
-    folder, name = parent(path), _key(path).rpartition("/")[2]
+    folder, name = object_parent(path), _key(path).rpartition("/")[2]
     return bool(_names_or_none(path)) if folder == f"{S3}{_key(path)}" else name in _names_or_none(folder)
 
 
 def is_directory(path: str) -> bool:
     """Return whether a path is a directory. Raises AccessError."""
-    folder, name = parent(path), _key(path).rpartition("/")[2]
+    folder, name = object_parent(path), _key(path).rpartition("/")[2]
     return folder == f"{S3}{_key(path)}" or _names_or_none(folder).get(name, False)
 
 

@@ -6,16 +6,10 @@ These functions do for both what `os.path` does for the first. An ordinary path 
 from __future__ import annotations
 
 import os
-from typing import Final
 
-__all__ = ["S3", "absolute", "exists", "is_directory", "is_object", "parent", "real"]
+from kafkalog_core.storage.object_paths import S3, is_object, object_parent
 
-S3: Final = "s3://"
-
-
-def is_object(path: str) -> bool:
-    """Return whether a path is of an object store."""
-    return path.startswith(S3)
+__all__ = ["absolute", "exists", "is_directory", "is_object", "parent", "real"]
 
 
 def absolute(path: str) -> str:
@@ -30,11 +24,7 @@ def real(path: str) -> str:
 
 def parent(path: str) -> str:
     """Return the absolute path of the directory of a path; that of a bucket is the bucket."""
-    if is_object(path):
-        bucket, slash, key = path.removeprefix(S3).rstrip("/").partition("/")
-        folder = key.rpartition("/")[0] if slash else ""
-        return f"{S3}{bucket}/{folder}" if folder else f"{S3}{bucket}"
-    return os.path.dirname(os.path.abspath(path))
+    return object_parent(path) if is_object(path) else os.path.dirname(os.path.abspath(path))
 
 
 def exists(path: str) -> bool:

@@ -12,7 +12,7 @@ from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_INT64
-from kafkalog_core.storage.paths import is_object
+from kafkalog_core.storage.object_paths import is_object
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from io import RawIOBase
     from types import TracebackType
 
+    from kafkalog_core.storage.object_file import ObjectFile
     from kafkalog_core.storage.page_cache import ReadPages
 
 __all__ = [
@@ -31,7 +32,6 @@ __all__ = [
     "FileChange",
     "ReadLimit",
     "Source",
-    "StorageOptions",
     "UnreadableError",
     "code_of_dir_error",
     "code_of_error",
@@ -172,19 +172,6 @@ class ReadLimit:
             self._sleep(self._due_s - now_s)
 
 
-class StorageOptions(Struct, frozen=True):
-    """How to reach an object store: pairs of a name and a value, by the names of `objects.OPTION_NAMES`.
-
-    `is_complete`: whether they contain what the environment of the process that was started by the user adds.
-    """
-
-    pairs: tuple[tuple[str, str], ...] = ()
-    is_complete: bool = False
-
-    def __repr__(self) -> str:
-        return "StorageOptions(...)"  # they may be secret
-
-
 class _Reading(Struct):
     """How this process reads files.
 
@@ -193,14 +180,12 @@ class _Reading(Struct):
         limit: of the bytes in a second; None: there is none.
         gives_way: whether it lets all other processes go first (`pool.give_way`).
         shared: paths of files whose pages are given back elsewhere (`page_cache.SharedFiles`).
-        storage: how to reach an object store, for `s3://` paths.
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
     shared: set[str] = field(default_factory=set)
-    storage: StorageOptions = StorageOptions()
 
 
 READING: Final = _Reading()
@@ -241,7 +226,7 @@ class Source:
     """One open file. `size_bytes` is its size at open, or at the last `refresh` that saw it shrink or let it grow."""
 
     def __init__(self, path: str, file: RawIOBase, status: os.stat_result | None = None) -> None:
-        """Read an open file. status: of one that is not of a file system (`object_source`)."""
+        """Read an open file. status: of one that is not of a file system."""
         self.path = path
         self._file = file
         self._opened = os.fstat(file.fileno()) if status is None else status
@@ -264,9 +249,9 @@ class Source:
         """Open a regular file, or an object, for reading. Raises NotFoundError or AccessError."""
         name = os.fspath(path)
         if is_object(name):
-            from kafkalog_core.storage.object_source import ObjectSource  # noqa: PLC0415 -- for such a path alone
+            from kafkalog_core.storage.object_file import ObjectFile  # noqa: PLC0415 -- for such a path alone
 
-            return ObjectSource(name)
+            return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
         try:
             if not stat.S_ISREG(os.stat(name).st_mode):  # a FIFO would block the open
                 raise AccessError("not a regular file", path=name)
@@ -447,6 +432,28 @@ class Source:
             return int(_PREADV(self._file.fileno(), (target,), position))
         self._file.seek(position)
         return self._file.readinto(target) or 0
+
+
+class _ObjectSource(Source):
+    """One object that is open: `ObjectFile` reads ahead, repeats what fails, and knows when it was replaced."""
+
+    def __init__(self, path: str, file: ObjectFile) -> None:
+        super().__init__(path, file, file.status)
+        self._object = file
+
+    def refresh(self, *, grow: bool = False) -> FileChange:
+        """Ask whether it is still the object of that name: an object never changes, another one replaces it."""
+        del grow
+        return FileChange.REPLACED if self._object.is_replaced() else FileChange.NONE
+
+    def _pread(self, target: memoryview, position: int) -> int:
+        return self._read_at(target, position)
+
+    def _read_at(self, target: memoryview, position: int) -> int:
+        return self._object.read_to(target, position, self.wanted_to)
+
+    def _read_ahead(self, position: int) -> None:
+        """Do nothing: the object is read ahead when one of its ranges has been taken."""
 
 
 CHANGE_CODES: Final = {

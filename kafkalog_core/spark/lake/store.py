@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.object_paths import S3, is_object
 from kafkalog_core.storage.objects import file_system, options_of
-from kafkalog_core.storage.paths import S3, is_object
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

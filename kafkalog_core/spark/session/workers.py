@@ -26,6 +26,7 @@ from kafkalog_core.ops.pool import give_way
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
+from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.objects import forget, options_in_use
 from kafkalog_core.storage.source import READING
 from kafkalog_core.structs import Struct
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog_core.progress import Progress
-    from kafkalog_core.storage.source import ReadLimit, StorageOptions
+    from kafkalog_core.storage.object_paths import StorageOptions
+    from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
 
@@ -184,7 +186,7 @@ class _ReadsAs(NamedTuple):
 
     def begin(self) -> None:
         """Read so from now on. The limit goes on, where the last task of this process had the same."""
-        READING.keeps_cache, READING.storage = self.keeps_cache, self.storage
+        READING.keeps_cache, REACHING.options = self.keeps_cache, self.storage
         forget()
         last = READING.limit
         if last is None or self.limit is None or last.bytes_per_s != self.limit.bytes_per_s:

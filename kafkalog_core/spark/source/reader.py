@@ -31,9 +31,9 @@ from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve,
 from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
+from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.objects import forget
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.source import READING
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
 
 def _reach(options: SourceOptions) -> None:
     """Read the object store of these options from now on, in this process of Spark, which it may use again."""
-    READING.storage = options.storage
+    REACHING.options = options.storage
     forget()
 
 
