@@ -25,9 +25,9 @@ from kafkalog_core.spark.lake.output import Output, check_place
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.source.sql import open_catalog, open_export, open_export_findings
 from tests.ops.inline import Inline
+from tests.s3 import BUCKET, Server, bad_line
 from tests.spark.exporting import NOW_MS, START_MS, Run, batches, offsets_in, write_log
 from tests.spark.judging import data_of, names_of, version_of
-from tests.s3 import BUCKET, Server, bad_line
 from tests.spark.test_output import Meanwhile
 
 if TYPE_CHECKING:
