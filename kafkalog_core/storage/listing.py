@@ -153,10 +153,7 @@ def _list_objects(path: str) -> Listing:
 
 
 def names_in(path: str, *, directories: bool = False) -> Iterator[str]:
-    """Yield the names in a directory, or those of directories alone, in any order. Raises NotFoundError, AccessError.
-
-    Of an object store they are those of the last listing, if there was one.
-    """
+    """Yield the names in a directory, or of its directories, in any order. Raises NotFoundError, AccessError."""
     if is_object(path):
         from kafkalog_core.storage import objects  # noqa: PLC0415 -- as above
 

@@ -72,8 +72,8 @@ _NS: Final = 1_000_000_000
 _DEVICE: Final = int.from_bytes(b"s3", "big")
 _FILE_MODE: Final = stat.S_IFREG | 0o644
 _DIRECTORY_MODE: Final = stat.S_IFDIR | 0o755
-_LISTED_NAMES: Final = 100_000
-"""Names in the listings that are kept: about 15 MB."""
+_LISTED_ENTRIES: Final = 20_000
+"""Entries of the listings that are kept: about 15 MB."""
 _OPENED_OBJECTS: Final = 64
 """Objects that are kept open: with their contents, of at most 128 KiB each, 8 MiB."""
 _AT_ONCE: Final = 16
@@ -287,8 +287,24 @@ def _number(text: str) -> int:
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=7).digest(), "big")
 
 
-def entries(path: str) -> list[ListedEntry]:
-    """Return what is in a directory, in the order of the names. Raises NotFoundError, AccessError."""
+def entries(path: str, *, again: bool = False) -> list[ListedEntry]:
+    """Return what is in a directory, in the order of the names: as this run has listed it before, if it has.
+
+    Args:
+        path: of the directory.
+        again: whether to ask the object store in any case.
+
+    Raises NotFoundError, AccessError.
+    """
+    top = f"{S3}{_key(path)}"
+    known = _listed.get(top)
+    if known is None or again:
+        known = _list(path)
+        _keep(top, known)
+    return known
+
+
+def _list(path: str) -> list[ListedEntry]:
     from pyarrow.fs import FileSelector  # noqa: PLC0415 -- see `file_system`
 
     top = _key(path)
@@ -303,18 +319,17 @@ def entries(path: str) -> list[ListedEntry]:
         for info in infos
     ]
     found.sort(key=lambda entry: entry.name)
-    _keep(f"{S3}{top}", {entry.name: entry.is_directory for entry in found})
     return found
 
 
-_listed: OrderedDict[str, dict[str, bool]] = OrderedDict()
-"""Names of the last listings, and whether each is a directory: for questions that a listing has answered."""
+_listed: OrderedDict[str, list[ListedEntry]] = OrderedDict()
+"""The last listings: a check asks for most of them several times."""
 
 
-def _keep(path: str, found: dict[str, bool]) -> None:
+def _keep(path: str, found: list[ListedEntry]) -> None:
     _listed[path] = found
     _listed.move_to_end(path)
-    while len(_listed) > 1 and sum(map(len, _listed.values())) > _LISTED_NAMES:
+    while len(_listed) > 1 and sum(map(len, _listed.values())) > _LISTED_ENTRIES:
         _listed.popitem(last=False)
 
 
@@ -325,14 +340,8 @@ def forget() -> None:
 
 
 def names(path: str) -> Mapping[str, bool]:
-    """Return the names in a directory, and whether each is a directory, as they were listed before, if they were.
-
-    Raises NotFoundError, AccessError.
-    """
-    top = f"{S3}{_key(path)}"
-    if top not in _listed:
-        entries(path)
-    return _listed[top]
+    """Return the names in a directory, and whether each is a directory. Raises NotFoundError, AccessError."""
+    return {entry.name: entry.is_directory for entry in entries(path)}
 
 
 def _names_or_none(path: str) -> Mapping[str, bool]:

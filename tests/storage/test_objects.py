@@ -182,7 +182,7 @@ def test_the_option(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
 
 
 def test_a_tiered_segment_that_is_not_transformed(server: Server) -> None:
-    """Aiven's plugin names objects TOPIC-ID/PARTITION/OFFSET-ID.log; without compression and encryption they are logs."""
+    """Aiven's plugin names objects TOPIC-ID/PARTITION/OFFSET-ID.log: logs, unless it compresses or encrypts them."""
     directory = server.files / "tiered/orders-AAAAAAAAAAAAAAAAAAAAAQ/0"
     directory.mkdir(parents=True)
     name = f"{41:020}-J2nHgx6fS4WCkXr9gpTrUA"
@@ -381,7 +381,7 @@ def test_no_secret_is_shown() -> None:
     options = StorageOptions((("AWS_SECRET_ACCESS_KEY", "hush"),))
     assert "hush" not in repr(options)
     assert "hush" not in repr(REACHING.__class__(options))
-    assert pickle.loads(pickle.dumps(options)) == options
+    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 -- our own
 
 
 @pytest.mark.parametrize(

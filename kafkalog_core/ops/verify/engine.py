@@ -35,7 +35,7 @@ from kafkalog_core.ops.verify.work import (
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.storage.listing import list_directory, stat_path
+from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import replace
 
@@ -510,14 +510,13 @@ def _is_still(segment: SegmentVerdict) -> bool:
 
 def _has_new_logs(verdict: PartitionVerdict) -> bool:
     """Return whether a segment was begun after the last one."""
+    if is_object(verdict.path):  # no broker appends to objects
+        return False
     last = verdict.segments[-1].base_offset if verdict.segments else -1
     try:
-        if is_object(verdict.path):
-            names = [file.name for file in list_directory(verdict.path).files]
-        else:
-            names = [parse_file_name(name) for name in os.listdir(verdict.path)]
+        names = [parse_file_name(name) for name in os.listdir(verdict.path)]
     except NotADirectoryError:  # a file was named itself
         return False
-    except (OSError, StorageError):
+    except OSError:
         return True
     return any(name.kind in LOG_KINDS and name.canonical and (name.base_offset or 0) > last for name in names)
