@@ -14,7 +14,8 @@ from kafkalog_core.errors import DeniedError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
-from kafkalog_core.storage.paths import is_object, real
+from kafkalog_core.storage.listing import names_in
+from kafkalog_core.storage.paths import is_directory, real
 from kafkalog_core.storage.source import denial, denied_above
 from kafkalog_core.structs import Struct
 
@@ -158,18 +159,13 @@ def _configured(server: Mapping[str, str]) -> Iterator[str]:
 
 
 def _check_rights(log_dir: str) -> None:
-    """Raise DeniedError where this user may not read who a log directory belongs to, or its metadata log.
-
-    An object store answers only when an object is read.
-    """
-    if is_object(log_dir):
-        return
+    """Raise DeniedError where this user may not read who a log directory belongs to, or its metadata log."""
     error = denied_above(log_dir) or denial(log_dir, is_directory=True)
     error = error or denial(f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}")
     metadata_log = f"{log_dir}/{METADATA_TOPIC}-0"
-    if error is None and os.path.isdir(metadata_log):
+    if error is None and is_directory(metadata_log):
         error = denial(metadata_log, is_directory=True)
-        names = [] if error is not None else os.listdir(metadata_log)
+        names = [] if error is not None else names_in(metadata_log)
         paths = (f"{metadata_log}/{name}" for name in sorted(names) if parse_file_name(name).kind in _READ)
         error = error or next((each for path in paths if (each := denial(path)) is not None), None)
     if error is not None:

@@ -61,13 +61,16 @@ def may(path: str, mode: int) -> bool:
 
 
 def may_read(path: str) -> bool:
-    """Return whether this user may open a file for reading; true if it does not exist or cannot be checked."""
-    return not os.path.lexists(path) or may(path, os.R_OK)
+    """Return whether this user may open a file for reading; true if it does not exist or cannot be checked.
+
+    That holds for every object: its store answers when it is read.
+    """
+    return is_object(path) or not os.path.lexists(path) or may(path, os.R_OK)
 
 
 def may_list(path: str) -> bool:
     """Return whether this user may list a directory and open what is in it."""
-    return may(path, os.R_OK | os.X_OK)
+    return is_object(path) or may(path, os.R_OK | os.X_OK)
 
 
 def denied(path: str) -> DeniedError:
@@ -101,7 +104,7 @@ def denial(path: str, *, is_directory: bool = False) -> DeniedError | None:
 
 def denied_above(path: str) -> DeniedError | None:
     """Return why this user cannot see whether a path exists; `None`: the user can enter every directory above it."""
-    return None if _closed_directory_above(path) is None else denied(path)
+    return None if is_object(path) or _closed_directory_above(path) is None else denied(path)
 
 
 def _closed_directory_above(path: str) -> str | None:
