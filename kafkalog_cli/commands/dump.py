@@ -11,7 +11,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus, OptionalValue
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
-from kafkalog_cli.options.reading import reading_options, storage_option
+from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
@@ -168,12 +168,13 @@ EXAMPLES = (
     help="Add a column with the path of the file. It distinguishes two directories of one partition.",
 )
 @reading_options
-@storage_option
+@input_storage_option
 @common.output_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show the contents of Kafka's files: batches, records, index entries, damage.
 
-    PATH is a file of any kind, a partition directory, a log directory or a glob of them. Damage never ends the dump: it
+    PATH is a file of any kind, a partition directory, a log directory or a glob of them, also in an object store:
+    s3://BUCKET/PREFIX. Damage never ends the dump: it
     is reported as a row, and the exit status is 4. The exit status is 3 if one of several PATHs cannot be read; the
     others are shown nevertheless.
     """
@@ -181,7 +182,6 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
     given["level"] = _level(given["level"], filters, given)
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
-    del given["storage"]  # `storage_option` has set it
     _check_together(given, filters)
     is_in_store = any(map(is_object, paths))
     if given["follow"] and is_in_store:

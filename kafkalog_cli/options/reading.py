@@ -15,7 +15,7 @@ from kafkalog_core.storage.source import READING, ReadLimit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["parse_pair", "reading_options", "storage_option"]
+__all__ = ["input_storage_option", "parse_pair", "reading_options", "storage_option"]
 
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
@@ -48,8 +48,18 @@ def parse_pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+def input_storage_option(function: Decorated) -> Decorated:
+    """Add --storage-option, which holds for all inputs of the command."""
+
+    def without(*arguments: object, storage: object, **options: Any) -> object:
+        del storage
+        return function(*arguments, **options)
+
+    return storage_option(cast("Decorated", update_wrapper(without, function)))
+
+
 def storage_option(function: Decorated) -> Decorated:
-    """Add --storage-option, which holds for all inputs of the command; it gets the pairs as `storage`, for outputs."""
+    """Add --storage-option as `input_storage_option` does; the command gets the pairs as `storage`, for outputs."""
 
     def storing(*arguments: object, **options: Any) -> object:
         before = REACHING.options

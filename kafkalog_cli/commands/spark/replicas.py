@@ -10,7 +10,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import REPLICAS, open_results
 from kafkalog_cli.running import write_results
 from kafkalog_core.ops.reading.report import Report
@@ -41,6 +41,7 @@ EXAMPLES = (
 @common.limit_options
 @common.output_option
 @reading_options
+@input_storage_option
 @session_options
 def replicas_command(
     paths: tuple[str, ...],
