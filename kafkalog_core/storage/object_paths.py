@@ -37,9 +37,10 @@ class StorageOptions(Struct, frozen=True):
 
 
 class _Reaching(Struct):
-    """How this process reaches an object store."""
+    """How this process reaches an object store, and whether it has done so since the last paths were resolved."""
 
     options: StorageOptions = StorageOptions()
+    is_used: bool = False
 
 
 REACHING: Final = _Reaching()

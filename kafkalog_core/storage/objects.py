@@ -103,13 +103,9 @@ def options_of(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 def options_in_use() -> StorageOptions:
     """Return the options for readers on other machines, which have another environment.
 
-    Where this process has not read an object, they are not completed: what is secret is sent to nobody in vain.
+    Where this run has not read an object, they are not completed: what is secret is sent to nobody in vain.
     """
-    return StorageOptions(_options(), is_complete=True) if _is_in_use() else REACHING.options
-
-
-def _is_in_use() -> bool:
-    return file_system.cache_info().currsize > 0
+    return StorageOptions(_options(), is_complete=True) if REACHING.is_used else REACHING.options
 
 
 def _options() -> tuple[tuple[str, str], ...]:
@@ -228,6 +224,7 @@ def _no_bucket(path: str) -> NotFoundError:
 def _ask(path: str, request: Callable[[fs.FileSystem], _T], what: str) -> _T:
     """Return the result of a request. Raises StorageError, StoreLostError."""
     _check_path(path)
+    REACHING.is_used = True
     files = file_system(_options())
     try:
         return request(files)

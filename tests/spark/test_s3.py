@@ -312,7 +312,11 @@ def test_the_data_source_reads_a_bucket(server: Server, spark: SparkSession) -> 
     shutil.copytree(DEMO, server.files / "demo", dirs_exist_ok=True)
     for table in ("records", "batches", "segments", "findings"):
         here, there = (
-            spark.read.format("kafkalog").option("table", table).options(**options).load(path).drop("file", "mtime_ms")
+            spark.read.format("kafkalog")
+            .option("table", table)
+            .options(**options)
+            .load(path)
+            .drop("file", "path", "mtime_ms")
             for options, path in (({}, str(DEMO)), (server.options(), f"s3://{BUCKET}/demo"))
         )
         assert sorted(map(str, there.collect())) == sorted(map(str, here.collect()))
@@ -345,3 +349,11 @@ def test_an_export_from_a_bucket_on_a_line_on_which_much_fails(
         monkeypatch.setenv(name, value)
     Run(tmp_path / "out", uri)
     assert offsets_in(tmp_path / "out", "t") == offsets_in(tmp_path / "out", "u") == [*range(100)]
+
+
+def test_a_plan_shows_no_secret(server: Server, spark: SparkSession) -> None:
+    shutil.copytree(DEMO, server.files / "demo", dirs_exist_ok=True)
+    reader = spark.read.format("kafkalog").options(**server.options()).load(f"s3://{BUCKET}/demo")
+    reader.createOrReplaceTempView("shown")
+    for text in ("EXPLAIN EXTENDED SELECT * FROM shown", "EXPLAIN FORMATTED SELECT * FROM shown"):
+        assert "only-for-tests" not in str(spark.sql(text).collect())

@@ -44,6 +44,7 @@ from kafkalog_core.storage.logdir import (
     is_redpanda,
     log_dir_of,
 )
+from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.partition import Partition, partition_name, read_partition
 from kafkalog_core.storage.paths import absolute, exists, is_object, parent, real
 from kafkalog_core.storage.source import Source, UnreadableError
@@ -166,6 +167,7 @@ def resolve(
     UnsupportedError (Redpanda) and SelectionError.
     """
     wanted = selection or Selection()
+    REACHING.is_used = False
     if any(map(is_object, paths)):
         from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
 

@@ -74,7 +74,10 @@ OPTIONS: Final[dict[str, Option]] = {
     "startingOffsets": Option("earliest (the default) or latest: where a new stream starts", _STREAM),
     "maxBytesPerTrigger": Option("maximum bytes of log in a batch of the stream, at least one record batch", _STREAM),
     "failOnDataLoss": Option("true (the default): fail if unread records are deleted or damaged", _STREAM),
-    **{name: Option("how to reach s3://; by default the environment of the driver", _ALL) for name in OPTION_NAMES},
+    **{
+        name: Option("how to reach s3://; by default the environment of the driver", (*_ALL, *_STREAM))
+        for name in OPTION_NAMES
+    },
 }
 """All options by name; their case is ignored. An option without tables is for all tables."""
 
