@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
-from kafkalog_core.errors import DeniedError, KafkalogError, UnfinishedError, WorkerLostError
+from kafkalog_core.errors import (
+    DeniedError,
+    KafkalogError,
+    RefusedError,
+    StoreLostError,
+    UnfinishedError,
+    WorkerLostError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,7 +71,11 @@ EXIT_STATUS_HELP: Final = {
 
 def status_of(error: KafkalogError) -> ExitStatus:
     """Return the exit status of a command that ends with this error."""
-    return ExitStatus.CRASH if isinstance(error, UnfinishedError | WorkerLostError) else ExitStatus.REFUSED
+    return (
+        ExitStatus.CRASH
+        if isinstance(error, UnfinishedError | WorkerLostError | StoreLostError)
+        else ExitStatus.REFUSED
+    )
 
 
 # --- options and help -------------------------------------------------------------------------------------------------
@@ -141,7 +152,11 @@ class _DocumentedCommand(click.Command):
 
 
 class Command(_DocumentedCommand):
-    """A command of kafkalog."""
+    """A command of kafkalog. reads_objects: whether its paths may be those of an object store, `s3://BUCKET/PREFIX`."""
+
+    def __init__(self, *arguments: Any, reads_objects: bool = False, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self.reads_objects = reads_objects
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give each option with an optional value its value, then parse as click does; keep the typed arguments."""
@@ -153,6 +168,8 @@ class Command(_DocumentedCommand):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; add its command line to the error where the system denies access to a file."""
+        if not self.reads_objects:
+            _refuse_objects(ctx)
         try:
             return super().invoke(ctx)
         except DeniedError as error:
@@ -160,6 +177,18 @@ class Command(_DocumentedCommand):
             if line is not None:
                 error.with_command(line.with_options())
             raise
+
+
+def _refuse_objects(ctx: click.Context) -> None:
+    """Raise RefusedError for a path of an object store, before anything is read."""
+    for value in ctx.params.values():
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, str) and each.startswith("s3://"):
+                raise RefusedError(
+                    f"{ctx.command_path} needs a broker's directory on a file system of this machine; copy it with "
+                    f"`aws s3 sync {each.rstrip('/')} DIR`, and run the same command again, on DIR",
+                    path=each,
+                )
 
 
 def command_line() -> CommandLine | None:

@@ -24,6 +24,7 @@ __all__ = [
     "SelectionError",
     "SettingError",
     "StorageError",
+    "StoreLostError",
     "TruncatedError",
     "UnfinishedError",
     "UnknownFileError",
@@ -179,6 +180,13 @@ class CleanError(StorageError):
 
 class UnfinishedError(KafkalogError):
     """A change that stopped before all its files were changed; its journal can finish or undo it."""
+
+
+class StoreLostError(KafkalogError):
+    """An object store that did not answer, in all attempts, so that the result is incomplete.
+
+    It is not a StorageError, which is about one file: the next object could not be read either.
+    """
 
 
 class WorkerLostError(KafkalogError):

@@ -11,7 +11,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus, OptionalValue
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
@@ -25,6 +25,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
 from kafkalog_core.rows import tables
+from kafkalog_core.storage.paths import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,7 +58,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="dump", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="dump", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @click.option("--segments", "level", flag_value="segments", help="One row for each segment.")
 @click.option("--batches", "level", flag_value="batches", help="One row for each batch. This is the default for logs.")
@@ -156,7 +157,8 @@ EXAMPLES = (
     metavar="N",
     help=(
         "Processes that read large logs at the same time, for batches and records as ndjson or csv. One process reads "
-        "for --follow, --committed, --newest-first, --limit, --max-count, --before, --after, --segments and --stats.  "
+        "for s3://, --follow, --committed, --newest-first, --limit, --max-count, --before, --after, --segments and "
+        "--stats.  "
         "[default: the number of cores]"
     ),
 )
@@ -166,11 +168,13 @@ EXAMPLES = (
     help="Add a column with the path of the file. It distinguishes two directories of one partition.",
 )
 @reading_options
+@input_storage_option
 @common.output_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show the contents of Kafka's files: batches, records, index entries, damage.
 
-    PATH is a file of any kind, a partition directory, a log directory or a glob of them. Damage never ends the dump: it
+    PATH is a file of any kind, a partition directory, a log directory or a glob of them, also in an object store:
+    s3://BUCKET/PREFIX. Damage never ends the dump: it
     is reported as a row, and the exit status is 4. The exit status is 3 if one of several PATHs cannot be read; the
     others are shown nevertheless.
     """
@@ -179,6 +183,11 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     given["level"] = _level(given["level"], filters, given)
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
     _check_together(given, filters)
+    is_in_store = any(map(is_object, paths))
+    if given["follow"] and is_in_store:
+        raise click.UsageError(
+            "--follow waits until a broker appends to its files; objects never grow: name a directory"
+        )
     is_following, poll_ms, jobs = given.pop("follow"), given.pop("poll_ms"), given.pop("jobs") or cores()
     report = Report()
     targets = resolve_readable(paths, selection, report)
@@ -191,7 +200,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     ):
         settings = RowSettings(tables=row_types(request), **settings_of)
         writer, stoppable = open_writer(output, settings), StoppableProgress(progress, interruption)
-        is_shared = jobs > 1 and not is_following and request.comes_batch_by_batch
+        is_shared = jobs > 1 and not is_following and not is_in_store and request.comes_batch_by_batch
         going_on = writer_going_on(output, settings) if is_shared else None
         chunks = (
             follow(

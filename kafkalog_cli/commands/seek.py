@@ -11,7 +11,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.kafka import kafka_option
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import Interruption, clock_ms, early_end
 from kafkalog_core.ops.reading.report import Report
@@ -61,7 +61,7 @@ def parse_before(text: str) -> int:
     return int(text) if _BEFORE.fullmatch(text.strip()) else common.parse_time_ms(text)
 
 
-@click.command(name="seek", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="seek", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @click.option(
     "--offset",
@@ -128,6 +128,7 @@ def parse_before(text: str) -> int:
 @common.selection_options
 @common.limit_options
 @reading_options
+@input_storage_option
 @common.output_option
 def seek_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Find a record by its offset, its time, its position or its content, with the help of the indexes.

@@ -15,7 +15,7 @@ from kafkalog_cli.commands.shared import counted
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_start_options
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.report.data import RunFacts
@@ -66,7 +66,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="verify", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @common.verdict_options
 @click.option(
@@ -88,11 +88,13 @@ EXAMPLES = (
 @common.selection_options
 @common.limit_options
 @reading_options
+@input_storage_option
 @common.output_option
 def verify_command(paths: tuple[str, ...], selection: Selection, **given: Any) -> int:
     """Check everything on a disk: logs, indexes, snapshots, checkpoints, names, owners.
 
-    PATH is a log directory, a partition directory, a file or a glob of them. Name all log directories of a broker
+    PATH is a log directory, a partition directory, a file or a glob of them, also in an object store:
+    s3://BUCKET/PREFIX. Name all log directories of a broker
     together, so that kafkalog compares them. Nothing is changed. The exit status is 4 if there is damage; files that
     brokers leave in normal operation are not damage. It is 3 if one of several PATHs cannot be read; the others are
     checked nevertheless.

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kafkalog_cli.options.common import parse_size, stacked
+from kafkalog_core.storage.object_paths import REACHING, StorageOptions
 from kafkalog_core.storage.source import READING, ReadLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["reading_options"]
+__all__ = ["input_storage_option", "parse_pair", "reading_options", "storage_option"]
 
 Decorated = TypeVar("Decorated", bound="Callable[..., object]")
 
@@ -39,6 +40,38 @@ def reading_options(function: Decorated) -> Decorated:
     return stacked(*_OPTIONS)(cast("Decorated", update_wrapper(reading, function)))
 
 
+def parse_pair(text: str) -> tuple[str, str]:
+    """Return name and value of `NAME=VALUE`. Raises BadParameter, without the text, which may be secret."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.BadParameter("write NAME=VALUE")
+    return name, value
+
+
+def input_storage_option(function: Decorated) -> Decorated:
+    """Add --storage-option, which holds for all inputs of the command."""
+
+    def without(*arguments: object, storage: object, **options: Any) -> object:
+        del storage
+        return function(*arguments, **options)
+
+    return storage_option(cast("Decorated", update_wrapper(without, function)))
+
+
+def storage_option(function: Decorated) -> Decorated:
+    """Add --storage-option as `input_storage_option` does; the command gets the pairs as `storage`, for outputs."""
+
+    def storing(*arguments: object, **options: Any) -> object:
+        before = REACHING.options
+        REACHING.options = StorageOptions(tuple(options["storage"]))
+        try:
+            return function(*arguments, **options)
+        finally:
+            REACHING.options = before
+
+    return _STORAGE_OPTION(cast("Decorated", update_wrapper(storing, function)))
+
+
 def _parse_rate(text: str) -> int:
     """Return bytes per second. Raises BadParameter for none."""
     rate = parse_size(text)
@@ -47,6 +80,17 @@ def _parse_rate(text: str) -> int:
     return rate
 
 
+_STORAGE_OPTION = click.option(
+    "--storage-option",
+    "storage",
+    type=parse_pair,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help=(
+        "How to reach s3://: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ALLOW_HTTP. "
+        "Other users of this machine see command lines: give secrets in the environment, by the same names. Repeatable."
+    ),
+)
 _OPTIONS = (
     click.option(
         "--limit-rate",

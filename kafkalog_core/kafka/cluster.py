@@ -26,6 +26,7 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import PropertyText, read_properties
 from kafkalog_core.kafka.named_dirs import identity_of
 from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class DirectoryOwners:
     def __init__(self, log_dirs: Iterable[str]) -> None:
         self._identities = {path: identity_of(path) for path in log_dirs}
         logs = {path: f"{path}/{METADATA_TOPIC}-0" for path in self._identities}
-        self._logs = {path: log for path, log in logs.items() if os.path.isdir(log)}
+        self._logs = {path: log for path, log in logs.items() if is_directory(log)}
         self._last: ClusterAssignments | None = None
         self._nodes: dict[str | None, list[str]] = {}
         self._registered: dict[tuple[str | None, str], dict[int, str]] = {}

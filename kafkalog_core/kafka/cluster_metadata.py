@@ -6,7 +6,6 @@ highest level of `metadata.version` that its release knows: that is the release,
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -30,6 +29,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, FileState
 from kafkalog_core.kafka.logdir.bounds import read_extent
 from kafkalog_core.kafka.setting_table import known_names
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field, replace
@@ -434,7 +434,7 @@ class Copies(Struct, frozen=True, kw_only=True):
 
 def read_copies(log_dirs: Iterable[str]) -> Copies:
     """Read the metadata logs of some log directories of one cluster, given by their paths."""
-    paths = {log_dir: path for log_dir in log_dirs if os.path.isdir(path := f"{log_dir}/{METADATA_TOPIC}-0")}
+    paths = {log_dir: path for log_dir in log_dirs if is_directory(path := f"{log_dir}/{METADATA_TOPIC}-0")}
     copies = {log_dir: _read_copy(path) for log_dir, path in paths.items()}
     newest = max(copies.values(), key=lambda copy: copy.rank, default=None)
     others = [

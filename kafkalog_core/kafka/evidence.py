@@ -6,7 +6,6 @@ level of metadata.version that the node registered at its last start is the stro
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -36,6 +35,7 @@ from kafkalog_core.kafka.releases import (
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import LogDir, holds_segments, is_broker_dir, read_log_dir
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.paths import parent
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
@@ -239,7 +239,7 @@ def infer_release(path: str, *, kafka: str | None = None) -> ReleaseGuess:
             release=release, is_certain=True, candidates=(release,), evidence=(evidence,), is_named=True
         )
     stat_path(path)
-    above = os.path.dirname(os.path.abspath(path))
+    above = parent(path)
     if is_broker_dir(path):
         return _guess(_read_signs(path, None))
     return _guess(_read_signs(above, path) if is_broker_dir(above) else _read_alone(path))

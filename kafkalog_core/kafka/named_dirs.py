@@ -14,6 +14,8 @@ from kafkalog_core.errors import DeniedError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, parse_file_name
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
+from kafkalog_core.storage.listing import names_in
+from kafkalog_core.storage.paths import is_directory, real
 from kafkalog_core.storage.source import denial, denied_above
 from kafkalog_core.structs import Struct
 
@@ -94,7 +96,7 @@ class NamedDirs:
             identity = identity_of(path)
             if identity.cluster_id is not None:
                 nodes = clusters.setdefault(identity.cluster_id, {})
-                nodes.setdefault(identity.node_id, {}).setdefault(os.path.realpath(path), path)
+                nodes.setdefault(identity.node_id, {}).setdefault(real(path), path)
         return clusters
 
 
@@ -138,13 +140,13 @@ def related_dirs(
     silently replace a setting.
     """
     own = identity_of(log_dir)
-    found = {} if log_dir is None else {os.path.realpath(log_dir): ClusterDir(log_dir, is_same_broker=True)}
+    found = {} if log_dir is None else {real(log_dir): ClusterDir(log_dir, is_same_broker=True)}
     for path in _configured(server):
         _check_rights(path)
         other = identity_of(path)
         if _agree(own.cluster_id, other.cluster_id):
             same_node = _agree(own.node_id, other.node_id)
-            found.setdefault(os.path.realpath(path), ClusterDir(path, is_same_broker=same_node))
+            found.setdefault(real(path), ClusterDir(path, is_same_broker=same_node))
     return own, tuple({**found, **beside.of_cluster(own), **found}.values())
 
 
@@ -161,9 +163,9 @@ def _check_rights(log_dir: str) -> None:
     error = denied_above(log_dir) or denial(log_dir, is_directory=True)
     error = error or denial(f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}")
     metadata_log = f"{log_dir}/{METADATA_TOPIC}-0"
-    if error is None and os.path.isdir(metadata_log):
+    if error is None and is_directory(metadata_log):
         error = denial(metadata_log, is_directory=True)
-        names = [] if error is not None else os.listdir(metadata_log)
+        names = [] if error is not None else names_in(metadata_log)
         paths = (f"{metadata_log}/{name}" for name in sorted(names) if parse_file_name(name).kind in _READ)
         error = error or next((each for path in paths if (each := denial(path)) is not None), None)
     if error is not None:

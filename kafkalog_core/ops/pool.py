@@ -25,6 +25,7 @@ from threading import Event, Thread, active_count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
 from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.object_paths import StorageOptions
     from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["SHARED_BYTES", "Pool", "TurnWriter", "Turns", "Workers", "give_way", "run_all", "wants_processes"]
@@ -139,7 +141,8 @@ class Pool:
         self._counted_bytes = 0
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
         self.scratch = self._directory.name
-        method = _FORK if may_fork and _FORK and active_count() == 1 else START_METHOD
+        is_alone = active_count() == 1 and "pyarrow" not in sys.modules  # whose threads Python does not count
+        method = _FORK if may_fork and _FORK and is_alone else START_METHOD
         if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
             method = "spawn"
         context = multiprocessing.get_context(method)
@@ -292,17 +295,18 @@ _state: dict[str, Any] = {}
 
 
 class _ProcessSettings(NamedTuple):
-    """What this process has set for itself: how it reads, and when Python looks for cycles of objects."""
+    """What this process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
 
     keeps_cache: bool
     limit: ReadLimit | None
+    storage: StorageOptions
     gc_threshold: tuple[int, int, int]
 
 
 def _process_of(jobs: int) -> _ProcessSettings:
     """Return the settings of each of some processes: they share what this one may read in a second."""
     limit = None if READING.limit is None else READING.limit.share(jobs)
-    return _ProcessSettings(READING.keeps_cache, limit, gc.get_threshold())
+    return _ProcessSettings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
 
 
 def _start_worker(
@@ -315,7 +319,7 @@ def _start_worker(
 ) -> None:
     gc.set_threshold(*settings.gc_threshold)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    READING.keeps_cache, READING.limit = settings.keeps_cache, settings.limit
+    READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
     _keep_memory()
     _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
     if output is not None:

@@ -22,11 +22,12 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
+from kafkalog_core.storage.paths import is_object
 from kafkalog_core.storage.source import code_of_error, denied, open_error
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = [
     "DirectoryInfo",
@@ -36,6 +37,7 @@ __all__ = [
     "SegmentState",
     "group_segments",
     "list_directory",
+    "names_in",
     "stat_path",
 ]
 
@@ -92,6 +94,10 @@ class Listing(Struct, frozen=True, kw_only=True):
 
 def stat_path(path: str) -> os.stat_result:
     """Return the status of a path, links followed. Raises NotFoundError or AccessError."""
+    if is_object(path):
+        from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
+
+        return objects.status(path)
     try:
         return os.stat(path)
     except OSError as error:
@@ -102,6 +108,8 @@ def stat_path(path: str) -> os.stat_result:
 
 def list_directory(path: str) -> Listing:
     """List a directory. Raises NotFoundError or AccessError for the directory itself, never for one of its entries."""
+    if is_object(path):
+        return _list_objects(path)
     files: list[FileInfo] = []
     directories: list[DirectoryInfo] = []
     findings: list[Finding] = []
@@ -125,6 +133,37 @@ def list_directory(path: str) -> Listing:
         directories=tuple(sorted(directories, key=lambda directory: directory.raw_name)),
         findings=tuple(sorted(findings, key=lambda finding: finding.path)),
     )
+
+
+def _list_objects(path: str) -> Listing:
+    """List a directory of an object store, whose entries have no owners and no links."""
+    from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
+
+    found = objects.entries(path)
+    return Listing(
+        path=path,
+        files=tuple(FileInfo.of(entry.path, entry.status) for entry in found if not entry.is_directory),
+        directories=tuple(
+            DirectoryInfo(path=entry.path, raw_name=entry.name, device=entry.status.st_dev, inode=entry.status.st_ino)
+            for entry in found
+            if entry.is_directory
+        ),
+        findings=(),
+    )
+
+
+def names_in(path: str, *, directories: bool = False) -> Iterator[str]:
+    """Yield the names in a directory, or of its directories, in any order. Raises NotFoundError, AccessError."""
+    if is_object(path):
+        from kafkalog_core.storage import objects  # noqa: PLC0415 -- as above
+
+        yield from (name for name, is_folder in objects.names(path).items() if is_folder or not directories)
+        return
+    try:
+        with os.scandir(path) as entries:
+            yield from (entry.name for entry in entries if not directories or entry.is_dir())
+    except OSError as error:
+        raise open_error(path, error) from error
 
 
 def _look_at(entry: os.DirEntry[str]) -> FileInfo | DirectoryInfo | Finding:

@@ -26,7 +26,8 @@ from kafkalog_core.format.names import (
     parse_file_name,
     topic_name_problem,
 )
-from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory
+from kafkalog_core.storage.listing import DirectoryInfo, FileInfo, Listing, list_directory, names_in
+from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.source import code_of_dir_error
 from kafkalog_core.structs import Struct
 
@@ -146,16 +147,15 @@ def not_listed(place: PartitionPath, error: StorageError) -> Finding:
 
 def is_broker_dir(path: str) -> bool:
     """Return whether a directory has a file that only a broker's log directory has; a few stats suffice."""
-    return any(os.path.lexists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS)
+    return any(exists(f"{path}/{fixed_file_name(kind)}") for kind in BROKER_KINDS)
 
 
 def holds_segments(path: str) -> bool:
     """Return whether a directory has a log file with a canonical name; false if it cannot be listed."""
     try:
-        with os.scandir(path) as entries:
-            names = (parse_file_name(entry.name) for entry in entries)
-            return any(name.kind in LOG_KINDS and name.canonical for name in names)
-    except OSError:
+        names = map(parse_file_name, names_in(path))
+        return any(name.kind in LOG_KINDS and name.canonical for name in names)
+    except StorageError:
         return False
 
 
@@ -172,9 +172,8 @@ def _holds_redpanda(directory: DirectoryInfo) -> bool:
     if is_redpanda_directory_name(directory.raw_name):
         return True
     try:
-        with os.scandir(directory.path) as entries:
-            return any(is_redpanda_directory_name(entry.name) and entry.is_dir() for entry in entries)
-    except OSError:
+        return any(map(is_redpanda_directory_name, names_in(directory.path, directories=True)))
+    except StorageError:
         return False
 
 

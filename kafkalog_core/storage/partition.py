@@ -33,6 +33,7 @@ from kafkalog_core.storage.listing import (
     list_directory,
     stat_path,
 )
+from kafkalog_core.storage.paths import absolute, exists, real
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -121,10 +122,10 @@ def partition_name(path: str) -> DirectoryName:
 
     Of a link, brokers use the link's own name; if that one is not a partition's, its target's name is returned.
     """
-    name = parse_directory_name(os.path.basename(os.path.abspath(path)))
+    name = parse_directory_name(os.path.basename(absolute(path)))
     if name.is_partition:
         return name
-    target = parse_directory_name(os.path.basename(os.path.realpath(path)))
+    target = parse_directory_name(os.path.basename(real(path)))
     return target if target.is_partition else name
 
 
@@ -265,7 +266,7 @@ def _orphan_findings(segment: Segment, partition: Partition, with_log: frozenset
             yield found("segment.misnamed-companion", file.path, offset=segment.base_offset)
         elif segment.base_offset in with_log:
             yield found("segment.deleted", file.path, offset=segment.base_offset)
-        elif _exists(file.path) and not _exists(f"{partition.path}/{log_name}"):
+        elif exists(file.path) and not exists(f"{partition.path}/{log_name}"):
             yield found("segment.index-orphan", file.path, offset=segment.base_offset)
 
 
@@ -318,8 +319,4 @@ def _is_missing_still(segment: Segment, kind: FileKind) -> bool:
     """Return whether, on a second look too, the log exists and its index does not."""
     log_path = _path_of(segment)
     index_name = segment_file_name(segment.base_offset, kind)
-    return _exists(log_path) and not _exists(f"{log_path.rpartition('/')[0]}/{index_name}")
-
-
-def _exists(path: str) -> bool:
-    return os.path.lexists(path)
+    return exists(log_path) and not exists(f"{log_path.rpartition('/')[0]}/{index_name}")

@@ -12,13 +12,15 @@ from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_INT64
+from kafkalog_core.storage.object_paths import is_object
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from io import FileIO
+    from io import RawIOBase
     from types import TracebackType
 
+    from kafkalog_core.storage.object_file import ObjectFile
     from kafkalog_core.storage.page_cache import ReadPages
 
 __all__ = [
@@ -59,13 +61,16 @@ def may(path: str, mode: int) -> bool:
 
 
 def may_read(path: str) -> bool:
-    """Return whether this user may open a file for reading; true if it does not exist or cannot be checked."""
-    return not os.path.lexists(path) or may(path, os.R_OK)
+    """Return whether this user may open a file for reading; true if it does not exist or cannot be checked.
+
+    That holds for every object: its store answers when it is read.
+    """
+    return is_object(path) or not os.path.lexists(path) or may(path, os.R_OK)
 
 
 def may_list(path: str) -> bool:
     """Return whether this user may list a directory and open what is in it."""
-    return may(path, os.R_OK | os.X_OK)
+    return is_object(path) or may(path, os.R_OK | os.X_OK)
 
 
 def denied(path: str) -> DeniedError:
@@ -99,7 +104,7 @@ def denial(path: str, *, is_directory: bool = False) -> DeniedError | None:
 
 def denied_above(path: str) -> DeniedError | None:
     """Return why this user cannot see whether a path exists; `None`: the user can enter every directory above it."""
-    return None if _closed_directory_above(path) is None else denied(path)
+    return None if is_object(path) or _closed_directory_above(path) is None else denied(path)
 
 
 def _closed_directory_above(path: str) -> str | None:
@@ -223,10 +228,11 @@ def open_error(path: str, error: OSError) -> StorageError:
 class Source:
     """One open file. `size_bytes` is its size at open, or at the last `refresh` that saw it shrink or let it grow."""
 
-    def __init__(self, path: str, file: FileIO) -> None:
+    def __init__(self, path: str, file: RawIOBase, status: os.stat_result | None = None) -> None:
+        """Read an open file. status: of one that is not of a file system."""
         self.path = path
         self._file = file
-        self._opened = os.fstat(file.fileno())
+        self._opened = os.fstat(file.fileno()) if status is None else status
         self.size_bytes = self._opened.st_size
         self._asked = 0  # where the read-ahead ends that was asked for
         self.wanted_to = MAX_INT64
@@ -236,15 +242,19 @@ class Source:
         self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
         self._pages: ReadPages | None = None
-        if not READING.keeps_cache and path not in READING.shared:
+        if not READING.keeps_cache and status is None and path not in READING.shared:
             from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
 
             self._pages = ReadPages(file.fileno(), self.size_bytes)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a regular file for reading. Raises NotFoundError or AccessError."""
+    def open(cls, path: str | os.PathLike[str]) -> Source:
+        """Open a regular file, or an object, for reading. Raises NotFoundError or AccessError."""
         name = os.fspath(path)
+        if is_object(name):
+            from kafkalog_core.storage.object_file import ObjectFile  # noqa: PLC0415 -- for such a path alone
+
+            return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
         try:
             if not stat.S_ISREG(os.stat(name).st_mode):  # a FIFO would block the open
                 raise AccessError("not a regular file", path=name)
@@ -425,6 +435,28 @@ class Source:
             return int(_PREADV(self._file.fileno(), (target,), position))
         self._file.seek(position)
         return self._file.readinto(target) or 0
+
+
+class _ObjectSource(Source):
+    """One object that is open: `ObjectFile` reads ahead, repeats what fails, and knows when it was replaced."""
+
+    def __init__(self, path: str, file: ObjectFile) -> None:
+        super().__init__(path, file, file.status)
+        self._object = file
+
+    def refresh(self, *, grow: bool = False) -> FileChange:
+        """Ask whether it is still the object of that name: an object never changes, another one replaces it."""
+        del grow
+        return FileChange.REPLACED if self._object.is_replaced() else FileChange.NONE
+
+    def _pread(self, target: memoryview, position: int) -> int:
+        return self._read_at(target, position)
+
+    def _read_at(self, target: memoryview, position: int) -> int:
+        return self._object.read_to(target, position, self.wanted_to)
+
+    def _read_ahead(self, position: int) -> None:
+        """Do nothing: the object is read ahead when one of its ranges has been taken."""
 
 
 CHANGE_CODES: Final = {

@@ -8,10 +8,10 @@ import click
 from click.core import ParameterSource
 
 from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options, storage_option
+from kafkalog_cli.commands.spark.job import new_run_id, run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.render.writers import EXPORTS, open_results
 from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
@@ -46,7 +46,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="export", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="export", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @click.option(
     "--to",

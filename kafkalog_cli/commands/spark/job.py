@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.progress import Progress
 
-__all__ = ["new_run_id", "parse_pair", "run_on_spark", "session_options", "storage_option"]
+__all__ = ["new_run_id", "run_on_spark", "session_options"]
 
 _MEMORY = re.compile(r"[1-9][0-9]*[kmgt]", re.IGNORECASE)
 
@@ -48,27 +48,6 @@ def session_options(function: Decorated) -> Decorated:
         return function(*arguments, session=session, **options)
 
     return stacked(*_OPTIONS)(cast("Decorated", update_wrapper(with_session, function)))
-
-
-def parse_pair(text: str) -> tuple[str, str]:
-    """Return name and value of `NAME=VALUE`. Raises BadParameter, without the text, which may be secret."""
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise click.BadParameter("write NAME=VALUE")
-    return name, value
-
-
-storage_option = click.option(
-    "--storage-option",
-    "storage",
-    type=parse_pair,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help=(
-        "How to reach s3://: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ALLOW_HTTP. "
-        "Other users of this machine see command lines: give secrets in the environment, by the same names. Repeatable."
-    ),
-)
 
 
 def _parse_master(text: str) -> str:

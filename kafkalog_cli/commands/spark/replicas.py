@@ -10,7 +10,7 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import REPLICAS, open_results
 from kafkalog_cli.running import write_results
 from kafkalog_core.ops.reading.report import Report
@@ -35,12 +35,13 @@ EXAMPLES = (
 )
 
 
-@click.command(name="replicas", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="replicas", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @common.selection_options
 @common.limit_options
 @common.output_option
 @reading_options
+@input_storage_option
 @session_options
 def replicas_command(
     paths: tuple[str, ...],

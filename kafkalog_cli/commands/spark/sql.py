@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.commands.spark.job import parse_pair, session_options, storage_option
+from kafkalog_cli.commands.spark.job import session_options
 from kafkalog_cli.options import common
+from kafkalog_cli.options.reading import parse_pair, storage_option
 from kafkalog_cli.render.writers import QUERIES, RowSettings, open_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
@@ -55,6 +56,7 @@ EXAMPLES = (
 @click.command(
     name="sql",
     cls=Command,
+    reads_objects=True,
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )

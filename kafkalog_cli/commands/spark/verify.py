@@ -14,7 +14,7 @@ from kafkalog_cli.commands.spark.job import run_on_spark, session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_start_options
-from kafkalog_cli.options.reading import reading_options
+from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import VERDICTS, open_results
 from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
@@ -37,7 +37,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="verify", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="verify", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @common.verdict_options
 @kafka_start_options
@@ -45,6 +45,7 @@ EXAMPLES = (
 @common.limit_options
 @common.output_option
 @reading_options
+@input_storage_option
 @session_options
 def verify_command(paths: tuple[str, ...], selection: Selection, session: SessionSettings, **given: Any) -> int:
     """Check everything on many disks: kafkalog verify, with the same findings, on Spark.

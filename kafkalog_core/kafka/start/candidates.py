@@ -14,6 +14,7 @@ from kafkalog_core.format.index import decode_offset_entry, decode_time_entry, i
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.source import Source
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def recovers_v07(directory: str, *, is_clean: bool | None) -> bool:
         is_clean: whether its log directory is known to have the clean shutdown file; None: unknown.
     """
     mark = f"{os.path.dirname(directory)}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}"
-    return not is_clean and not os.path.lexists(mark)
+    return not is_clean and not exists(mark)
 
 
 def is_odd_index(segment: Segment, *, may_end_at_base: bool) -> bool:

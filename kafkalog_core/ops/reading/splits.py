@@ -25,6 +25,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.paths import is_object
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
 from kafkalog_core.structs import Struct, replace
@@ -194,10 +195,13 @@ def is_compressed(file: LogFile) -> bool:
 
 
 def divide(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
-    """Yield a split in smaller ones of about `split_bytes`, as even as possible."""
+    """Yield a split in smaller ones of about `split_bytes`, as even as possible; one of an object is not divided.
+
+    The reader of a part looks for its first batch from the start of the file on, and would transfer all of that.
+    """
     part, size_bytes = split.part, split.size_bytes
     count = -(-size_bytes // max(1, split_bytes))
-    if count < 2 or split.file.is_v07:
+    if count < 2 or split.file.is_v07 or is_object(split.path):
         yield split
         return
     bounds = [part.start + size_bytes * number // count for number in range(count)]

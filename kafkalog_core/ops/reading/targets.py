@@ -44,7 +44,9 @@ from kafkalog_core.storage.logdir import (
     is_redpanda,
     log_dir_of,
 )
+from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.partition import Partition, partition_name, read_partition
+from kafkalog_core.storage.paths import absolute, exists, is_object, parent, real
 from kafkalog_core.storage.source import Source, UnreadableError
 from kafkalog_core.structs import Struct, field, replace
 
@@ -165,6 +167,11 @@ def resolve(
     UnsupportedError (Redpanda) and SelectionError.
     """
     wanted = selection or Selection()
+    REACHING.is_used = False
+    if any(map(is_object, paths)):
+        from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
+
+        objects.forget()
     found: list[Target] = []
     refusals: list[KafkalogError] = []
     for path in paths:
@@ -191,13 +198,16 @@ def _log_dirs(targets: Iterable[Target]) -> NamedDirs:
         for target in targets
         if not isinstance(target, FileTarget)
     )
-    return NamedDirs(os.path.abspath(path) for path in paths if path is not None)
+    return NamedDirs(absolute(path) for path in paths if path is not None)
 
 
 def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> None:
     """Add the targets of a path to `found`, or its error to `refusals`."""
-    is_path = _GLOB_MAGIC.search(pattern) is None or os.path.lexists(pattern)
-    paths = [pattern] if is_path else sorted(glob(pattern, recursive=True))
+    try:
+        paths = _matching(pattern)
+    except StorageError as error:
+        refusals.append(error)
+        return
     if not paths:
         refusals.append(NotFoundError("no file or directory matches this pattern", path=pattern))
     for path in paths:
@@ -207,9 +217,22 @@ def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> N
             refusals.append(error)
 
 
+def _matching(pattern: str) -> list[str]:
+    """Return the paths that a path means: itself, or those that match it. Raises StorageError of an object store."""
+    if _GLOB_MAGIC.search(pattern) is None or exists(pattern):
+        return [pattern]
+    if is_object(pattern):
+        from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such a path alone
+
+        return objects.matching(pattern)
+    return sorted(glob(pattern, recursive=True))
+
+
 def _targets_of(path: str) -> list[Target]:
     if not path:
         raise NotFoundError("an empty path")
+    if is_object(path):
+        path = absolute(path)
     status = stat_path(path)
     if stat.S_ISDIR(status.st_mode):
         return _directory_targets(list_directory(path), (status.st_dev, status.st_ino))
@@ -220,7 +243,7 @@ def _targets_of(path: str) -> list[Target]:
 
 # --- files ------------------------------------------------------------------------------------------------------------
 def _file_target(file: FileInfo) -> FileTarget:
-    around = partition_name(os.path.dirname(os.path.abspath(file.path)))
+    around = partition_name(parent(file.path))
     return FileTarget(file=file, kind=_kind_of(file), topic=around.topic, partition=around.partition)
 
 
@@ -291,7 +314,7 @@ def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
 
 def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:
     place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1])
-    around = dict.fromkeys(os.path.dirname(resolved) for resolved in (os.path.abspath(path), os.path.realpath(path)))
+    around = dict.fromkeys((parent(path), parent(real(path))))
     log_dirs = [parent for parent in around if name.is_partition and is_broker_dir(parent)]
     return PartitionTarget(place=place, log_dir=log_dirs[0] if log_dirs else None)
 
@@ -302,10 +325,12 @@ def where_to_look(path: str) -> str:
     That is verify of its parent if that is a log directory, else a search for log directories: brokers since 0.8.1
     write recovery-point-offset-checkpoint into each (`LogManager.RecoveryPointCheckpointFile`).
     """
-    parent = os.path.dirname(os.path.abspath(path))
-    if is_broker_dir(parent):
-        return f"it is in a log directory: kafkalog verify {shlex.quote(parent)}"
-    find = f"find {shlex.quote(parent)} -name recovery-point-offset-checkpoint"
+    above = parent(path)
+    if is_broker_dir(above):
+        return f"it is in a log directory: kafkalog verify {shlex.quote(above)}"
+    if is_object(path):
+        return f"list what is there: aws s3 ls {shlex.quote(absolute(path))}/"
+    find = f"find {shlex.quote(above)} -name recovery-point-offset-checkpoint"
     return f"log.dirs in server.properties lists the log directories of a broker; this command finds them too: {find}"
 
 
@@ -368,7 +393,7 @@ def _breadth(target: Target) -> int:
 def _is_in_chosen_partition(target: Target, seen: set[_Identity]) -> bool:
     if not isinstance(target, FileTarget) or target.kind not in LOG_KINDS:
         return False
-    status = stat_path(os.path.dirname(target.path) or ".")
+    status = stat_path(parent(target.path))
     return (status.st_dev, status.st_ino) in seen
 
 
@@ -396,14 +421,14 @@ def _concerns(finding: Finding, selection: Selection) -> bool:
 
 
 def _sort_key(target: Target) -> tuple[str, int, str, int, int, str]:
-    path = os.path.abspath(target.path)
+    path = absolute(target.path)
     if isinstance(target, LogDirTarget):
         return path, 0, "", 0, 0, ""
     if isinstance(target, PartitionTarget):
         name = target.place.name
         return os.path.dirname(path), 1, name.topic or "", name.partition or 0, 0, path
     base_offset = target.file.name.base_offset or 0
-    around = os.path.dirname(os.path.dirname(path))
+    around = parent(parent(path))
     return around, 2, target.topic or "", target.partition or 0, base_offset, path
 
 
@@ -443,7 +468,7 @@ def same_partitions(targets: Iterable[Target]) -> list[str]:
         else:
             segment = target.file.name.raw if target.topic is None else None
             key = (target.topic, target.partition) if segment is None else (segment,)
-            places.setdefault(key, set()).add(os.path.dirname(os.path.abspath(target.path)))
+            places.setdefault(key, set()).add(parent(target.path))
     return sorted(_label(key) for key, paths in places.items() if len(paths) > 1)
 
 

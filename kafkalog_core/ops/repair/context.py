@@ -23,6 +23,7 @@ from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
+from kafkalog_core.storage.paths import absolute
 from kafkalog_core.storage.source import denial, may_list
 from kafkalog_core.structs import Struct, field, replace
 
@@ -314,11 +315,11 @@ def target_dir(paths: Iterable[str], named_dirs: Iterable[str] = ()) -> TargetDi
 
 
 def _root_of(target: Target) -> str:
-    path = os.path.abspath(target.path)
+    path = absolute(target.path)
     if isinstance(target, LogDirTarget):
         return path
     if isinstance(target, PartitionTarget):
-        return os.path.abspath(target.log_dir) if target.log_dir is not None else path
+        return absolute(target.log_dir) if target.log_dir is not None else path
     around = os.path.dirname(path)
     above = os.path.dirname(around)
     is_in_partition = target.partition is not None and not is_broker_dir(around)
@@ -348,7 +349,7 @@ def _placed(root: str, place: PartitionPath) -> PartitionPath:
 
 def _inside(root: str, path: str) -> str:
     """Return the path through the root to the same file or directory, which may be named by a link elsewhere."""
-    whole = os.path.abspath(path)
+    whole = absolute(path)
     if whole == root or root in {os.path.dirname(whole), os.path.dirname(os.path.dirname(whole))}:
         return whole
     real_root, real = os.path.realpath(root), os.path.realpath(whole)

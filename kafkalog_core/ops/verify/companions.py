@@ -27,6 +27,7 @@ from kafkalog_core.format.names import (
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.storage.listing import SegmentState, stat_path
+from kafkalog_core.storage.paths import exists, is_object
 from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, replace
 
@@ -211,6 +212,8 @@ class _User(Struct, frozen=True):
 
 def check_files(path: str, files: Sequence[FileInfo]) -> Iterator[Finding]:
     """Yield findings about the owners of a directory and its files: a partition, or the top of a log directory."""
+    if is_object(path):  # objects have no owners
+        return
     try:
         status = stat_path(path)
     except StorageError:  # it was deleted
@@ -236,6 +239,8 @@ def check_directories(paths: Iterable[str]) -> Iterator[Finding]:
     """Yield findings about partition directories that do not belong to the user of most of them."""
     statuses: list[tuple[str, _User, int]] = []
     for path in paths:
+        if is_object(path):
+            continue
         try:
             status = stat_path(path)
         except StorageError:  # reported when it is listed
@@ -461,7 +466,7 @@ def file_findings(broker_dir: BrokerDir) -> Iterator[Finding]:
         return
     for kind, effect in _EFFECTS.items():
         path = f"{broker_dir.path}/{fixed_file_name(kind)}"
-        if _is_expected(kind, broker_dir, partitions) and not os.path.lexists(path):
+        if _is_expected(kind, broker_dir, partitions) and not exists(path):
             yield found("checkpoint.missing", path, name=fixed_file_name(kind), effect=effect)
         text = broker_dir.offsets.get(kind)
         verdict = None if text is None else text.file.verdict
@@ -490,7 +495,7 @@ def _missing_meta(broker_dir: BrokerDir, partitions: Iterable[PartitionPath]) ->
 
 
 def _has_any(place: PartitionPath, kinds: Iterable[FileKind]) -> bool:
-    return any(os.path.lexists(f"{place.path}/{fixed_file_name(kind)}") for kind in kinds)
+    return any(exists(f"{place.path}/{fixed_file_name(kind)}") for kind in kinds)
 
 
 def _is_counted(place: PartitionPath) -> bool:

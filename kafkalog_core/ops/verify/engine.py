@@ -36,6 +36,7 @@ from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
@@ -66,14 +67,20 @@ _LOG_SUFFIXES = (".log", ".kafka")
 def log_bytes(targets: Iterable[Target]) -> int:
     """Return the bytes of log in the targets; a directory that cannot be listed counts 0."""
     total = 0
+    paths: list[str] = []
     for target in targets:
         if isinstance(target, FileTarget):
             total += target.file.size_bytes
         elif isinstance(target, PartitionTarget):
-            total += _log_bytes_in(target.path)
+            paths.append(target.path)
         else:
-            total += sum(_log_bytes_in(place.path) for place in target.partitions)
-    return total
+            paths += (place.path for place in target.partitions)
+    in_store = list(filter(is_object, paths))
+    if in_store:
+        from kafkalog_core.storage import objects  # noqa: PLC0415 -- for such paths alone
+
+        total += objects.log_bytes(in_store)
+    return total + sum(_log_bytes_in(path) for path in paths if not is_object(path))
 
 
 def _log_bytes_in(path: str) -> int:
@@ -503,6 +510,8 @@ def _is_still(segment: SegmentVerdict) -> bool:
 
 def _has_new_logs(verdict: PartitionVerdict) -> bool:
     """Return whether a segment was begun after the last one."""
+    if is_object(verdict.path):  # no broker appends to objects
+        return False
     last = verdict.segments[-1].base_offset if verdict.segments else -1
     try:
         names = [parse_file_name(name) for name in os.listdir(verdict.path)]

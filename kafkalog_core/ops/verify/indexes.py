@@ -22,6 +22,7 @@ from kafkalog_core.format.layout import (
     TIME_INDEX_ENTRY,
 )
 from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.paths import is_object
 from kafkalog_core.storage.source import WINDOW_BYTES, Source, UnreadableError, code_of_error
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class _IndexCheck(ABC):
     def _has_grown(self, size_bytes: int) -> bool:
         """Return whether a running broker has appended to the log since it was read, so that the index may be ahead."""
         log = self._task.segment.log
-        if not self._task.is_last or log is None:
+        if not self._task.is_last or log is None or is_object(log.path):  # no broker appends to an object
             return False
         try:
             return stat_path(log.path).st_size > size_bytes

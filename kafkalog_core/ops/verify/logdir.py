@@ -49,6 +49,7 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.paths import absolute, is_object
 from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import replace
 
@@ -73,7 +74,7 @@ _Verdict = PartitionVerdict | PlaceVerdict
 
 def interrupted_runs(target: Target) -> Iterator[PlaceVerdict]:
     """Yield what is reported first of a log directory or partition: a run of kafkalog stopped between its files."""
-    if isinstance(target, FileTarget):
+    if isinstance(target, FileTarget) or is_object(target.path):  # no run changes objects
         return
     try:
         runs = scope_of(target.path).interrupted()
@@ -340,7 +341,7 @@ class LogDirs:
         path = target.path if isinstance(target, LogDirTarget) else target.log_dir
         if path is None:
             return None
-        key = os.path.abspath(path)
+        key = absolute(path)
         if key not in self._broker_dirs:
             try:
                 log_dir = target.log_dir if isinstance(target, LogDirTarget) else read_log_dir(path)

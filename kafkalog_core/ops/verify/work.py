@@ -37,6 +37,7 @@ from kafkalog_core.ops.verify.segment import SCANS, check_file, check_segment
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import Partition, read_partition
+from kafkalog_core.storage.paths import absolute
 from kafkalog_core.storage.source import code_of_dir_error
 from kafkalog_core.structs import Struct, replace
 
@@ -83,7 +84,7 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 def partition_key(path: str) -> str:
     """Return the name of a partition in a state file."""
-    return os.path.abspath(path)
+    return absolute(path)
 
 
 def unchanged(

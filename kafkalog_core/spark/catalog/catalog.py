@@ -25,6 +25,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.spark.lake.output import MEANWHILE, OutputKind, OutputRun, refuse_inside
 from kafkalog_core.spark.lake.tables import TableSpec
 from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, RUNS, SEGMENTS, columns_of
+from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def catalog(
                 "a catalog holds log directories and partitions, not files; name the directory of the file",
                 path=target.path,
             )
-        if not os.path.isabs(target.path):
+        if not (is_object(target.path) or os.path.isabs(target.path)):
             raise SelectionError("a catalog needs absolute paths; name the directory by its own", path=target.path)
     refuse_inside(request.output, [target.path for target in request.targets])
     with OutputRun(request.output, CATALOG_KIND, run_id, disk) as lake:

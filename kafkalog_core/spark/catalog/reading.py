@@ -33,6 +33,7 @@ from kafkalog_core.spark.catalog.volumes import (
 )
 from kafkalog_core.spark.lake.store import writing
 from kafkalog_core.spark.session.schema import BATCHES
+from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
@@ -444,7 +445,7 @@ class CatalogReaders(Struct):
         """Yield findings about partitions of the last run whose directories no longer exist."""
         for name, known in self.state.get("partitions", {}).items():
             path = os.fsdecode(bytes.fromhex(name))
-            if path not in self.counts and not os.path.isdir(path):
+            if path not in self.counts and not is_directory(path):
                 yield found(
                     "catalog.partition-gone",
                     path,

@@ -22,6 +22,7 @@ from kafkalog_core.rows import tables
 from kafkalog_core.spark.lake.store import attempt_name, reason_of, writing
 from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.storage.changing.writer import WriteError
+from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct, field, replace
 
@@ -424,7 +425,7 @@ def _is_unfinished(row: Mapping[str, object], split: LogSplit) -> bool:
     """
     if row["reason"] != "torn-tail" or not split.file.is_last:
         return False
-    return split.log_dir is None or not os.path.exists(f"{split.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
+    return split.log_dir is None or not exists(f"{split.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
 
 
 def _held_back(row: Mapping[str, object], path: str) -> Finding:

@@ -21,6 +21,7 @@ from kafkalog_core.spark.lake.store import Store, run_of, small_name, writing
 from kafkalog_core.spark.lake.tables import ConflictError, LakeTable, TableFile, TableSpec, check_installed
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.paths import real
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -124,9 +125,9 @@ def check_directory(store: Store) -> None:
 
 def refuse_inside(store: Store, sources: Iterable[str]) -> None:
     """Raise RefusedError for an output within a directory that is read: the next run would read it too."""
-    there = os.path.realpath(store.root) if store.is_local else store.root
+    there = real(store.root)
     for source in sources:
-        if f"{there}/".startswith(f"{os.path.realpath(source).rstrip('/')}/"):
+        if f"{there}/".startswith(f"{real(source).rstrip('/')}/"):
             raise RefusedError(
                 f"this directory is within {source}, which is read; name a directory outside it with --to",
                 path=store.root,

@@ -14,8 +14,10 @@ from itertools import count
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
+from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.object_paths import S3, is_object
+from kafkalog_core.storage.objects import file_system, options_of
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -28,17 +30,6 @@ __all__ = ["Store", "attempt_name", "reason_of", "run_of", "small_name", "writin
 
 _OURS: Final = ".kafkalog."
 """What follows the id of the run in the name of every file that a run writes."""
-_S3: Final = "s3://"
-_S3_OPTIONS: Final = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ALLOW_HTTP",
-)
-_S3_ATTEMPTS: Final = 10  # waiting ever longer: a server that is busy for some seconds fails no run
 _attempts = count()
 
 
@@ -90,17 +81,9 @@ class Store(Struct, frozen=True):
     @classmethod
     def of(cls, root: str, options: Mapping[str, str] | None = None, *, syncs: bool = True) -> Store:
         """Return the store of a path or URI, with what the environment says of object stores. Raises SelectionError."""
-        if not _is_url(root):
+        if not is_object(root):
             return cls(os.path.abspath(root), (), syncs)
-        for name in options or {}:
-            if name not in _S3_OPTIONS:
-                raise SelectionError(f"there is no storage option {name!r}; the options are {', '.join(_S3_OPTIONS)}")
-        known = {name: os.environ[name] for name in _S3_OPTIONS if os.environ.get(name)} | dict(options or {})
-        if ("AWS_ACCESS_KEY_ID" in known) is not ("AWS_SECRET_ACCESS_KEY" in known):
-            raise SelectionError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is not set")
-        if "AWS_SESSION_TOKEN" in known and "AWS_ACCESS_KEY_ID" not in known:
-            raise SelectionError("AWS_SESSION_TOKEN needs AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
-        return cls(root, tuple(sorted(known.items())), syncs=False)
+        return cls(root, options_of(options or {}), syncs=False)
 
     def __repr__(self) -> str:
         return f"Store({self.root!r})"  # without options, which may be secret
@@ -108,7 +91,7 @@ class Store(Struct, frozen=True):
     @property
     def is_local(self) -> bool:
         """Whether it is a directory that this system sees."""
-        return not _is_url(self.root)
+        return not is_object(self.root)
 
     def path(self, name: str) -> str:
         """Return the path or URI of a file, for people and for other libraries."""
@@ -207,30 +190,16 @@ class Store(Struct, frozen=True):
 
     def _at(self, name: str) -> tuple[FileSystem, str]:
         """Return pyarrow's file system, and the path of a file in it."""
-        root = self.root.removeprefix(_S3)
-        return _file_system(self.is_local, self.options), f"{root}/{name}" if name else root
+        root = self.root.removeprefix(S3)
+        files = _local_file_system() if self.is_local else file_system(self.options)
+        return files, f"{root}/{name}" if name else root
 
 
-def _is_url(root: str) -> bool:
-    return root.startswith(_S3)
+@lru_cache(maxsize=1)
+def _local_file_system() -> FileSystem:
+    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 -- see `files`
 
-
-@lru_cache(maxsize=4)
-def _file_system(is_local: bool, options: tuple[tuple[str, str], ...]) -> FileSystem:
-    from pyarrow import fs  # noqa: PLC0415 -- pyarrow: where there is work for it
-
-    if is_local:
-        return fs.LocalFileSystem()
-    known = dict(options)
-    endpoint = known.get("AWS_ENDPOINT_URL")
-    return fs.S3FileSystem(
-        access_key=known.get("AWS_ACCESS_KEY_ID"),
-        secret_key=known.get("AWS_SECRET_ACCESS_KEY"),
-        session_token=known.get("AWS_SESSION_TOKEN"),
-        region=known.get("AWS_REGION") or known.get("AWS_DEFAULT_REGION"),
-        endpoint_override=endpoint,
-        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=_S3_ATTEMPTS),
-    )
+    return LocalFileSystem()
 
 
 def reason_of(error: Exception) -> str:

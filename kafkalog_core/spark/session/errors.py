@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError, UnsupportedError, WorkerLostError
+from kafkalog_core.storage.paths import absolute, is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -245,10 +246,9 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def local_paths(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths as absolute paths, because tasks have another working directory.
+    """Return the paths as absolute paths, because tasks have another working directory; `s3://` paths as they are.
 
-    Raises UnsupportedError for a URL such as `s3a://bucket/logs`: kafkalog reads windows anywhere in a file and looks
-    at locks, links and owners, so it needs a mounted file system.
+    Raises UnsupportedError for another URL, such as `hdfs://host/logs`: kafkalog reads windows anywhere in a file.
     """
     return tuple(map(_local, paths))
 
@@ -272,12 +272,14 @@ def output_path(path: str) -> str:
 
 
 def _local(path: str) -> str:
+    if is_object(path):
+        return absolute(path)
     url = _URL.match(path)
     if url is not None and not os.path.lexists(path):
         cure = (
             f"write the path without {url[1]}:"
             if url[1] == "file"
-            else "mount the file system on all machines, or copy the files to their disks"
+            else "mount the file system on all machines, copy the files to their disks, or name them as s3://BUCKET/PREFIX"
         )
         raise UnsupportedError(f"kafkalog does not read {url[1]}: URLs; {cure}", path=path)
     return os.path.abspath(path) if path else path

@@ -27,6 +27,8 @@ from kafkalog_core.ops.pool import give_way
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
+from kafkalog_core.storage.object_paths import REACHING
+from kafkalog_core.storage.objects import forget, options_in_use
 from kafkalog_core.storage.source import READING
 from kafkalog_core.structs import Struct
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.object_paths import StorageOptions
     from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
@@ -105,7 +108,8 @@ class SparkWorkers:
     def task_of(self, work_of: Callable[..., _Result]) -> Callable[..., _Result | Raised]:
         """Return a callable that runs `work_of(*piece, advance)` on an executor; it returns errors as values."""
         limit = None if READING.limit is None else READING.limit.share(max(1, self.jobs))
-        return _Task(work_of, self.read_bytes, SOURCE_HASH, _ReadsAs(READING.keeps_cache, limit, READING.gives_way))
+        reads_as = _ReadsAs(READING.keeps_cache, limit, READING.gives_way, options_in_use())
+        return _Task(work_of, self.read_bytes, SOURCE_HASH, reads_as)
 
     def collect(self, rdd: RDD[Any]) -> list[Any]:
         """Return all elements, as `RDD.collect` does, but with progress, and so that Ctrl-C ends the job.
@@ -181,10 +185,12 @@ class _ReadsAs(NamedTuple):
     keeps_cache: bool
     limit: ReadLimit | None
     gives_way: bool
+    storage: StorageOptions
 
     def begin(self) -> None:
         """Read so from now on. The limit goes on, where the last task of this process had the same."""
-        READING.keeps_cache = self.keeps_cache
+        READING.keeps_cache, REACHING.options = self.keeps_cache, self.storage
+        forget()
         last = READING.limit
         if last is None or self.limit is None or last.bytes_per_s != self.limit.bytes_per_s:
             READING.limit = self.limit

@@ -11,10 +11,12 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.selection import Selection, parse_size, parse_time_ms, whole_number
 from kafkalog_core.ops.reading.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.storage.object_paths import StorageOptions, is_object
+from kafkalog_core.storage.objects import OPTION_NAMES, options_of
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkalog_core.ops.reading.runs import Committed
     from kafkalog_core.ops.verify.request import Level
@@ -72,6 +74,10 @@ OPTIONS: Final[dict[str, Option]] = {
     "startingOffsets": Option("earliest (the default) or latest: where a new stream starts", _STREAM),
     "maxBytesPerTrigger": Option("maximum bytes of log in a batch of the stream, at least one record batch", _STREAM),
     "failOnDataLoss": Option("true (the default): fail if unread records are deleted or damaged", _STREAM),
+    **{
+        name: Option("how to reach s3://; by default the environment of the driver", (*_ALL, *_STREAM))
+        for name in OPTION_NAMES
+    },
 }
 """All options by name; their case is ignored. An option without tables is for all tables."""
 
@@ -98,6 +104,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     starts_at: Starting
     max_bytes_per_trigger: int | None
     fails_on_loss: bool
+    storage: StorageOptions
 
 
 def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> SourceOptions:
@@ -109,9 +116,10 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> Sour
     table = _one_of(values, "table", _ALL)
     _check_use(values, "stream" if is_stream else table, table)
     fails_on_loss = _flag(values, "failOnDataLoss", default=True)
+    paths = _paths(values)
     return SourceOptions(
         table=cast("TableName", table),
-        paths=_paths(values),
+        paths=paths,
         selection=_selection(values),
         filters=_filters(values),
         committed=_committed(values),
@@ -127,7 +135,21 @@ def source_options(given: Mapping[str, str], *, is_stream: bool = False) -> Sour
         starts_at=cast("Starting", _one_of(values, "startingOffsets", ("earliest", "latest"))),
         max_bytes_per_trigger=_size(values, "maxBytesPerTrigger", 0) or None,
         fails_on_loss=fails_on_loss,
+        storage=_storage(values, paths, is_stream=is_stream),
     )
+
+
+def _storage(values: Mapping[str, str], paths: Iterable[str], *, is_stream: bool) -> StorageOptions:
+    """Return how all tasks reach an object store; without such a path nothing is sent to them."""
+    if not any(map(is_object, paths)):
+        return StorageOptions()
+    if is_stream:
+        raise SettingError("a stream follows a broker's directory; objects never grow: read them with spark.read")
+    given = {name: values[name] for name in OPTION_NAMES if name in values}
+    try:
+        return StorageOptions(options_of(given), is_complete=True)
+    except SelectionError as error:
+        raise SettingError(error.message) from None
 
 
 def _named(given: Mapping[str, str]) -> dict[str, str]:

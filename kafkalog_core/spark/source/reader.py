@@ -32,6 +32,8 @@ from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve,
 from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
+from kafkalog_core.storage.object_paths import REACHING
+from kafkalog_core.storage.objects import forget
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import Struct, replace
 
@@ -131,6 +133,7 @@ def dump_request(options: SourceOptions, names: Sequence[str], targets: Sequence
 
 def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work]:
     """Return the pieces of work, in the order of the targets. Raises StorageError if a target cannot be listed."""
+    _reach(options)
     targets = resolve(options.paths, options.selection)
     if options.table == "findings":
         checks: list[Work] = [TargetCheck(number, options.now_ms or now_ms) for number in range(len(targets))]
@@ -141,6 +144,12 @@ def plan(options: SourceOptions, names: Sequence[str], now_ms: int) -> list[Work
     planned = plan_splits(dump_request(options, names, targets), options.split_bytes)
     _refuse_missing(planned.findings, options)
     return [SplitGroup(group) for group in grouped(planned.splits, options.split_bytes, _MOST_FILES)]
+
+
+def _reach(options: SourceOptions) -> None:
+    """Read the object store of these options from now on, in this process of Spark, which it may use again."""
+    REACHING.options = options.storage
+    forget()
 
 
 def _partition_paths(targets: Iterable[Target]) -> Iterator[str]:
@@ -174,6 +183,7 @@ def _refuse_damage(row: dict[str, object]) -> None:
 # --- in the tasks -----------------------------------------------------------------------------------------------------
 def read(work: Work, options: SourceOptions, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece of work. Raises StorageError if a file cannot be read, unless that is ignored."""
+    _reach(options)
     if isinstance(work, TargetCheck):
         yield from _findings(work, options, names)
         return

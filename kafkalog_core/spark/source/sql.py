@@ -22,6 +22,8 @@ from kafkalog_core.spark.session.errors import local_paths, output_path
 from kafkalog_core.spark.session.schema import CATALOG_TABLES, RUNS, SPARK_TABLES, struct_type
 from kafkalog_core.spark.source.files import read_files
 from kafkalog_core.spark.source.options import OPTIONS
+from kafkalog_core.storage.object_paths import is_object
+from kafkalog_core.storage.objects import options_of
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
@@ -222,7 +224,10 @@ def register_views(spark: SparkSession, sources: Sources, names: Iterable[str] =
     frames: dict[str, DataFrame] = {}
     if sources.paths:
         paths = list(local_paths(sources.paths))
-        frames |= {name: _from_disks(spark, name, paths, sources.options) for name in wanted if name in SPARK_TABLES}
+        options = sources.options
+        if any(map(is_object, paths)):  # complete: the session may have begun in another environment
+            options = {**dict(options_of(sources.storage)), **options}
+        frames |= {name: _from_disks(spark, name, paths, options) for name in wanted if name in SPARK_TABLES}
     if sources.catalog is not None:
         frames |= _from_catalog(spark, sources, output_path(sources.catalog), wanted)
     if sources.export is not None and "records" in wanted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -11,12 +12,12 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _PACKAGE: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _KEY, _SECRET = "kafkalog", "only-for-tests"
@@ -157,3 +158,45 @@ def _copy(source: socket.socket, target: socket.socket, most: int | None) -> Non
 def _reset(client: socket.socket) -> None:
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
     client.close()
+
+
+class Requests:
+    """A line to a server that notes each request, as `GET /bucket/key`, and may do something before it passes on."""
+
+    def __init__(self, port: int, before: Callable[[str], bytes | None] | None = None) -> None:
+        """Before: called with each request; what it returns is the answer, in the place of the server's."""
+        self.seen: list[str] = []
+        self._server_port = port
+        self._before = before
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listening.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, suppress(OSError), socket.create_connection(("127.0.0.1", self._server_port), 5) as server:
+            threading.Thread(target=_copy, args=(server, client, None), daemon=True).start()
+            while data := client.recv(1 << 16):  # a request for an object has no body, and is sent at once
+                line = data.partition(b"\r\n")[0].decode("latin-1").removesuffix(" HTTP/1.1")
+                ranges = re.search(rb"(?i)\r\nrange: bytes=([0-9-]+)", data)
+                request = f"{line} {ranges[1].decode()}" if ranges else line
+                self.seen.append(request)
+                answer = None if self._before is None else self._before(request)
+                if answer is None:
+                    server.sendall(data)
+                elif answer:
+                    client.sendall(answer)
+                else:
+                    _reset(client)
+                    return
