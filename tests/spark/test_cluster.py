@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import venv
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.parquet
 import pytest
 
 from kafkalog_core.format import kernels
 from tests.build import Record, batch_v2
+from tests.s3 import BUCKET, Server
 from tests.spark.cluster import Cluster
 from tests.spark.cluster_export import TASK_BYTES
 from tests.spark.judging import data_of, names_of
@@ -68,13 +70,16 @@ def records_of(partition: int) -> list[Record]:
 
 
 def write_partition(directory: Path, number: int) -> None:
-    """Two segments, a few batches in each piece of an export."""
+    """A few batches in each piece of an export. Half of them have two segments, and the others one for each piece.
+
+    A segment in an object store is read by one task.
+    """
     directory.mkdir()
     records = records_of(number)
-    half = len(records) // 2
-    for base in (0, half):
+    step = RECORDS if number % 2 else len(records) // 2
+    for base in range(0, len(records), step):
         with (directory / f"{base:020}.log").open("wb") as file:
-            for first in range(base, base + half, 16):
+            for first in range(base, base + step, 16):
                 file.write(batch_v2(records[first : first + 16]))
         (directory / f"{base:020}.index").touch()
         (directory / f"{base:020}.timeindex").touch()
@@ -112,11 +117,31 @@ def test_an_archive_is_all_that_executors_need(cluster, log_dir, tmp_path):
             assert "/kafkalog/" in path
 
 
-def test_what_is_killed_in_the_middle_of_an_export(cluster, log_dir, tmp_path):
+class Place(NamedTuple):
+    """Where the logs and the output are, and the directory in which the output's files are seen."""
+
+    logs: str
+    output: str
+    files: Path
+    environment: dict[str, str]
+
+
+@pytest.fixture(params=["directory", "s3"])
+def place(request, log_dir, tmp_path) -> Iterator[Place]:
+    if request.param == "directory":
+        yield Place(str(log_dir), str(tmp_path / "out"), tmp_path / "out", {})
+        return
+    server = Server(tmp_path / "data")
+    shutil.copytree(log_dir, server.files / "logs")
+    yield Place(f"s3://{BUCKET}/logs", f"s3://{BUCKET}/out", server.files / "out", server.options())
+    server.close()
+
+
+def test_what_is_killed_in_the_middle_of_an_export(cluster, place):
     """A process of Python's, an executor, a worker daemon: every record is there exactly once."""
     cluster.start_workers()
-    output = tmp_path / "out"
-    exporting = run("-m", "tests.spark.cluster_export", cluster.url, log_dir, output)
+    output = place.files
+    exporting = run("-m", "tests.spark.cluster_export", cluster.url, place.logs, place.output, **place.environment)
     try:
         when_staged(output, 3, exporting, lambda: kill(cluster.pythons()[0].pid))
         when_staged(output, 12, exporting, lambda: kill(cluster.executors()[0].pid))
@@ -136,7 +161,7 @@ def test_what_is_killed_in_the_middle_of_an_export(cluster, log_dir, tmp_path):
         ]
         assert sorted(rows) == [(record.offset, record.key, record.value) for record in records_of(number)]
     assert data_of(output / "records") == names_of(output / "records")
-    assert [path.name for path in (output / "_kafkalog/runs").iterdir()] == []
+    assert [path for path in (output / "_kafkalog/runs").rglob("*") if path.is_file()] == []
 
 
 def test_executors_that_cannot_start(cluster, log_dir, tmp_path):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -288,9 +289,17 @@ def test_two_processes_at_once(disk: Path, there: There, turn: int) -> None:
     there.assert_tidy()
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_line_on_which_much_fails(disk: Path, server: Server, there: There, seed: int) -> None:
-    """Connections are reset, cut in a request, slow, or answered with 503: it goes on, or ends with a sentence."""
+def test_lines_on_which_much_fails(disk: Path, server: Server) -> None:
+    """Connections are reset, cut in a request, slow, or answered with 503: it goes on, or ends with a sentence.
+
+    Twenty lines; several at once, as they mostly wait.
+    """
+    places = [There(server) for _ in range(20)]
+    with ThreadPoolExecutor(10) as threads:
+        list(threads.map(lambda seed: _over_a_bad_line(disk, server, places[seed], seed), range(20)))
+
+
+def _over_a_bad_line(disk: Path, server: Server, there: There, seed: int) -> None:
     if seed % 2:
         Run(there.store, disk / "t-0")
     with bad_line(server.port, seed) as port:
