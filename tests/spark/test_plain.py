@@ -23,8 +23,8 @@ from kafkalog_cli.main import cli
 from kafkalog_core.errors import KafkalogError, LockedError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.spark.lake import runs
 from kafkalog_core.spark.lake.store import Store
+from kafkalog_core.spark.notebook import Disks
 from kafkalog_core.spark.session import parquet
-from kafkalog_core.spark.session.workers import SparkWorkers
 from kafkalog_core.spark.source.sql import open_export, open_export_findings
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.ops.inline import Inline
@@ -382,5 +382,5 @@ def test_it_needs_no_library_for_tables(disk: Path, out: Path) -> None:
 
 
 def test_on_executors(disk: Path, out: Path, spark: SparkSession) -> None:
-    run(out, disk, workers=SparkWorkers(spark), from_offset=40)
+    Disks(spark, str(disk)).export(str(out), format="parquet", from_offset=40)
     assert offsets(out) == {("t", 0): [*range(40, 100)], ("u", 0): [*range(40, 100)]}

@@ -208,7 +208,7 @@ def test_two_runs_of_plain_files(disk: Path, there: There) -> None:
     assert (there.files / "_SUCCESS").exists()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_plain_files_on_a_line_on_which_much_fails(disk: Path, server: Server, there: There, seed: int) -> None:
     with bad_line(server.port, seed) as port:
         try:

@@ -108,6 +108,7 @@ def test_what_is_gone_since(out: Path, spark: SparkSession) -> None:
     assert query(out, "select count(*) n from segments", "--at-version", "3") == [{"n": 3}]
     both = "select (select count(*) from batches) a, (select count(*) from batches_at_4) b"
     assert query(out, both, "--at-version", "1") == [{"a": 40, "b": 10}]
+    assert query(out, both, "--at-version", "4") == [{"a": 10, "b": 10}]
     frame = Disks(spark).sql("select count(*) n from segments", catalog=str(out), at_version=1)
     assert frame.collect()[0].n == 4
 

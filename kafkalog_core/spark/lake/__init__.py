@@ -1,1 +1,1 @@
-"""Delta tables on disks and object stores: what the jobs write, committed as wholes."""
+"""Delta tables and plain files, on disks and in object stores: what the jobs write, committed as wholes."""

@@ -90,9 +90,10 @@ def _runs(spark: SparkSession, catalog: Output) -> DataFrame:
     The version is None if the table's log does not go back to it: no reader of Delta tables finds it any more.
     """
     schema = struct_type(RUNS)
-    catalog.cure = "earlier runs cannot be listed; the last one can be queried without --at-version"
+    cure = "earlier runs cannot be listed; the last one can be queried without --at-version"
     versions = spark.createDataFrame([*catalog.head.versions().items()], "run string, version bigint")
-    return versions.join(_frame(spark, catalog, "runs", schema), "run", "right").select("version", *schema.names)
+    rows = _frame(spark, catalog, "runs", schema, cure)
+    return versions.join(rows, "run", "right").select("version", *schema.names)
 
 
 def _versions_at(spark: SparkSession, catalog: Output, version: int) -> dict[str, int]:
@@ -128,13 +129,13 @@ def open_export_findings(spark: SparkSession, path: str, storage: Mapping[str, s
     return _frame(spark, read_output(Store.of(path, storage), EXPORT_KIND), "findings", struct_type(FINDING))
 
 
-def _frame(spark: SparkSession, output: Committed, name: str, schema: StructType) -> DataFrame:
-    """Return a table of an output. Raises RefusedError if files of it are missing."""
+def _frame(spark: SparkSession, output: Committed, name: str, schema: StructType, cure: str | None = None) -> DataFrame:
+    """Return a table of an output. Raises RefusedError, with what to do, if files of it are missing."""
     lost = output.lost(name)
     if lost:
         raise RefusedError(
             f"files of the {output.kind.name} are missing or changed since they were committed ({len(lost)}, this one "
-            f"among them); {output.cure}",
+            f"among them); {cure or output.cure}",
             path=output.store.path(f"{name}/{min(lost)}"),
         )
     return _rows(spark, output.store.below(name), output.files(name), schema)
@@ -247,11 +248,12 @@ def _from_catalog(spark: SparkSession, sources: Sources, path: str, names: Itera
     for name in names:
         table, _, version = name.partition("_at_")
         if table == "runs" or table in CATALOG_TABLES:
-            found.setdefault(int(version) if version else sources.at_version, {})[table] = name
+            found.setdefault(int(version) if version else sources.at_version, {})[name] = table
     frames: dict[str, DataFrame] = {}
     for at_version, views in found.items():
         catalog = Output.read(Store.of(path, sources.storage), CATALOG_KIND)
-        frames |= {views[table]: frame for table, frame in _tables(spark, catalog, views, at_version).items()}
+        tables = _tables(spark, catalog, views.values(), at_version)
+        frames |= {name: tables[table] for name, table in views.items()}
     return frames
 
 
