@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -40,6 +41,8 @@ __all__ = [
 
 _ARGUMENTS: Final = "kafkalog.arguments"
 """Key of `click.Context.meta`: the arguments as the user typed them."""
+_SECRET: Final = re.compile("AWS_SECRET|AWS_SESSION")
+"""An argument that no message repeats."""
 
 
 # --- exit statuses ----------------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ class Command(_DocumentedCommand):
             return super().invoke(ctx)
         except DeniedError as error:
             line = command_line()
-            if line is not None:
+            if line is not None and not any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
                 error.with_command(line.with_options())
             raise
 

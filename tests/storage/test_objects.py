@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import random
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.errors import DeniedError, NotFoundError, StoreLostError
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine
@@ -367,45 +364,6 @@ def test_a_line_on_which_much_fails(seed: int, monkeypatch: pytest.MonkeyPatch, 
         reach(monkeypatch, server.options(port))
         found = run("dump", "--records", "--output", "ndjson", uri("demo"))
     assert found == expected or (found[0] == 1 and "s3://" in found[2])
-
-
-def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    objects.file_system.cache_clear()
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    status, _, said = run("dump", uri("demo"))
-    assert status == 3
-    assert "pip install 'kafkalog[lake]'" in said
-
-
-def test_no_secret_is_shown() -> None:
-    options = StorageOptions((("AWS_SECRET_ACCESS_KEY", "hush"),))
-    assert "hush" not in repr(options)
-    assert "hush" not in repr(REACHING.__class__(options))
-    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 -- our own
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "expected"),
-    [
-        ("AWS Error ACCESS_DENIED during GetObject operation: x", DeniedError, "s3:GetObject"),
-        ("AWS Error SLOW_DOWN (HTTP status 503) during GetObject operation: x", StoreLostError, "later"),
-        ("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 28", StoreLostError, "AWS_ENDPOINT_URL"),
-        ("AWS Error UNKNOWN (HTTP status 503) during GetObject operation: x", StoreLostError, "later"),
-        ("AWS Error NO_SUCH_KEY during GetObject operation: x", NotFoundError, "deleted"),
-    ],
-)
-def test_answers_of_a_store(text: str, kind: type[Exception], expected: str) -> None:
-    error = objects.store_error("s3://b/x", OSError(text))
-    assert isinstance(error, kind)
-    assert expected in str(error)
-
-
-def test_a_bucket_in_another_region() -> None:
-    text = (
-        "When listing objects: AWS Error UNKNOWN (HTTP status 301) during ListObjectsV2 operation: "
-        "Unable to parse ExceptionName: PermanentRedirect Message: The bucket must be addressed otherwise."
-    )
-    assert "set AWS_REGION" in str(objects.store_error("s3://b", OSError(text)))
 
 
 @pytest.mark.parametrize("name", [name for name, command in commands() if not getattr(command, "reads_objects", True)])
