@@ -294,10 +294,10 @@ def entries(path: str, *, again: bool = False) -> list[ListedEntry]:
     Raises NotFoundError, AccessError.
     """
     top = f"{S3}{_key(path)}"
-    known = _listed.get(top)
-    if known is None or again:
+    known = None if again else _listed.get(top)
+    if known is None:
         known = _list(path)
-        _keep(top, known)
+        _listed.keep(top, known)
     return known
 
 
@@ -319,15 +319,31 @@ def _list(path: str) -> list[ListedEntry]:
     return found
 
 
-_listed: OrderedDict[str, list[ListedEntry]] = OrderedDict()
-"""The last listings: a check asks for most of them several times."""
+class _Listings:
+    """The last listings: a check asks for most of them several times."""
+
+    def __init__(self) -> None:
+        self._by_path: OrderedDict[str, list[ListedEntry]] = OrderedDict()
+        self._count = 0
+
+    def get(self, path: str) -> list[ListedEntry] | None:
+        """Return a listing; `None` if it is not kept."""
+        return self._by_path.get(path)
+
+    def keep(self, path: str, found: list[ListedEntry]) -> None:
+        """Keep a listing, and no more of the others than there is room for."""
+        self._count += len(found) - len(self._by_path.pop(path, ()))
+        self._by_path[path] = found
+        while len(self._by_path) > 1 and self._count > _LISTED_ENTRIES:
+            self._count -= len(self._by_path.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Keep none."""
+        self._by_path.clear()
+        self._count = 0
 
 
-def _keep(path: str, found: list[ListedEntry]) -> None:
-    _listed[path] = found
-    _listed.move_to_end(path)
-    while len(_listed) > 1 and sum(map(len, _listed.values())) > _LISTED_ENTRIES:
-        _listed.popitem(last=False)
+_listed: Final = _Listings()
 
 
 def forget() -> None:
@@ -368,7 +384,7 @@ def log_bytes(paths: Iterable[str]) -> int:
 
 def _log_bytes_in(path: str) -> int:
     try:
-        found = entries(path)
+        found = _list(path)
     except StorageError:
         return 0
     return sum(entry.status.st_size for entry in found if entry.name.endswith(_LOG_SUFFIXES))

@@ -257,3 +257,19 @@ def test_a_failed_request_names_the_object_and_the_range(fake: FakeFile, monkeyp
             StoreLostError, match=r"s3://b/x: .* read from byte 8192 to 12287 after 10 attempts \(503\)"
         ):
             read(file, 8192, 17)
+
+
+# --- listings ---------------------------------------------------------------------------------------------------------
+def test_no_more_listings_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objects, "_LISTED_ENTRIES", 10)
+    listings = objects._Listings()
+    entry = objects.ListedEntry(name="x", path="s3://b/x", is_directory=False, status=objects._made(0o100644, 1, 1, 1))
+    for number in range(5):
+        listings.keep(f"s3://b/{number}", [entry] * 4)
+    listings.keep("s3://b/4", [entry] * 5)
+    assert [number for number in range(5) if listings.get(f"s3://b/{number}")] == [3, 4]
+    listings.keep("s3://b/large", [entry] * 100)
+    assert [number for number in range(5) if listings.get(f"s3://b/{number}")] == []
+    assert len(listings.get("s3://b/large") or ()) == 100
+    listings.clear()
+    assert listings.get("s3://b/large") is None

@@ -150,6 +150,14 @@ def test_paths_and_patterns(form: tuple[str, ...], names: tuple[str, ...], tmp_p
     assert [same(str(each), uri("")[:-1]) for each in there] == [same(str(each), str(tmp_path)) for each in here]
 
 
+def test_bytes_of_log_for_the_progress(server: Server) -> None:
+    targets = resolve([uri("demo")])
+    assert engine.log_bytes(targets) == engine.log_bytes(resolve([str(server.files / "demo")])) > 0
+    assert engine.log_bytes(resolve([uri("demo/orders-0")])) == sum(
+        path.stat().st_size for path in (server.files / "demo/orders-0").glob("*.log")
+    )
+
+
 def test_a_pattern_of_all_levels() -> None:
     assert [each.rpartition("/")[2] for each in objects.matching(uri("demo/**/*.txnindex"))] == [f"{5:020}.txnindex"]
     assert uri("demo/orders-0") in objects.matching(uri("**/orders-0"))
