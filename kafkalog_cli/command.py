@@ -187,9 +187,10 @@ def _refuse_objects(ctx: click.Context) -> None:
     for value in ctx.params.values():
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, str) and each.startswith("s3://"):
+                place = import_module("kafkalog_core.command_lines").shell_word(each.rstrip("/"))  # as below
                 raise RefusedError(
                     f"{ctx.command_path} needs a broker's directory on a file system of this machine; copy it with "
-                    f"`aws s3 sync {each.rstrip('/')} DIR`, and run the same command again, on DIR",
+                    f"`aws s3 sync {place} DIR`, and run the same command again, on DIR",
                     path=each,
                 )
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import (
     AccessError,
     DeniedError,
@@ -170,9 +171,7 @@ def store_error(path: str, error: Exception, what: str = "read") -> KafkalogErro
         what: was wanted: "read", "listed", or "read from byte 0 to 99".
     """
     if isinstance(error, FileNotFoundError):
-        return NotFoundError(
-            f"there is no such object in the bucket; list it: aws s3 ls {object_parent(path)}/", path=path
-        )
+        return NotFoundError(f"there is no such object in the bucket; list it: {_list_command(path)}", path=path)
     text = str(error).partition("\n")[0]
     match = _AWS.search(text)
     name, code, rest = match.group("name", "code", "rest") if match else ("", None, text)
@@ -206,6 +205,10 @@ def _problem(name: str, rest: str, what: str) -> str:
         return f"it cannot be {what}: the bucket is in another region; set AWS_REGION to it"
     reason = _REQUEST.sub("", rest).strip(" :.")
     return f"it cannot be {what}: the object store answers {name + ': ' if name else ''}{reason}"
+
+
+def _list_command(path: str) -> str:
+    return f"aws s3 ls {shell_word(object_parent(path) + '/')}"
 
 
 def is_past_end(error: Exception) -> bool:
@@ -260,7 +263,7 @@ def status(path: str) -> os.stat_result:
         if top.type.name == "NotFound":
             raise _no_bucket(path)
         raise NotFoundError(
-            f"there is no such object in the bucket, and none below it; list it: aws s3 ls {object_parent(path)}/",
+            f"there is no such object in the bucket, and none below it; list it: {_list_command(path)}",
             path=path,
         )
     return _status_of(_key(path), info)
@@ -357,7 +360,7 @@ def names(path: str) -> Mapping[str, bool]:
     return {entry.name: entry.is_directory for entry in entries(path)}
 
 
-def _names_or_none(path: str) -> Mapping[str, bool]:
+def _names_if_any(path: str) -> Mapping[str, bool]:
     try:
         return names(path)
     except NotFoundError:
@@ -367,13 +370,13 @@ def _names_or_none(path: str) -> Mapping[str, bool]:
 def exists(path: str) -> bool:
     """Return whether there is an object or a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return bool(_names_or_none(path)) if folder == f"{S3}{_key(path)}" else name in _names_or_none(folder)
+    return bool(_names_if_any(path)) if folder == f"{S3}{_key(path)}" else name in _names_if_any(folder)
 
 
 def is_directory(path: str) -> bool:
     """Return whether a path is a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return folder == f"{S3}{_key(path)}" or _names_or_none(folder).get(name, False)
+    return folder == f"{S3}{_key(path)}" or _names_if_any(folder).get(name, False)
 
 
 def log_bytes(paths: Iterable[str]) -> int:
@@ -409,7 +412,7 @@ def _matches(place: str, part: str, *, is_last: bool) -> Iterator[str]:
     if part == "**":
         yield from _all_below(place, is_last=is_last)
         return
-    known = _names_or_none(place)
+    known = _names_if_any(place)
     is_hidden = part.startswith(".")
     for name in known if _GLOB_MAGIC.search(part) else (part,) if part in known else ():
         is_match = name == part or (fnmatchcase(name, part) and (is_hidden or not name.startswith(".")))
@@ -419,7 +422,7 @@ def _matches(place: str, part: str, *, is_last: bool) -> Iterator[str]:
 
 def _all_below(place: str, *, is_last: bool) -> Iterator[str]:
     yield place
-    for name, is_folder in list(_names_or_none(place).items()):
+    for name, is_folder in list(_names_if_any(place).items()):
         if is_folder:
             yield from _all_below(f"{place}/{name}", is_last=is_last)
         elif is_last:

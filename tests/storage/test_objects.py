@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.spark
+pytest.importorskip("pyarrow", reason="the extra [lake] is not installed")
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 NOW_MS: Final = 1_796_000_000_000
 BUSY: Final = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
