@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -40,6 +41,8 @@ __all__ = [
 
 _ARGUMENTS: Final = "kafkalog.arguments"
 """Key of `click.Context.meta`: the arguments as the user typed them."""
+_SECRET: Final = re.compile("AWS_SECRET|AWS_SESSION")
+"""An argument that no message repeats."""
 
 
 # --- exit statuses ----------------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ class Command(_DocumentedCommand):
             return super().invoke(ctx)
         except DeniedError as error:
             line = command_line()
-            if line is not None:
+            if line is not None and not any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
                 error.with_command(line.with_options())
             raise
 
@@ -184,9 +187,10 @@ def _refuse_objects(ctx: click.Context) -> None:
     for value in ctx.params.values():
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, str) and each.startswith("s3://"):
+                place = import_module("kafkalog_core.command_lines").shell_word(each.rstrip("/"))  # as below
                 raise RefusedError(
                     f"{ctx.command_path} needs a broker's directory on a file system of this machine; copy it with "
-                    f"`aws s3 sync {each.rstrip('/')} DIR`, and run the same command again, on DIR",
+                    f"`aws s3 sync {place} DIR`, and run the same command again, on DIR",
                     path=each,
                 )
 

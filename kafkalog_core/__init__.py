@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         SelectionError,
         SettingError,
         StorageError,
+        StoreLostError,
         TruncatedError,
         UnfinishedError,
         UnknownFileError,
@@ -156,6 +157,7 @@ __all__ = [
     "SettingsRequest",
     "Source",
     "StorageError",
+    "StoreLostError",
     "TargetDir",
     "Trace",
     "TruncatedError",
@@ -199,7 +201,7 @@ _HOMES: Final = {
     "errors": (
         "AccessError ChecksumError CleanError FieldError FormatError KafkalogError LimitError "
         "LockedError NotFoundError RefusedError SelectionError SettingError StorageError TruncatedError "
-        "UnfinishedError UnknownFileError UnsupportedError WorkerLostError"
+        "StoreLostError UnfinishedError UnknownFileError UnsupportedError WorkerLostError"
     ),
     "filters.expression": "Filters",
     "findings": "FINDING_TYPES Finding",

@@ -18,6 +18,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from kafkalog_core.command_lines import shell_word
 from kafkalog_core.errors import (
     AccessError,
     DeniedError,
@@ -170,9 +171,7 @@ def store_error(path: str, error: Exception, what: str = "read") -> KafkalogErro
         what: was wanted: "read", "listed", or "read from byte 0 to 99".
     """
     if isinstance(error, FileNotFoundError):
-        return NotFoundError(
-            f"there is no such object in the bucket; list it: aws s3 ls {object_parent(path)}/", path=path
-        )
+        return NotFoundError(f"there is no such object in the bucket; list it: {_list_command(path)}", path=path)
     text = str(error).partition("\n")[0]
     match = _AWS.search(text)
     name, code, rest = match.group("name", "code", "rest") if match else ("", None, text)
@@ -206,6 +205,10 @@ def _problem(name: str, rest: str, what: str) -> str:
         return f"it cannot be {what}: the bucket is in another region; set AWS_REGION to it"
     reason = _REQUEST.sub("", rest).strip(" :.")
     return f"it cannot be {what}: the object store answers {name + ': ' if name else ''}{reason}"
+
+
+def _list_command(path: str) -> str:
+    return f"aws s3 ls {shell_word(object_parent(path) + '/')}"
 
 
 def is_past_end(error: Exception) -> bool:
@@ -260,7 +263,7 @@ def status(path: str) -> os.stat_result:
         if top.type.name == "NotFound":
             raise _no_bucket(path)
         raise NotFoundError(
-            f"there is no such object in the bucket, and none below it; list it: aws s3 ls {object_parent(path)}/",
+            f"there is no such object in the bucket, and none below it; list it: {_list_command(path)}",
             path=path,
         )
     return _status_of(_key(path), info)
@@ -294,10 +297,10 @@ def entries(path: str, *, again: bool = False) -> list[ListedEntry]:
     Raises NotFoundError, AccessError.
     """
     top = f"{S3}{_key(path)}"
-    known = _listed.get(top)
-    if known is None or again:
+    known = None if again else _listed.get(top)
+    if known is None:
         known = _list(path)
-        _keep(top, known)
+        _listed.keep(top, known)
     return known
 
 
@@ -319,15 +322,31 @@ def _list(path: str) -> list[ListedEntry]:
     return found
 
 
-_listed: OrderedDict[str, list[ListedEntry]] = OrderedDict()
-"""The last listings: a check asks for most of them several times."""
+class _Listings:
+    """The last listings: a check asks for most of them several times."""
+
+    def __init__(self) -> None:
+        self._by_path: OrderedDict[str, list[ListedEntry]] = OrderedDict()
+        self._count = 0
+
+    def get(self, path: str) -> list[ListedEntry] | None:
+        """Return a listing; `None` if it is not kept."""
+        return self._by_path.get(path)
+
+    def keep(self, path: str, found: list[ListedEntry]) -> None:
+        """Keep a listing, and no more of the others than there is room for."""
+        self._count += len(found) - len(self._by_path.pop(path, ()))
+        self._by_path[path] = found
+        while len(self._by_path) > 1 and self._count > _LISTED_ENTRIES:
+            self._count -= len(self._by_path.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Keep none."""
+        self._by_path.clear()
+        self._count = 0
 
 
-def _keep(path: str, found: list[ListedEntry]) -> None:
-    _listed[path] = found
-    _listed.move_to_end(path)
-    while len(_listed) > 1 and sum(map(len, _listed.values())) > _LISTED_ENTRIES:
-        _listed.popitem(last=False)
+_listed: Final = _Listings()
 
 
 def forget() -> None:
@@ -341,7 +360,7 @@ def names(path: str) -> Mapping[str, bool]:
     return {entry.name: entry.is_directory for entry in entries(path)}
 
 
-def _names_or_none(path: str) -> Mapping[str, bool]:
+def _names_if_any(path: str) -> Mapping[str, bool]:
     try:
         return names(path)
     except NotFoundError:
@@ -351,13 +370,13 @@ def _names_or_none(path: str) -> Mapping[str, bool]:
 def exists(path: str) -> bool:
     """Return whether there is an object or a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return bool(_names_or_none(path)) if folder == f"{S3}{_key(path)}" else name in _names_or_none(folder)
+    return bool(_names_if_any(path)) if folder == f"{S3}{_key(path)}" else name in _names_if_any(folder)
 
 
 def is_directory(path: str) -> bool:
     """Return whether a path is a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return folder == f"{S3}{_key(path)}" or _names_or_none(folder).get(name, False)
+    return folder == f"{S3}{_key(path)}" or _names_if_any(folder).get(name, False)
 
 
 def log_bytes(paths: Iterable[str]) -> int:
@@ -368,7 +387,7 @@ def log_bytes(paths: Iterable[str]) -> int:
 
 def _log_bytes_in(path: str) -> int:
     try:
-        found = entries(path)
+        found = _list(path)
     except StorageError:
         return 0
     return sum(entry.status.st_size for entry in found if entry.name.endswith(_LOG_SUFFIXES))
@@ -393,7 +412,7 @@ def _matches(place: str, part: str, *, is_last: bool) -> Iterator[str]:
     if part == "**":
         yield from _all_below(place, is_last=is_last)
         return
-    known = _names_or_none(place)
+    known = _names_if_any(place)
     is_hidden = part.startswith(".")
     for name in known if _GLOB_MAGIC.search(part) else (part,) if part in known else ():
         is_match = name == part or (fnmatchcase(name, part) and (is_hidden or not name.startswith(".")))
@@ -403,7 +422,7 @@ def _matches(place: str, part: str, *, is_last: bool) -> Iterator[str]:
 
 def _all_below(place: str, *, is_last: bool) -> Iterator[str]:
     yield place
-    for name, is_folder in list(_names_or_none(place).items()):
+    for name, is_folder in list(_names_if_any(place).items()):
         if is_folder:
             yield from _all_below(f"{place}/{name}", is_last=is_last)
         elif is_last:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import random
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.errors import DeniedError, NotFoundError, StoreLostError
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine
@@ -38,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.spark
+pytest.importorskip("pyarrow", reason="the extra [lake] is not installed")
 FIXTURES: Final = Path(__file__).resolve().parents[2] / "fixtures"
 NOW_MS: Final = 1_796_000_000_000
 BUSY: Final = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -151,6 +149,14 @@ def test_paths_and_patterns(form: tuple[str, ...], names: tuple[str, ...], tmp_p
     names = tuple(name.replace("**", "demo") for name in names)
     here, there = run(*form, *(str(tmp_path / name) for name in names)), run(*form, *map(uri, names))
     assert [same(str(each), uri("")[:-1]) for each in there] == [same(str(each), str(tmp_path)) for each in here]
+
+
+def test_bytes_of_log_for_the_progress(server: Server) -> None:
+    targets = resolve([uri("demo")])
+    assert engine.log_bytes(targets) == engine.log_bytes(resolve([str(server.files / "demo")])) > 0
+    assert engine.log_bytes(resolve([uri("demo/orders-0")])) == sum(
+        path.stat().st_size for path in (server.files / "demo/orders-0").glob("*.log")
+    )
 
 
 def test_a_pattern_of_all_levels() -> None:
@@ -367,45 +373,6 @@ def test_a_line_on_which_much_fails(seed: int, monkeypatch: pytest.MonkeyPatch, 
         reach(monkeypatch, server.options(port))
         found = run("dump", "--records", "--output", "ndjson", uri("demo"))
     assert found == expected or (found[0] == 1 and "s3://" in found[2])
-
-
-def test_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    objects.file_system.cache_clear()
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    status, _, said = run("dump", uri("demo"))
-    assert status == 3
-    assert "pip install 'kafkalog[lake]'" in said
-
-
-def test_no_secret_is_shown() -> None:
-    options = StorageOptions((("AWS_SECRET_ACCESS_KEY", "hush"),))
-    assert "hush" not in repr(options)
-    assert "hush" not in repr(REACHING.__class__(options))
-    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 -- our own
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "expected"),
-    [
-        ("AWS Error ACCESS_DENIED during GetObject operation: x", DeniedError, "s3:GetObject"),
-        ("AWS Error SLOW_DOWN (HTTP status 503) during GetObject operation: x", StoreLostError, "later"),
-        ("AWS Error NETWORK_CONNECTION during GetObject operation: curlCode: 28", StoreLostError, "AWS_ENDPOINT_URL"),
-        ("AWS Error UNKNOWN (HTTP status 503) during GetObject operation: x", StoreLostError, "later"),
-        ("AWS Error NO_SUCH_KEY during GetObject operation: x", NotFoundError, "deleted"),
-    ],
-)
-def test_answers_of_a_store(text: str, kind: type[Exception], expected: str) -> None:
-    error = objects.store_error("s3://b/x", OSError(text))
-    assert isinstance(error, kind)
-    assert expected in str(error)
-
-
-def test_a_bucket_in_another_region() -> None:
-    text = (
-        "When listing objects: AWS Error UNKNOWN (HTTP status 301) during ListObjectsV2 operation: "
-        "Unable to parse ExceptionName: PermanentRedirect Message: The bucket must be addressed otherwise."
-    )
-    assert "set AWS_REGION" in str(objects.store_error("s3://b", OSError(text)))
 
 
 @pytest.mark.parametrize("name", [name for name, command in commands() if not getattr(command, "reads_objects", True)])

@@ -27,7 +27,7 @@ from kafkalog_core.ops.pool import give_way
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
-from kafkalog_core.storage.object_paths import REACHING
+from kafkalog_core.storage.object_paths import REACHING, StorageOptions
 from kafkalog_core.storage.objects import forget, options_in_use
 from kafkalog_core.storage.source import READING
 from kafkalog_core.structs import Struct
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog_core.progress import Progress
-    from kafkalog_core.storage.object_paths import StorageOptions
     from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["Packed", "Raised", "SparkWorkers", "write_archive"]
@@ -185,7 +184,7 @@ class _ReadsAs(NamedTuple):
     keeps_cache: bool
     limit: ReadLimit | None
     gives_way: bool
-    storage: StorageOptions
+    storage: StorageOptions = StorageOptions()
 
     def begin(self) -> None:
         """Read so from now on. The limit goes on, where the last task of this process had the same."""
