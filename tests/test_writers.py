@@ -24,7 +24,7 @@ WRITERS: Final = {
     "kafkalog_core/spark/commit/commit.py": "the lock file of an output directory",
     "kafkalog_core/spark/session/session.py": "Spark's temporary directory, and its log",
     "kafkalog_core/spark/session/parquet.py": "the Parquet file of a job, which it removes if the job fails",
-    "kafkalog_core/spark/catalog/volumes.py": "the Parquet files of a catalog",
+    "kafkalog_core/spark/catalog/notes.py": "the notes of a catalog, a Parquet file",
     "kafkalog_cli/line_writer.py": "lines on stderr",
     "kafkalog_core/broker/network/socket_server.py": "sendfile, from a file to a socket",
     "kafkalog_core/broker/network/processors.py": "a byte to the pipe that wakes a thread",
