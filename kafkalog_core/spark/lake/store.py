@@ -38,6 +38,7 @@ _S3_OPTIONS: Final = (
     "AWS_ENDPOINT_URL",
     "AWS_ALLOW_HTTP",
 )
+_GONE: Final = "RESOURCE_NOT_FOUND"  # an object that was deleted after it was opened
 _S3_ATTEMPTS: Final = 10  # waiting ever longer: a server that is busy for some seconds fails no run
 _attempts = count()
 
@@ -158,9 +159,9 @@ class Store(Struct, frozen=True):
         try:
             with self.open(name) as file:
                 return bytes(file.read())
-        except FileNotFoundError as error:
-            raise NotFoundError("no such file", path=self.path(name)) from error
         except OSError as error:
+            if isinstance(error, FileNotFoundError) or _GONE in str(error):
+                raise NotFoundError("no such file", path=self.path(name)) from error
             raise AccessError(f"cannot be read: {reason_of(error)}", path=self.path(name)) from error
 
     def files(self, folder: str = "") -> dict[str, int]:
