@@ -443,6 +443,25 @@ def test_a_table_of_somebody_else(disk: Path, out: Path, partitioned_by: list[st
         Run(out, disk)
 
 
+def test_two_runs_that_have_both_created_the_table(disk: Path, out: Path) -> None:
+    """One after the other, as in an object store: a commit without files is not that of somebody else."""
+    output = Output(Store.of(str(out)), EXPORT_KIND)
+    output.head.create()
+    DeltaTable(str(out / "records")).alter.set_table_description("created again")
+    assert version_of(out / "records") == 1
+    Run(out, disk)
+    assert offsets_in(out, "t") == list(range(100))
+
+
+def test_a_file_that_is_deleted_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise OSError("AWS Error RESOURCE_NOT_FOUND during GetObject operation: none")
+
+    monkeypatch.setattr(Store, "open", gone)
+    with pytest.raises(NotFoundError):
+        Store(str(tmp_path)).read("a")
+
+
 def test_places_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for uri in ("s3://", "s3:///a", "s3://b//a", "s3://b/a//c", "s3://b/../a", "s3://b/a#b", "s3://b/a?b"):
         with pytest.raises(UnsupportedError, match="not s3://BUCKET/PREFIX"):

@@ -218,7 +218,7 @@ _Item = TypeVar("_Item", bound=_Sized)
 
 
 def grouped(items: Iterable[_Item], size_bytes: int, most: int | None = None) -> Iterator[tuple[_Item, ...]]:
-    """Yield the items in groups of about this size in bytes, of at most `most` items, in order."""
+    """Yield the items, in order, in groups of about `size_bytes` and of at most `most` items."""
     group: list[_Item] = []
     group_bytes = 0
     for item in items:

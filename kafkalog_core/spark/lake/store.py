@@ -30,6 +30,7 @@ __all__ = ["Store", "attempt_name", "reason_of", "run_of", "small_name", "writin
 
 _OURS: Final = ".kafkalog."
 """What follows the id of the run in the name of every file that a run writes."""
+_GONE: Final = "RESOURCE_NOT_FOUND"  # an object that was deleted after it was opened
 _attempts = count()
 
 
@@ -141,9 +142,9 @@ class Store(Struct, frozen=True):
         try:
             with self.open(name) as file:
                 return bytes(file.read())
-        except FileNotFoundError as error:
-            raise NotFoundError("no such file", path=self.path(name)) from error
         except OSError as error:
+            if isinstance(error, FileNotFoundError) or _GONE in str(error):
+                raise NotFoundError("no such file", path=self.path(name)) from error
             raise AccessError(f"cannot be read: {reason_of(error)}", path=self.path(name)) from error
 
     def files(self, folder: str = "") -> dict[str, int]:

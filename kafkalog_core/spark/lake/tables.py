@@ -202,13 +202,16 @@ class LakeTable:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether there are commits, or other columns than a new table of kafkalog has."""
+        """Whether there are files, or other columns than those of kafkalog's table.
+
+        There may be commits: of two runs that create a table at once, both may do so, one after the other.
+        """
         if self._handle is None:
             return False
         names = [field.name for field in self._handle.schema().fields]
         partitioned_by = self._handle.metadata().partition_columns
         wanted = [name for name in self.spec.table.names if name != "type"]
-        return self._handle.version() > 0 or (names, partitioned_by) != (wanted, [*self.spec.partitioned_by])
+        return (names, partitioned_by) != (wanted, [*self.spec.partitioned_by]) or bool(self.files())
 
     def _sync(self, version: int) -> None:
         """Fsync a commit, and the name of its file."""
