@@ -162,14 +162,25 @@ class NotesWriter:
 
 
 def wanted_rows(store: Store, name: str, keys: Iterable[SegmentKey]) -> Iterator[NoteRow]:
-    """Yield the rows of some segments of a notes file. Raises StorageError."""
-    wanted = {(os.fsencode(key.directory), os.fsencode(key.segment)) for key in keys}
-    with reading(store.path(name)), store.open(name) as opened, pq.ParquetFile(opened) as file:
-        for group in range(file.num_row_groups):
-            rows = file.read_row_group(group, use_threads=False)
+    """Yield the rows of some segments of a notes file; one whose note cannot be read gets none, and is read again.
+
+    Raises StorageError.
+    """
+    index = _index_of(store, name)
+    wanted = {(os.fsencode(key.directory), os.fsencode(key.segment)): key for key in keys}
+    places = chain.from_iterable(index.get(directory, ()) for directory in {key.directory for key in wanted.values()})
+    for group in sorted({place.group for place in places}):
+        with suppress(StorageError):
+            rows = _group_of(store, name, group, None)
             for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                if row[:2] in wanted:
-                    yield row
+                directory, segment, _, count, *_ = row
+                if (directory, segment) not in wanted:
+                    continue
+                if count is None:
+                    del wanted[directory, segment]
+                yield row
+    for key in wanted.values():
+        yield note_row(key, None)
 
 
 class _Rows(NamedTuple):
@@ -209,6 +220,15 @@ class NotesFile:
         for group, number in self._pieces.get(key, ()):
             rows = _group_of(self._store, self._name, group, None)
             yield self._piece(*(rows.column(name)[number].as_py() for name in _OF_PIECES))
+
+    def can_replay(self, key: SegmentKey) -> bool:
+        """Return whether all pieces of a segment whose note was yielded can be read."""
+        try:
+            for _ in self.pieces(key):
+                pass
+        except StorageError:
+            return False
+        return True
 
     def _piece(self, count: int, cells: bytes, markers: str | None, holes: str | None) -> Piece:
         path = self._store.path(self._name)

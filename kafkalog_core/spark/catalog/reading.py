@@ -279,7 +279,8 @@ class CatalogReading:
         key = self._key(task.segment)
         if key not in self._decided:
             known = self._known.get(key)
-            self._decided[key] = known if known is not None and self._is_valid(known.note, task) else None
+            is_valid = known is not None and self._is_valid(known.note, task) and known.file.can_replay(key)
+            self._decided[key] = known if is_valid else None
         return self._decided[key]
 
     def _is_valid(self, note: SegmentNote, task: SegmentTask) -> bool:

@@ -51,8 +51,9 @@ __all__ = [
 ]
 
 
+_PACKING: Final = "lz4"
 _BATCHES_SCHEMA: Final = arrow_schema(BATCHES)
-_HELD_ROWS: Final = 1_000
+_HELD_ROWS: Final = 250
 _HELD_BYTES: Final = 256 * 1024
 """The most bytes of a partition's new segments that the driver gets: a file costs as much as this many."""
 _HELD_LOG_BYTES: Final = 16 * 1024 * 1024
@@ -77,11 +78,12 @@ class NewVolume(NamedTuple):
 class HeldSegments(NamedTuple):
     """New segments of a small partition, which the driver writes into one volume with those of others.
 
-    `batches` are Arrow messages of record batches with all columns of `BATCHES`.
+    `batches` are Arrow messages of record batches with all columns of `BATCHES`, each with its size and compressed: all
+    rows of a batch have the same path.
     """
 
     keys: tuple[SegmentKey, ...]
-    batches: tuple[pa.Buffer, ...]
+    batches: tuple[tuple[int, bytes], ...]
     notes: tuple[NoteRow, ...]
     size_bytes: int
 
@@ -110,7 +112,8 @@ class VolumeWriter:
 
     def take(self, held: HeldSegments) -> None:
         """Write the segments of a small partition."""
-        for message in held.batches:
+        for size_bytes, packed in held.batches:
+            message = pa.decompress(packed, size_bytes, codec=_PACKING)
             self.batches.write(pa.ipc.read_record_batch(message, _BATCHES_SCHEMA))
         for row in held.notes:
             self.notes.add(row)
@@ -149,9 +152,7 @@ class NewSegments:
             for batch in self._rows.add(chunk):
                 self._writer.batches.write(batch)
             return
-        full = [*self._rows.add(chunk)]
-        self._batches += full
-        self._grow(sum(batch.nbytes for batch in full))
+        self._hold(self._rows.add(chunk))
 
     def piece(self, key: SegmentKey, piece: Piece) -> None:
         """Add a piece of the segment whose note comes next."""
@@ -159,6 +160,8 @@ class NewSegments:
 
     def end(self, key: SegmentKey, note: SegmentNote | None) -> None:
         """End a segment; see `note_row`."""
+        if self._writer is None:
+            self._hold(self._rows.flush())
         self._note(note_row(key, note))
         self._keys.append(key)
 
@@ -169,15 +172,21 @@ class NewSegments:
                 self._writer.batches.write(batch)
             self._writer.keys += self._keys
             return self._writer.finish()
-        messages = tuple(batch.serialize() for batch in chain(self._batches, self._rows.flush()))
+        messages = [batch.serialize() for batch in self._batches]
         _IDLE.append(self._rows)
         size_bytes = sum(message.size for message in messages) + sum(map(row_bytes, self._notes))
-        return HeldSegments(tuple(self._keys), messages, tuple(self._notes), size_bytes)
+        batches = tuple((each.size, pa.compress(each, codec=_PACKING, asbytes=True)) for each in messages)
+        return HeldSegments(tuple(self._keys), batches, tuple(self._notes), size_bytes)
 
     def abandon(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         """Give the files up."""
         if self._writer is not None:
             self._writer.__exit__(kind, error, None)
+
+    def _hold(self, batches: Iterator[pa.RecordBatch]) -> None:
+        before = len(self._batches)
+        self._batches += batches
+        self._grow(sum(batch.nbytes for batch in self._batches[before:]))
 
     def _note(self, row: NoteRow) -> None:
         if self._writer is not None:
