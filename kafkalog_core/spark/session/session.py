@@ -71,6 +71,7 @@ _CONFS: Final = {
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.driver.maxResultSize": "0",  # the memory of the driver is the limit, which --driver-memory sets
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.python.worker.faulthandler.enabled": "true",

@@ -205,7 +205,7 @@ def _check_query(spark: SparkSession, statement: str) -> None:
 
 def views_in(statement: str) -> list[str]:
     """Return the views that a statement may name, such as `segments` and `segments_at_3`; SHOW needs all."""
-    text = _without_comments(statement).lower()
+    text = _COMMENTS.sub(" ", statement).lower()  # without string literals too
     if text.lstrip().startswith("show"):
         return list(VIEWS)
     return list(dict.fromkeys(_NAMES.findall(text)))
