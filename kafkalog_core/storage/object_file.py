@@ -12,7 +12,7 @@ from functools import lru_cache
 from io import RawIOBase
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import NotFoundError
+from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.objects import is_past_end, open_object, store_error
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ObjectFile(RawIOBase):
             position: of the first byte.
             wanted_to: where reading will end; nothing after it is read ahead.
 
-        Raises NotFoundError, AccessError, StoreLostError.
+        Raises AccessError, StoreLostError.
         """
         start = position - self._held_at
         if not 0 <= start < len(self._held):
@@ -144,14 +144,21 @@ class ObjectFile(RawIOBase):
             self._ahead.pop()[-1].cancel()
 
     def _fetch(self, position: int, size_bytes: int) -> bytes:
-        """Return the bytes of a range, fewer if another, shorter object has the name now."""
+        """Return the bytes of a range, fewer if another, shorter object has the name now.
+
+        Raises AccessError also for an object that was deleted after it was opened.
+        """
         try:
             return bytes(self._object.file.read_at(size_bytes, position))
         except (OSError, ValueError) as error:
             if is_past_end(error):
                 return b""
             what = f"read from byte {position} to {position + size_bytes - 1}"
-            raise store_error(self._path, error, what) from None  # as in `objects`
+            refused = store_error(self._path, error, what)  # without its cause, as in `objects`
+            if isinstance(refused, NotFoundError):  # which callers take for a file that was never opened
+                text = f"the object was deleted while it was read: the bytes from {position} on were not read"
+                raise AccessError(text, path=self._path) from None
+            raise refused from None
 
 
 @lru_cache(maxsize=1)

@@ -179,8 +179,8 @@ def store_error(path: str, error: Exception, what: str = "read") -> KafkalogErro
         name, rest = other.group("name", "rest")
     if name == "NO_SUCH_BUCKET":
         return _no_bucket(path)
-    if name in _GONE:
-        return NotFoundError("the object was deleted while it was read", path=path)
+    if name in _GONE or code == "404":
+        return NotFoundError("the object was deleted after it was listed", path=path)
     if name in _DENIED or code in {"401", "403"}:
         return DeniedError(f"the object store denies access: it cannot be {what} ({name})", _CREDENTIALS, path=path)
     lost = _lost(name, code or "", rest, what)

@@ -259,6 +259,16 @@ def test_a_failed_request_names_the_object_and_the_range(fake: FakeFile, monkeyp
             read(file, 8192, 17)
 
 
+@pytest.mark.parametrize("answer", ["NO_SUCH_KEY", "RESOURCE_NOT_FOUND", "UNKNOWN (HTTP status 404)"])
+def test_an_object_that_was_opened_and_is_gone_could_not_be_read(
+    answer: str, fake: FakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_fake(fake, monkeypatch) as file:
+        fake.error = OSError(errno.EIO, f"AWS Error {answer} during GetObject operation: x")
+        with pytest.raises(AccessError, match="the bytes from 8192 on were not read"):
+            read(file, 8192, 17)
+
+
 # --- listings ---------------------------------------------------------------------------------------------------------
 def test_no_more_listings_are_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "_LISTED_ENTRIES", 10)

@@ -287,6 +287,37 @@ def test_an_object_that_vanishes_after_it_was_listed(server: Server, monkeypatch
     assert status in {0, 4}
 
 
+@pytest.mark.parametrize("verb", ["dump --records", "verify --jobs 1", "dump --segments"])
+def test_an_object_that_is_deleted_while_it_is_read(verb: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = f"deleted-{len(verb)}/t-0"
+    path = write(server, place, log_of(20_000, size_bytes=1000))
+    with Requests(server.port, once(r"0+\.log 12582912-", path.unlink)) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, _ = run(*verb.split(), "--output", "ndjson", uri(place))
+    assert status == 4
+    assert "file.not-readable" in codes(rows)
+    assert "file.vanished" not in codes(rows)
+    assert re.search(r"the object was deleted while it was read: the bytes from \d+ on were not read", rows)
+
+
+def test_an_export_commits_nothing_of_an_object_that_is_deleted(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = write(server, "deleted-export/t-0", log_of(20_000, size_bytes=1000))
+    export = ("spark", "export", "--to", str(tmp_path / "out"), "--output", "ndjson", uri("deleted-export/t-0"))
+    with Requests(server.port, once(r"0+\.log 12582912-", path.unlink)) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, said = run(*export)
+    assert status == 3
+    assert "deleted while it was read" in said
+    assert "nothing of this run is committed" in said
+    path.write_bytes(log_of(20_000, size_bytes=1000))
+    reach(monkeypatch, server.options())
+    status, rows, _ = run(*export)
+    exported = [row for row in map(json.loads, rows.splitlines()) if row["type"] == "export"]
+    assert (status, [row["records"] for row in exported]) == (0, [20_000])
+
+
 @pytest.mark.parametrize("size", [20_000, 20_010, 10_000])
 @pytest.mark.parametrize("verb", ["dump --records", "verify --jobs 1"])
 def test_an_object_that_is_replaced_while_it_is_read(
@@ -297,7 +328,7 @@ def test_an_object_that_is_replaced_while_it_is_read(
     path = write(server, place, log_of(20_000, size_bytes=1000))
     os.utime(path, (1_700_000_000, 1_700_000_000))
     with Requests(
-        server.port, once(r"0+\.log 8388608-", lambda: path.write_bytes(log_of(size, size_bytes=1000)))
+        server.port, once(r"0+\.log 12582912-", lambda: path.write_bytes(log_of(size, size_bytes=1000)))
     ) as line:
         reach(monkeypatch, server.options(line.port))
         _, rows, said = run(*verb.split(), "--output", "ndjson", uri(place))
