@@ -237,6 +237,7 @@ class _Seeker:
             answers = search.answers()
             differences = search.differences(answers[0])
             answers = [search.matching(answer, self._request.filters) for answer in answers]
+            lookup.require_same()  # before an answer is given
             yield self._rows(search, answers)
             yield from self._fetched(search, answers[0])
             yield from self._damages(search)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from io import RawIOBase
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.errors import AccessError, NotFoundError, ObjectReplacedError
 from kafkalog_core.storage.objects import is_past_end, open_object, store_error
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _FIRST_BYTES: Final = 128 * 1024
 
 
 class ObjectFile(RawIOBase):
-    """One object that is open. Each range is of the object of that name now; `is_replaced` says whether it is the same.
+    """One object that is open. Each range is of the object of that name now; `require_same` checks that it is the same.
 
     Args:
         path: of the object.
@@ -70,6 +70,30 @@ class ObjectFile(RawIOBase):
             return open_object(self._path, again=True).identity != self._object.identity
         except NotFoundError:
             return True
+
+    def require_same(self) -> None:
+        """Raise ObjectReplacedError if another object may have given some of the ranges; AccessError.
+
+        One range is of one object. After several, the object store is asked once: pyarrow's client cannot request a
+        range on the condition that the object is the same (If-Match).
+        """
+        if self._object.ranges > 1:
+            self.require_unreplaced()
+
+    def require_unreplaced(self) -> None:
+        """Raise ObjectReplacedError if another object has the name now, or none; AccessError.
+
+        The object store is not asked again until another range was taken.
+        """
+        taken = self._object.ranges
+        if taken and self._object.checked_ranges == taken:
+            return
+        if self.is_replaced():
+            raise ObjectReplacedError(
+                "it was replaced or deleted while it was read: rows of two objects may be mixed; run the command again",
+                path=self._path,
+            )
+        self._object.checked_ranges = taken
 
     def read_to(self, target: memoryview, position: int, wanted_to: int) -> int:
         """Read bytes from a position on, and return their number: 0 only at the end of the object.
@@ -126,6 +150,7 @@ class ObjectFile(RawIOBase):
 
     def _hold(self, position: int, data: bytes) -> None:
         self._held, self._held_at = memoryview(data), position
+        self._object.ranges += 1
         if len(data) == self._size_bytes <= _FIRST_BYTES:
             self._object.content = data
         if self._count is not None:

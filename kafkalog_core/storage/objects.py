@@ -433,13 +433,18 @@ def _all_below(place: str, *, is_last: bool) -> Iterator[str]:
 class Opened(Struct):
     """An object that is open for reads of ranges: its status, and its entity tag; empty: the store has none.
 
-    `content`: all its bytes, if it is small and was read before; None: they are not known.
+    Args:
+        content: all its bytes, if it is small and was read before; None: they are not known.
+        ranges: how many of its ranges were taken.
+        checked_ranges: how many had been taken when the object store was last asked whether it is the same.
     """
 
     file: pa.NativeFile
     status: os.stat_result
     tag: bytes
     content: bytes | None = None
+    ranges: int = 0
+    checked_ranges: int = 0
 
     @property
     def identity(self) -> tuple[int, int, bytes]:

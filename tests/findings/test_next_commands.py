@@ -27,6 +27,7 @@ NO_COMMAND: Final = {
     "roll.unreadable": "its message names the right that is missing",
     "reindex.unread": "the disk comes first",
     "log.unreadable": "the disk comes first",
+    "object.replaced": "the same command",
     "file.replaced-since": "the same command, once the broker is stopped",
     "file.too-large": "only a copy of the file helps",
     "segment.oversize": "only a copy of the file helps",

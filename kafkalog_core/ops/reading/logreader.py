@@ -405,8 +405,10 @@ class LogReader:
                     return
             if waiting:
                 yield self.damages(waiting, file)
+            changes = [*self._changes(source, file, last, part)]
+            source.require_same()  # before the span says that the file was read
             self._spans[file.path], self._last = span, last
-            yield from self._changes(source, file, last, part)
+            yield from changes
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Add the figures of a file to `stats`; yield its damage. Raises StorageError if it cannot be opened."""
@@ -423,8 +425,9 @@ class LogReader:
                     yield self.damage(item, file, damage_severity(item, source, file, unit))
                 else:
                     yield from self._runs.measure(item, lines, stats)
+            changes = [*self._changes(source, file, last)]
             self._spans[file.path] = span
-            yield from self._changes(source, file, last)
+            yield from changes
 
     def run(self, run: Run, lines: Lines) -> Iterator[Chunk]:
         """Yield rows of the request's level of one run."""
