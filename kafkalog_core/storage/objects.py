@@ -155,10 +155,21 @@ _DENIED: Final = frozenset(
         "SIGNATURE_DOES_NOT_MATCH",
     }
 )
+_EXPIRED: Final = frozenset({"expiredtoken", "invalidtoken", "tokenrefreshrequired", "requestexpired"})
+"""Answers about temporary credentials, in small letters without underscores: the client writes some in its own way."""
+_ARCHIVED: Final = "invalidobjectstate"
+_STORAGE_CLASS: Final = "not valid for the object's storage class"
+"""In S3's message of InvalidObjectState, where the client shows only the status, as of a request that is denied."""
 _BUSY: Final = frozenset({"SLOW_DOWN", "SERVICE_UNAVAILABLE", "THROTTLING", "INTERNAL_FAILURE", "REQUEST_TIMEOUT"})
 _CREDENTIALS: Final = (
     "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that this key may list the bucket and "
     "get its objects (s3:ListBucket, s3:GetObject)"
+)
+
+
+_SESSION: Final = (
+    "the credentials or the session token have expired or are wrong; get new ones, set AWS_ACCESS_KEY_ID, "
+    "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and run the command again"
 )
 
 
@@ -179,12 +190,27 @@ def store_error(path: str, error: Exception, what: str = "read") -> KafkalogErro
         name, rest = other.group("name", "rest")
     if name == "NO_SUCH_BUCKET":
         return _no_bucket(path)
+    refused = _refused(path, name, code or "", rest, what)
+    if refused is not None:
+        return refused
     if name in _GONE or code == "404":
         return NotFoundError("the object was deleted after it was listed", path=path)
-    if name in _DENIED or code in {"401", "403"}:
-        return DeniedError(f"the object store denies access: it cannot be {what} ({name})", _CREDENTIALS, path=path)
     lost = _lost(name, code or "", rest, what)
     return AccessError(_problem(name, rest, what), path=path) if lost is None else StoreLostError(lost, path=path)
+
+
+def _refused(path: str, name: str, code: str, rest: str, what: str) -> KafkalogError | None:
+    """Return the error about credentials, or about an object that cannot be read as it is; None: it is another one."""
+    plain = name.replace("_", "").lower()
+    if plain in _EXPIRED or (code == "400" and "No response body" in rest):  # a HEAD has none, whatever the reason is
+        return StoreLostError(f"the object store refuses the request ({name or code}): {_SESSION}", path=path)
+    if plain == _ARCHIVED or _STORAGE_CLASS in rest:
+        return AccessError(
+            f"it cannot be {what}: the object is archived; restore it first: {_restore(path)}", path=path
+        )
+    if name in _DENIED or code in {"401", "403"}:
+        return DeniedError(f"the object store denies access: it cannot be {what} ({name})", _CREDENTIALS, path=path)
+    return None
 
 
 def _lost(name: str, code: str, rest: str, what: str) -> str | None:
@@ -205,6 +231,11 @@ def _problem(name: str, rest: str, what: str) -> str:
         return f"it cannot be {what}: the bucket is in another region; set AWS_REGION to it"
     reason = _REQUEST.sub("", rest).strip(" :.")
     return f"it cannot be {what}: the object store answers {name + ': ' if name else ''}{reason}"
+
+
+def _restore(path: str) -> str:
+    bucket, _, key = _key(path).partition("/")
+    return f"aws s3api restore-object --bucket {shell_word(bucket)} --key {shell_word(key)} --restore-request Days=7"
 
 
 def _list_command(path: str) -> str:

@@ -446,6 +446,43 @@ def test_a_store_that_is_busy_ends_the_run(monkeypatch: pytest.MonkeyPatch, serv
     objects.file_system.cache_clear()
 
 
+def refusal(status: int, name: str, message: str = "no") -> bytes:
+    """An answer of S3; a HEAD is answered without its body."""
+    body = (
+        f'<?xml version="1.0"?><Error><Code>{name}</Code><Message>{message}</Message></Error>'.encode() if name else b""
+    )
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        *((r"^GET \S+\.log ", refusal(400, name)) for name in ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")),
+        (r"^GET \S+\.log ", refusal(403, "ExpiredToken")),
+        (r"^GET \S+list-type", refusal(400, "ExpiredToken")),
+        (r"^HEAD \S+\.log", refusal(400, "")),
+    ],
+)
+def test_credentials_that_expire_end_the_run(
+    request_: str, answer: bytes, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    with Requests(server.port, lambda request: answer if re.search(request_, request) else None) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, _, said = run("verify", "--jobs", "1", "--output", "ndjson", uri("demo"))
+    assert (status, said.count("kafkalog: ")) == (1, 1), said
+    assert "the credentials or the session token have expired or are wrong" in said
+
+
+def test_an_archived_object_has_to_be_restored(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    answer = refusal(403, "InvalidObjectState", "The operation is not valid for the object's storage class")
+    with Requests(server.port, lambda request: answer if ".log " in request else None) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, _ = run("dump", "--output", "ndjson", uri("demo/orders-0"))
+    assert status == 4
+    assert "the object is archived; restore it first: aws s3api restore-object" in rows
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_line_on_which_much_fails(seed: int, monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
     expected = run("dump", "--records", "--output", "ndjson", uri("demo"))
