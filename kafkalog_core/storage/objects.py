@@ -12,6 +12,7 @@ import re
 import stat
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -401,13 +402,30 @@ def _names_if_any(path: str) -> Mapping[str, bool]:
 def exists(path: str) -> bool:
     """Return whether there is an object or a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return bool(_names_if_any(path)) if folder == f"{S3}{_key(path)}" else name in _names_if_any(folder)
+    if folder == f"{S3}{_key(path)}":
+        return bool(_names_if_any(path))
+    try:
+        return name in _names_if_any(folder)
+    except DeniedError:
+        return _kind(path) is not None
 
 
 def is_directory(path: str) -> bool:
     """Return whether a path is a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return folder == f"{S3}{_key(path)}" or _names_if_any(folder).get(name, False)
+    try:
+        return folder == f"{S3}{_key(path)}" or _names_if_any(folder).get(name, False)
+    except DeniedError:
+        return _kind(path) == "Directory"
+
+
+def _kind(path: str) -> str | None:
+    """Return "File" or "Directory" for a path whose parent this key may not list; None: it may not see that either."""
+    try:
+        info = _ask(path, lambda files: files.get_file_info(_key(path)), "looked at")
+    except (DeniedError, NotFoundError):
+        return None
+    return None if info.type.name == "NotFound" else str(info.type.name)
 
 
 def log_bytes(paths: Iterable[str]) -> int:
@@ -431,9 +449,15 @@ def matching(pattern: str) -> list[str]:
     Raises NotFoundError for a bucket that does not exist, AccessError.
     """
     bucket, *parts = _key(pattern).split("/")
-    places = [f"{S3}{bucket}"]
-    names(places[0])
-    for number, part in enumerate(parts, 1):
+    begin = next((number for number, part in enumerate(parts) if _GLOB_MAGIC.search(part)), 0)
+    places = ["/".join((f"{S3}{bucket}", *parts[:begin]))]  # above it a key may have no right to list
+    try:
+        names(places[0])
+    except NotFoundError:
+        with suppress(DeniedError):
+            status(f"{S3}{bucket}")
+        return []
+    for number, part in enumerate(parts[begin:], begin + 1):
         is_last = number == len(parts)
         places = [path for place in places for path in _matches(place, part, is_last=is_last)]
     return sorted(dict.fromkeys(places))

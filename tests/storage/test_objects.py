@@ -9,12 +9,13 @@ import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.errors import ObjectReplacedError
+from kafkalog_core.errors import NotFoundError, ObjectReplacedError
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine
@@ -472,6 +473,38 @@ def test_credentials_that_expire_end_the_run(
         status, _, said = run("verify", "--jobs", "1", "--output", "ndjson", uri("demo"))
     assert (status, said.count("kafkalog: ")) == (1, 1), said
     assert "the credentials or the session token have expired or are wrong" in said
+
+
+def of_prefix(prefix: str) -> Callable[[str], bytes | None]:
+    """Deny what a key may not list that has rights below one prefix alone."""
+
+    def before(request: str) -> bytes | None:
+        listed = re.search(r"[?&]prefix=([^&\s]*)", request)
+        is_denied = "list-type" in request and not (listed and unquote(listed[1]).startswith(prefix))
+        return refusal(403, "AccessDenied") if is_denied else None
+
+    return before
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [("demo/orders-0", "demo/orders-0"), ("demo", "demo"), ("demo", "demo/orders-*"), ("demo", "demo/*-0/*.log")],
+)
+@pytest.mark.parametrize("verb", ["verify --jobs 1", "dump --records"])
+def test_a_key_with_rights_below_one_prefix(
+    verb: str, prefix: str, name: str, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    with Requests(server.port, of_prefix(prefix)) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, said = run(*verb.split(), "--output", "ndjson", uri(name))
+    assert status == 0, (rows[-1000:], said)
+
+
+def test_a_pattern_below_what_is_not_there() -> None:
+    assert objects.matching(uri("nothing/*")) == []
+    assert objects.matching(uri(f"demo/orders-0/{0:020}.log/*")) == []
+    with pytest.raises(NotFoundError, match="there is no bucket"):
+        objects.matching("s3://no-such-bucket/x/*")
 
 
 def test_an_archived_object_has_to_be_restored(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
