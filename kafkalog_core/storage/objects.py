@@ -94,7 +94,8 @@ def options_of(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     for name in given:
         if name not in OPTION_NAMES:
             raise SelectionError(f"there is no storage option {name!r}; the options are {', '.join(OPTION_NAMES)}")
-    known = {name: os.environ[name] for name in OPTION_NAMES if os.environ.get(name)} | dict(given)
+    known = {name: os.environ[name] for name in OPTION_NAMES if name in os.environ} | dict(given)
+    known = {name: value for name, value in known.items() if value}  # an empty one is not set, as for Amazon's clients
     if ("AWS_ACCESS_KEY_ID" in known) is not ("AWS_SECRET_ACCESS_KEY" in known):
         raise SelectionError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is not set")
     if "AWS_SESSION_TOKEN" in known and "AWS_ACCESS_KEY_ID" not in known:

@@ -88,6 +88,7 @@ def test_options_come_from_the_environment_and_are_overridden(monkeypatch: pytes
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
     assert options_of({}) == (("AWS_REGION", "eu-central-1"),)
+    assert options_of({"AWS_REGION": "", "AWS_SESSION_TOKEN": ""}) == ()
     assert options_of({"AWS_REGION": "eu-west-1"}) == (("AWS_REGION", "eu-west-1"),)
 
 

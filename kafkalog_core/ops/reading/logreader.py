@@ -26,7 +26,7 @@ from kafkalog_core.ops.reading.runs import RunReader
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
-from kafkalog_core.storage.paths import exists
+from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
 from kafkalog_core.structs import Struct, replace
@@ -509,7 +509,7 @@ def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -
     )
     if not is_zeros or unit.log_dir is None:
         return "error"
-    return "error" if exists(f"{unit.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}") else "info"
+    return "error" if is_there(f"{unit.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}") else "info"
 
 
 def _last_of(before: BatchMark | None, item: Run | Damage, file: LogFile) -> BatchMark | None:
