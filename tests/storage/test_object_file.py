@@ -52,6 +52,14 @@ def test_paths_of_an_object_store(path: str, expected: str, above: str) -> None:
     assert may_list(path)
 
 
+@pytest.mark.parametrize("written", ["s3a://b/logs/*", "S3://b/logs/*", "s3n://b/logs/*", "s3:/b/logs/*"])
+@pytest.mark.parametrize("verb", ["dump", "verify", "seek --latest"])
+def test_a_path_of_another_program_gets_a_hint(verb: str, written: str) -> None:
+    result = CliRunner().invoke(cli, [*verb.split(), written])
+    assert result.exit_code == 3
+    assert "write s3://b/logs/*" in result.stderr
+
+
 def test_paths_of_a_file_system(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "t-0")
