@@ -19,6 +19,7 @@ __all__ = [
     "LimitError",
     "LockedError",
     "NotFoundError",
+    "ObjectReplacedError",
     "ProtocolError",
     "RefusedError",
     "SelectionError",
@@ -111,6 +112,10 @@ class NotFoundError(StorageError):
 
 class AccessError(StorageError):
     """A file that the operating system refuses to open or read, or symbolic links that form a circle."""
+
+
+class ObjectReplacedError(AccessError):
+    """An object of an object store that another one replaced while it was read: their rows may be mixed."""
 
 
 class DeniedError(AccessError):

@@ -23,7 +23,7 @@ FILES: Final = {
         "It was not read: {reason}.",
         "Takes the whole log directory offline.",
         "Repair the permissions of the file or of its directory. If the disk fails, copy it (ddrescue) first.",
-        "The operating system refused to read it, or the disk failed.",
+        "The operating system refused to read it, the disk failed, or the object was deleted while it was read.",
     ),
     DENIED: FindingType(
         "warning",
@@ -94,6 +94,14 @@ FILES: Final = {
         "Replaces the file.",
         "Run it again when the broker is stopped.",
         "Compaction replaced the file, or retention deleted it.",
+    ),
+    "object.replaced": FindingType(
+        "error",
+        "The object was replaced or deleted while it was read: rows of two objects may be mixed.",
+        "Is not concerned: no broker reads the log from an object store.",
+        "Run the command again. Use no row of this run that is of this object.",
+        "An object is read in ranges, and each range is of the object that has the name at that moment. Its size, time "
+        "or entity tag differed after the last range.",
     ),
     "file.replaced-since": FindingType(
         "error",

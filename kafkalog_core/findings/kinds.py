@@ -136,7 +136,11 @@ class Finding(Struct, frozen=True, kw_only=True):
     @property
     def next_command(self) -> str | None:
         """The command line that comes next, ready to paste; `None`: nothing needs to be done, or no command helps."""
-        return None if self.next_step is None or self.severity == "info" else command_of(self.next_step, self.path)
+        if self.next_step is None or self.severity == "info":
+            return None
+        if self.path.startswith("s3://") and not self.next_step.startswith(_READS_OBJECTS):
+            return None if self.next_step.startswith("sudo ") else command_of(_COPY, self.path)
+        return command_of(self.next_step, self.path)
 
     def row(self) -> dict[str, object]:
         """Return the `finding` row by column name."""
@@ -170,6 +174,9 @@ DUMP_RECORDS: Final = "kafkalog dump {file} --records --resync"
 DUMP_BATCHES: Final = "kafkalog dump {file} --batches"
 RAISE_LIMIT: Final = "kafkalog verify {parent} --max-batch-bytes BYTES"
 VERIFY: Final = "kafkalog verify {parent}"
+_COPY: Final = "aws s3 sync {parent} DIR"
+"""What precedes every command that changes files, or plans to, where the finding is of an object store."""
+_READS_OBJECTS: Final = ("kafkalog verify ", "kafkalog dump ")
 
 
 def command_of(template: str, path: str) -> str:
@@ -179,7 +186,12 @@ def command_of(template: str, path: str) -> str:
         template: with `{file}` for the path, `{parent}` for its directory, and `{above}` for the directory of that.
         path: of the file or directory that the finding is about.
     """
-    parent = os.path.dirname(path) or "."
-    above = os.path.dirname(parent) or "."
+    parent = _parent(path)
+    above = _parent(parent)
     names = {"file": path, "parent": parent, "above": above}
     return template.format_map({name: shell_path(value) for name, value in names.items()})
+
+
+def _parent(path: str) -> str:
+    parent = os.path.dirname(path) or "."
+    return path if parent in {"s3:", "s3:/"} else parent  # the bucket itself

@@ -24,7 +24,7 @@ from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.paths import exists
+from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import Damage, ScanOptions
 from kafkalog_core.storage.source import code_of_error, denial
 from kafkalog_core.structs import Struct, field, replace
@@ -127,7 +127,7 @@ class _Log(Struct, frozen=True, kw_only=True):
     def is_clean(self) -> bool:
         """Whether a broker that starts on it skips recovery, and so uses the last indexes unchecked."""
         directory = self.unit.log_dir
-        return directory is not None and exists(f"{directory}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
+        return directory is not None and is_there(f"{directory}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}")
 
 
 def _logs_of(target: Target) -> Iterator[_Log]:
@@ -237,6 +237,7 @@ class _Seeker:
             answers = search.answers()
             differences = search.differences(answers[0])
             answers = [search.matching(answer, self._request.filters) for answer in answers]
+            lookup.require_same()  # before an answer is given
             yield self._rows(search, answers)
             yield from self._fetched(search, answers[0])
             yield from self._damages(search)

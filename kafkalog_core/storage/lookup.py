@@ -103,7 +103,16 @@ class PartitionLookup:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if error is None:
+                self.require_same()
+        finally:
+            self.close()
+
+    def require_same(self) -> None:
+        """Raise ObjectReplacedError if an open file is an object that was replaced while it was read."""
+        for opened in self._open.values():
+            opened.require_same()
 
     def close(self) -> None:
         """Close all files."""
@@ -116,7 +125,11 @@ class PartitionLookup:
         opened = self._open.pop(index, None)
         if opened is None:
             while len(self._open) >= MAX_OPEN:
-                self._open.pop(next(iter(self._open))).close()
+                oldest = self._open.pop(next(iter(self._open)))
+                try:
+                    oldest.require_same()
+                finally:
+                    oldest.close()
             opened = SegmentLookup(
                 self.segments[index],
                 self._columns,

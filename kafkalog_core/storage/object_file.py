@@ -12,7 +12,7 @@ from functools import lru_cache
 from io import RawIOBase
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import NotFoundError
+from kafkalog_core.errors import AccessError, NotFoundError, ObjectReplacedError
 from kafkalog_core.storage.objects import is_past_end, open_object, store_error
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _FIRST_BYTES: Final = 128 * 1024
 
 
 class ObjectFile(RawIOBase):
-    """One object that is open. Each range is of the object of that name now; `is_replaced` says whether it is the same.
+    """One object that is open. Each range is of the object of that name now; `require_same` checks that it is the same.
 
     Args:
         path: of the object.
@@ -71,6 +71,30 @@ class ObjectFile(RawIOBase):
         except NotFoundError:
             return True
 
+    def require_same(self) -> None:
+        """Raise ObjectReplacedError if another object may have given some of the ranges; AccessError.
+
+        One range is of one object. After several, the object store is asked once: pyarrow's client cannot request a
+        range on the condition that the object is the same (If-Match).
+        """
+        if self._object.ranges > 1:
+            self.require_unreplaced()
+
+    def require_unreplaced(self) -> None:
+        """Raise ObjectReplacedError if another object has the name now, or none; AccessError.
+
+        The object store is not asked again until another range was taken.
+        """
+        taken = self._object.ranges
+        if taken and self._object.checked_ranges == taken:
+            return
+        if self.is_replaced():
+            raise ObjectReplacedError(
+                "it was replaced or deleted while it was read: rows of two objects may be mixed; run the command again",
+                path=self._path,
+            )
+        self._object.checked_ranges = taken
+
     def read_to(self, target: memoryview, position: int, wanted_to: int) -> int:
         """Read bytes from a position on, and return their number: 0 only at the end of the object.
 
@@ -79,7 +103,7 @@ class ObjectFile(RawIOBase):
             position: of the first byte.
             wanted_to: where reading will end; nothing after it is read ahead.
 
-        Raises NotFoundError, AccessError, StoreLostError.
+        Raises AccessError, StoreLostError.
         """
         start = position - self._held_at
         if not 0 <= start < len(self._held):
@@ -126,6 +150,7 @@ class ObjectFile(RawIOBase):
 
     def _hold(self, position: int, data: bytes) -> None:
         self._held, self._held_at = memoryview(data), position
+        self._object.ranges += 1
         if len(data) == self._size_bytes <= _FIRST_BYTES:
             self._object.content = data
         if self._count is not None:
@@ -144,14 +169,21 @@ class ObjectFile(RawIOBase):
             self._ahead.pop()[-1].cancel()
 
     def _fetch(self, position: int, size_bytes: int) -> bytes:
-        """Return the bytes of a range, fewer if another, shorter object has the name now."""
+        """Return the bytes of a range, fewer if another, shorter object has the name now.
+
+        Raises AccessError also for an object that was deleted after it was opened.
+        """
         try:
             return bytes(self._object.file.read_at(size_bytes, position))
         except (OSError, ValueError) as error:
             if is_past_end(error):
                 return b""
             what = f"read from byte {position} to {position + size_bytes - 1}"
-            raise store_error(self._path, error, what) from None  # as in `objects`
+            refused = store_error(self._path, error, what)  # without its cause, as in `objects`
+            if isinstance(refused, NotFoundError):  # which callers take for a file that was never opened
+                text = f"the object was deleted while it was read: the bytes from {position} on were not read"
+                raise AccessError(text, path=self._path) from None
+            raise refused from None
 
 
 @lru_cache(maxsize=1)

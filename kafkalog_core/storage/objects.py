@@ -12,6 +12,7 @@ import re
 import stat
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -93,7 +94,8 @@ def options_of(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     for name in given:
         if name not in OPTION_NAMES:
             raise SelectionError(f"there is no storage option {name!r}; the options are {', '.join(OPTION_NAMES)}")
-    known = {name: os.environ[name] for name in OPTION_NAMES if os.environ.get(name)} | dict(given)
+    known = {name: os.environ[name] for name in OPTION_NAMES if name in os.environ} | dict(given)
+    known = {name: value for name, value in known.items() if value}  # an empty one is not set, as for Amazon's clients
     if ("AWS_ACCESS_KEY_ID" in known) is not ("AWS_SECRET_ACCESS_KEY" in known):
         raise SelectionError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is not set")
     if "AWS_SESSION_TOKEN" in known and "AWS_ACCESS_KEY_ID" not in known:
@@ -155,10 +157,21 @@ _DENIED: Final = frozenset(
         "SIGNATURE_DOES_NOT_MATCH",
     }
 )
+_EXPIRED: Final = frozenset({"expiredtoken", "invalidtoken", "tokenrefreshrequired", "requestexpired"})
+"""Answers about temporary credentials, in small letters without underscores: the client writes some in its own way."""
+_ARCHIVED: Final = "invalidobjectstate"
+_STORAGE_CLASS: Final = "not valid for the object's storage class"
+"""In S3's message of InvalidObjectState, where the client shows only the status, as of a request that is denied."""
 _BUSY: Final = frozenset({"SLOW_DOWN", "SERVICE_UNAVAILABLE", "THROTTLING", "INTERNAL_FAILURE", "REQUEST_TIMEOUT"})
 _CREDENTIALS: Final = (
     "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and that this key may list the bucket and "
     "get its objects (s3:ListBucket, s3:GetObject)"
+)
+
+
+_SESSION: Final = (
+    "the credentials or the session token have expired or are wrong; get new ones, set AWS_ACCESS_KEY_ID, "
+    "AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, and run the command again"
 )
 
 
@@ -179,12 +192,27 @@ def store_error(path: str, error: Exception, what: str = "read") -> KafkalogErro
         name, rest = other.group("name", "rest")
     if name == "NO_SUCH_BUCKET":
         return _no_bucket(path)
-    if name in _GONE:
-        return NotFoundError("the object was deleted while it was read", path=path)
-    if name in _DENIED or code in {"401", "403"}:
-        return DeniedError(f"the object store denies access: it cannot be {what} ({name})", _CREDENTIALS, path=path)
+    refused = _refused(path, name, code or "", rest, what)
+    if refused is not None:
+        return refused
+    if name in _GONE or code == "404":
+        return NotFoundError("the object was deleted after it was listed", path=path)
     lost = _lost(name, code or "", rest, what)
     return AccessError(_problem(name, rest, what), path=path) if lost is None else StoreLostError(lost, path=path)
+
+
+def _refused(path: str, name: str, code: str, rest: str, what: str) -> KafkalogError | None:
+    """Return the error about credentials, or about an object that cannot be read as it is; None: it is another one."""
+    plain = name.replace("_", "").lower()
+    if plain in _EXPIRED or (code == "400" and "No response body" in rest):  # a HEAD has none, whatever the reason is
+        return StoreLostError(f"the object store refuses the request ({name or code}): {_SESSION}", path=path)
+    if plain == _ARCHIVED or _STORAGE_CLASS in rest:
+        return AccessError(
+            f"it cannot be {what}: the object is archived; restore it first: {_restore(path)}", path=path
+        )
+    if name in _DENIED or code in {"401", "403"}:
+        return DeniedError(f"the object store denies access: it cannot be {what} ({name})", _CREDENTIALS, path=path)
+    return None
 
 
 def _lost(name: str, code: str, rest: str, what: str) -> str | None:
@@ -205,6 +233,11 @@ def _problem(name: str, rest: str, what: str) -> str:
         return f"it cannot be {what}: the bucket is in another region; set AWS_REGION to it"
     reason = _REQUEST.sub("", rest).strip(" :.")
     return f"it cannot be {what}: the object store answers {name + ': ' if name else ''}{reason}"
+
+
+def _restore(path: str) -> str:
+    bucket, _, key = _key(path).partition("/")
+    return f"aws s3api restore-object --bucket {shell_word(bucket)} --key {shell_word(key)} --restore-request Days=7"
 
 
 def _list_command(path: str) -> str:
@@ -370,13 +403,30 @@ def _names_if_any(path: str) -> Mapping[str, bool]:
 def exists(path: str) -> bool:
     """Return whether there is an object or a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return bool(_names_if_any(path)) if folder == f"{S3}{_key(path)}" else name in _names_if_any(folder)
+    if folder == f"{S3}{_key(path)}":
+        return bool(_names_if_any(path))
+    try:
+        return name in _names_if_any(folder)
+    except DeniedError:
+        return _kind(path) is not None
 
 
 def is_directory(path: str) -> bool:
     """Return whether a path is a directory. Raises AccessError."""
     folder, name = object_parent(path), _key(path).rpartition("/")[2]
-    return folder == f"{S3}{_key(path)}" or _names_if_any(folder).get(name, False)
+    try:
+        return folder == f"{S3}{_key(path)}" or _names_if_any(folder).get(name, False)
+    except DeniedError:
+        return _kind(path) == "Directory"
+
+
+def _kind(path: str) -> str | None:
+    """Return "File" or "Directory" for a path whose parent this key may not list; None: it may not see that either."""
+    try:
+        info = _ask(path, lambda files: files.get_file_info(_key(path)), "looked at")
+    except (DeniedError, NotFoundError):
+        return None
+    return None if info.type.name == "NotFound" else str(info.type.name)
 
 
 def log_bytes(paths: Iterable[str]) -> int:
@@ -400,9 +450,15 @@ def matching(pattern: str) -> list[str]:
     Raises NotFoundError for a bucket that does not exist, AccessError.
     """
     bucket, *parts = _key(pattern).split("/")
-    places = [f"{S3}{bucket}"]
-    names(places[0])
-    for number, part in enumerate(parts, 1):
+    begin = next((number for number, part in enumerate(parts) if _GLOB_MAGIC.search(part)), 0)
+    places = ["/".join((f"{S3}{bucket}", *parts[:begin]))]  # above it a key may have no right to list
+    try:
+        names(places[0])
+    except NotFoundError:
+        with suppress(DeniedError):
+            status(f"{S3}{bucket}")
+        return []
+    for number, part in enumerate(parts[begin:], begin + 1):
         is_last = number == len(parts)
         places = [path for place in places for path in _matches(place, part, is_last=is_last)]
     return sorted(dict.fromkeys(places))
@@ -433,13 +489,18 @@ def _all_below(place: str, *, is_last: bool) -> Iterator[str]:
 class Opened(Struct):
     """An object that is open for reads of ranges: its status, and its entity tag; empty: the store has none.
 
-    `content`: all its bytes, if it is small and was read before; None: they are not known.
+    Args:
+        content: all its bytes, if it is small and was read before; None: they are not known.
+        ranges: how many of its ranges were taken.
+        checked_ranges: how many had been taken when the object store was last asked whether it is the same.
     """
 
     file: pa.NativeFile
     status: os.stat_result
     tag: bytes
     content: bytes | None = None
+    ranges: int = 0
+    checked_ranges: int = 0
 
     @property
     def identity(self) -> tuple[int, int, bytes]:

@@ -9,7 +9,7 @@ import os
 
 from kafkalog_core.storage.object_paths import S3, is_object, object_parent
 
-__all__ = ["absolute", "exists", "is_directory", "is_object", "parent", "real"]
+__all__ = ["absolute", "exists", "is_directory", "is_object", "is_there", "parent", "real"]
 
 
 def absolute(path: str) -> str:
@@ -34,6 +34,11 @@ def exists(path: str) -> bool:
 
         return objects.exists(path)
     return os.path.lexists(path)
+
+
+def is_there(path: str) -> bool:
+    """Return whether a path leads to something, links followed, as for Java's `File.exists`."""
+    return exists(path) if is_object(path) else os.path.exists(path)
 
 
 def is_directory(path: str) -> bool:

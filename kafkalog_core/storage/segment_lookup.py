@@ -267,6 +267,11 @@ class SegmentLookup:
         self.source = Source.open(self.path)
         self._opened: dict[str, Source] = {}
 
+    def require_same(self) -> None:
+        """Raise ObjectReplacedError if one of its files is an object that was replaced while it was read."""
+        for source in (self.source, *self._opened.values()):
+            source.require_same()
+
     def close(self) -> None:
         """Close its files."""
         for source in (self.source, *self._opened.values()):

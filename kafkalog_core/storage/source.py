@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.command_lines import shell_word
-from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, StorageError
+from kafkalog_core.errors import AccessError, DeniedError, NotFoundError, ObjectReplacedError, StorageError
 from kafkalog_core.findings import DENIED
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_INT64
 from kafkalog_core.storage.object_paths import is_object
@@ -285,7 +285,14 @@ class Source:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if error is None:
+                self.require_same()
+        finally:
+            self.close()
+
+    def require_same(self) -> None:
+        """Raise ObjectReplacedError if the bytes read so far may be of two objects, which those of a file never are."""
 
     def close(self) -> None:
         """Close the file; windows already returned remain readable."""
@@ -445,9 +452,14 @@ class _ObjectSource(Source):
         self._object = file
 
     def refresh(self, *, grow: bool = False) -> FileChange:
-        """Ask whether it is still the object of that name: an object never changes, another one replaces it."""
+        """Return NONE: an object never changes. Raises ObjectReplacedError if another one has replaced it."""
         del grow
-        return FileChange.REPLACED if self._object.is_replaced() else FileChange.NONE
+        self._object.require_unreplaced()
+        return FileChange.NONE
+
+    def require_same(self) -> None:
+        """Ask whether it is still the object of that name. Raises ObjectReplacedError, AccessError."""
+        self._object.require_same()
 
     def _pread(self, target: memoryview, position: int) -> int:
         return self._read_at(target, position)
@@ -471,6 +483,8 @@ def code_of_error(error: StorageError) -> str:
     """Return the code for a file that was listed and then not read: it vanished, or the system refuses it."""
     if isinstance(error, NotFoundError):
         return "file.vanished"
+    if isinstance(error, ObjectReplacedError):
+        return "object.replaced"
     return DENIED if isinstance(error, DeniedError) else "file.not-readable"
 
 

@@ -27,6 +27,7 @@ NO_COMMAND: Final = {
     "roll.unreadable": "its message names the right that is missing",
     "reindex.unread": "the disk comes first",
     "log.unreadable": "the disk comes first",
+    "object.replaced": "the same command",
     "file.replaced-since": "the same command, once the broker is stopped",
     "file.too-large": "only a copy of the file helps",
     "segment.oversize": "only a copy of the file helps",
@@ -67,6 +68,23 @@ def test_an_error_names_a_command_or_there_is_a_reason(code: str) -> None:
 
 def test_no_reason_is_stale() -> None:
     assert set(NO_COMMAND) <= set(FINDING_TYPES)
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_of_an_object_store_it_is_a_command_that_takes_its_path(template: str) -> None:
+    path = "s3://bucket/logs/orders-0/00000000000000000000.log"
+    line = Finding(code="x", severity="error", path=path, message="", next_step=template).next_command
+    assert (
+        line is None
+        or line == "aws s3 sync s3://bucket/logs/orders-0 DIR"
+        or line.startswith(("kafkalog verify s3://bucket/logs/orders-0", "kafkalog dump s3://bucket/logs/orders-0"))
+    )
+    assert line is not None or template.startswith("sudo")
+
+
+def test_of_a_bucket_it_names_the_bucket() -> None:
+    finding = Finding(code="x", severity="error", path="s3://bucket", message="", next_step=AS_BROKER)
+    assert finding.next_command == "aws s3 sync s3://bucket DIR"
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

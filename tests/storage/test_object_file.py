@@ -52,6 +52,14 @@ def test_paths_of_an_object_store(path: str, expected: str, above: str) -> None:
     assert may_list(path)
 
 
+@pytest.mark.parametrize("written", ["s3a://b/logs/*", "S3://b/logs/*", "s3n://b/logs/*", "s3:/b/logs/*"])
+@pytest.mark.parametrize("verb", ["dump", "verify", "seek --latest"])
+def test_a_path_of_another_program_gets_a_hint(verb: str, written: str) -> None:
+    result = CliRunner().invoke(cli, [*verb.split(), written])
+    assert result.exit_code == 3
+    assert "write s3://b/logs/*" in result.stderr
+
+
 def test_paths_of_a_file_system(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "t-0")
@@ -88,6 +96,7 @@ def test_options_come_from_the_environment_and_are_overridden(monkeypatch: pytes
     monkeypatch.setenv("AWS_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "")
     assert options_of({}) == (("AWS_REGION", "eu-central-1"),)
+    assert options_of({"AWS_REGION": "", "AWS_SESSION_TOKEN": ""}) == ()
     assert options_of({"AWS_REGION": "eu-west-1"}) == (("AWS_REGION", "eu-west-1"),)
 
 
@@ -142,6 +151,10 @@ UNKNOWN = "during GetObject operation: Unable to parse ExceptionName:"
         ("AWS Error NO_SUCH_KEY during GetObject operation: x", NotFoundError, "deleted"),
         ("AWS Error NO_SUCH_BUCKET during ListObjectsV2 operation: x", NotFoundError, "no bucket 'b'"),
         (f"AWS Error UNKNOWN (HTTP status 301) {UNKNOWN} PermanentRedirect Message: x", AccessError, "AWS_REGION"),
+        (f"AWS Error UNKNOWN (HTTP status 400) {UNKNOWN} ExpiredToken Message: x", StoreLostError, "expired"),
+        (f"AWS Error UNKNOWN (HTTP status 403) {UNKNOWN} ExpiredToken Message: x", StoreLostError, "expired"),
+        (f"AWS Error UNKNOWN (HTTP status 400) {UNKNOWN} TokenRefreshRequired Message: x", StoreLostError, "expired"),
+        (f"AWS Error UNKNOWN (HTTP status 403) {UNKNOWN} InvalidObjectState Message: x", AccessError, "restore-object"),
         ("AWS Error ODD during GetObject operation: x. (Request ID: ABC)", AccessError, "answers ODD: x"),
         ("something else", AccessError, "answers When reading: something else"),
     ],
@@ -256,6 +269,16 @@ def test_a_failed_request_names_the_object_and_the_range(fake: FakeFile, monkeyp
         with pytest.raises(
             StoreLostError, match=r"s3://b/x: .* read from byte 8192 to 12287 after 10 attempts \(503\)"
         ):
+            read(file, 8192, 17)
+
+
+@pytest.mark.parametrize("answer", ["NO_SUCH_KEY", "RESOURCE_NOT_FOUND", "UNKNOWN (HTTP status 404)"])
+def test_an_object_that_was_opened_and_is_gone_could_not_be_read(
+    answer: str, fake: FakeFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_fake(fake, monkeypatch) as file:
+        fake.error = OSError(errno.EIO, f"AWS Error {answer} during GetObject operation: x")
+        with pytest.raises(AccessError, match="the bytes from 8192 on were not read"):
             read(file, 8192, 17)
 
 

@@ -9,11 +9,13 @@ import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.errors import NotFoundError, ObjectReplacedError
 from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine
@@ -123,9 +125,13 @@ FORMS: Final = (
 
 
 def same(text: str, top: str) -> str:
-    """The output with paths below one place, and without parts of a second, which an object store does not keep."""
+    """The output with paths below one place, without parts of a second, which an object store does not keep.
+
+    Also without next commands: one that changes files takes no object.
+    """
     lines = (line for line in text.splitlines() if "aws s3 ls" not in line and "-name recovery-point" not in line)
-    return re.sub(r'"mtime_ms":\d+', "", "\n".join(lines)).replace(top, "TOP")
+    left_out = r'"mtime_ms":\d+|"next_command":(?:null|"(?:[^"\\]|\\.)*")'
+    return re.sub(left_out, "", "\n".join(lines)).replace(top, "TOP")
 
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
@@ -287,6 +293,37 @@ def test_an_object_that_vanishes_after_it_was_listed(server: Server, monkeypatch
     assert status in {0, 4}
 
 
+@pytest.mark.parametrize("verb", ["dump --records", "verify --jobs 1", "dump --segments"])
+def test_an_object_that_is_deleted_while_it_is_read(verb: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = f"deleted-{len(verb)}/t-0"
+    path = write(server, place, log_of(20_000, size_bytes=1000))
+    with Requests(server.port, once(r"0+\.log 12582912-", path.unlink)) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, _ = run(*verb.split(), "--output", "ndjson", uri(place))
+    assert status == 4
+    assert "file.not-readable" in codes(rows)
+    assert "file.vanished" not in codes(rows)
+    assert re.search(r"the object was deleted while it was read: the bytes from \d+ on were not read", rows)
+
+
+def test_an_export_commits_nothing_of_an_object_that_is_deleted(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = write(server, "deleted-export/t-0", log_of(20_000, size_bytes=1000))
+    export = ("spark", "export", "--to", str(tmp_path / "out"), "--output", "ndjson", uri("deleted-export/t-0"))
+    with Requests(server.port, once(r"0+\.log 12582912-", path.unlink)) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, said = run(*export)
+    assert status == 3
+    assert "deleted while it was read" in said
+    assert "nothing of this run is committed" in said
+    path.write_bytes(log_of(20_000, size_bytes=1000))
+    reach(monkeypatch, server.options())
+    status, rows, _ = run(*export)
+    exported = [row for row in map(json.loads, rows.splitlines()) if row["type"] == "export"]
+    assert (status, [row["records"] for row in exported]) == (0, [20_000])
+
+
 @pytest.mark.parametrize("size", [20_000, 20_010, 10_000])
 @pytest.mark.parametrize("verb", ["dump --records", "verify --jobs 1"])
 def test_an_object_that_is_replaced_while_it_is_read(
@@ -297,11 +334,55 @@ def test_an_object_that_is_replaced_while_it_is_read(
     path = write(server, place, log_of(20_000, size_bytes=1000))
     os.utime(path, (1_700_000_000, 1_700_000_000))
     with Requests(
-        server.port, once(r"0+\.log 8388608-", lambda: path.write_bytes(log_of(size, size_bytes=1000)))
+        server.port, once(r"0+\.log 12582912-", lambda: path.write_bytes(log_of(size, size_bytes=1000)))
     ) as line:
         reach(monkeypatch, server.options(line.port))
-        _, rows, said = run(*verb.split(), "--output", "ndjson", uri(place))
-    assert "file.replaced" in codes(rows), said
+        status, rows, said = run(*verb.split(), "--output", "ndjson", uri(place))
+    assert status == 4
+    assert "object.replaced" in codes(rows), said
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "dump --records --limit 18000",
+        "dump --records --offsets 0..17999",
+        "dump --records --max-count 18000 --contains v",
+        "dump --records --newest-first --limit 18000",
+        "seek --value-hex 00",
+        "verify --jobs 2",
+    ],
+)
+@pytest.mark.parametrize("is_file", [False, True])
+def test_an_object_that_is_replaced_and_not_read_to_its_end(
+    verb: str, is_file: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"replaced-early-{len(verb)}-{is_file}/t-0"
+    path = write(server, place, log_of(20_000, size_bytes=1000))
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    with Requests(
+        server.port, once(r"0+\.log 1\d{7}-", lambda: path.write_bytes(log_of(20_000, size_bytes=1000)))
+    ) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, said = run(*verb.split(), "--output", "ndjson", uri(f"{place}/{path.name}" if is_file else place))
+    if is_file and "verify" not in verb:  # a named file is the whole result
+        assert (status, "rows of two objects may be mixed; run the command again" in said) == (3, True)
+    else:
+        assert status == 4
+        assert "object.replaced" in codes(rows), said
+
+
+def test_an_export_commits_nothing_of_an_object_that_is_replaced(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    data = log_of(20_000, size_bytes=1000)
+    path = write(server, "replaced-export/t-0", data)
+    os.utime(path, (1_700_000_000, 1_700_000_000))
+    export = ("spark", "export", "--to", str(tmp_path / "out"), "--output", "ndjson", uri("replaced-export/t-0"))
+    with Requests(server.port, once(r"0+\.log 12582912-", lambda: path.write_bytes(data))) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, _, said = run(*export)
+    assert (status, "nothing of this run is committed" in said) == (3, True)
 
 
 def test_a_tag_shows_another_object_of_the_same_second(server: Server) -> None:
@@ -312,8 +393,8 @@ def test_a_tag_shows_another_object_of_the_same_second(server: Server) -> None:
         if value[:1] == b"1":
             source = Source.open(uri("tagged"))
             assert source.refresh() is FileChange.NONE
-    with source:
-        assert source.refresh() is FileChange.REPLACED
+    with source, pytest.raises(ObjectReplacedError):
+        source.refresh()
     (server.files / "tagged").unlink()
     assert ObjectFile.is_replaced(source._object)
 
@@ -364,6 +445,75 @@ def test_a_store_that_is_busy_ends_the_run(monkeypatch: pytest.MonkeyPatch, serv
         assert re.search(rf"s3://\S+\.log: {expected}: it cannot be read from byte 0 to \d+ after 2 attempts", said)
         assert said.count("kafkalog: ") == 1
     objects.file_system.cache_clear()
+
+
+def refusal(status: int, name: str, message: str = "no") -> bytes:
+    """An answer of S3; a HEAD is answered without its body."""
+    body = (
+        f'<?xml version="1.0"?><Error><Code>{name}</Code><Message>{message}</Message></Error>'.encode() if name else b""
+    )
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n".encode() + body
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        *((r"^GET \S+\.log ", refusal(400, name)) for name in ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")),
+        (r"^GET \S+\.log ", refusal(403, "ExpiredToken")),
+        (r"^GET \S+list-type", refusal(400, "ExpiredToken")),
+        (r"^HEAD \S+\.log", refusal(400, "")),
+    ],
+)
+def test_credentials_that_expire_end_the_run(
+    request_: str, answer: bytes, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    with Requests(server.port, lambda request: answer if re.search(request_, request) else None) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, _, said = run("verify", "--jobs", "1", "--output", "ndjson", uri("demo"))
+    assert (status, said.count("kafkalog: ")) == (1, 1), said
+    assert "the credentials or the session token have expired or are wrong" in said
+
+
+def of_prefix(prefix: str) -> Callable[[str], bytes | None]:
+    """Deny what a key may not list that has rights below one prefix alone."""
+
+    def before(request: str) -> bytes | None:
+        listed = re.search(r"[?&]prefix=([^&\s]*)", request)
+        is_denied = "list-type" in request and not (listed and unquote(listed[1]).startswith(prefix))
+        return refusal(403, "AccessDenied") if is_denied else None
+
+    return before
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"),
+    [("demo/orders-0", "demo/orders-0"), ("demo", "demo"), ("demo", "demo/orders-*"), ("demo", "demo/*-0/*.log")],
+)
+@pytest.mark.parametrize("verb", ["verify --jobs 1", "dump --records"])
+def test_a_key_with_rights_below_one_prefix(
+    verb: str, prefix: str, name: str, monkeypatch: pytest.MonkeyPatch, server: Server
+) -> None:
+    with Requests(server.port, of_prefix(prefix)) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, said = run(*verb.split(), "--output", "ndjson", uri(name))
+    assert status == 0, (rows[-1000:], said)
+
+
+def test_a_pattern_below_what_is_not_there() -> None:
+    assert objects.matching(uri("nothing/*")) == []
+    assert objects.matching(uri(f"demo/orders-0/{0:020}.log/*")) == []
+    with pytest.raises(NotFoundError, match="there is no bucket"):
+        objects.matching("s3://no-such-bucket/x/*")
+
+
+def test_an_archived_object_has_to_be_restored(monkeypatch: pytest.MonkeyPatch, server: Server) -> None:
+    answer = refusal(403, "InvalidObjectState", "The operation is not valid for the object's storage class")
+    with Requests(server.port, lambda request: answer if ".log " in request else None) as line:
+        reach(monkeypatch, server.options(line.port))
+        status, rows, _ = run("dump", "--output", "ndjson", uri("demo/orders-0"))
+    assert status == 4
+    assert "the object is archived; restore it first: aws s3api restore-object" in rows
 
 
 @pytest.mark.parametrize("seed", range(8))

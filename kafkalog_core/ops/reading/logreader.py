@@ -26,7 +26,7 @@ from kafkalog_core.ops.reading.runs import RunReader
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
-from kafkalog_core.storage.paths import exists
+from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
 from kafkalog_core.structs import Struct, replace
@@ -405,8 +405,10 @@ class LogReader:
                     return
             if waiting:
                 yield self.damages(waiting, file)
+            changes = [*self._changes(source, file, last, part)]
+            source.require_same()  # before the span says that the file was read
             self._spans[file.path], self._last = span, last
-            yield from self._changes(source, file, last, part)
+            yield from changes
 
     def measure(self, file: LogFile, unit: Unit, stats: LogStats) -> Iterator[Chunk]:
         """Add the figures of a file to `stats`; yield its damage. Raises StorageError if it cannot be opened."""
@@ -423,8 +425,9 @@ class LogReader:
                     yield self.damage(item, file, damage_severity(item, source, file, unit))
                 else:
                     yield from self._runs.measure(item, lines, stats)
+            changes = [*self._changes(source, file, last)]
             self._spans[file.path] = span
-            yield from self._changes(source, file, last)
+            yield from changes
 
     def run(self, run: Run, lines: Lines) -> Iterator[Chunk]:
         """Yield rows of the request's level of one run."""
@@ -506,7 +509,7 @@ def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -
     )
     if not is_zeros or unit.log_dir is None:
         return "error"
-    return "error" if exists(f"{unit.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}") else "info"
+    return "error" if is_there(f"{unit.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}") else "info"
 
 
 def _last_of(before: BatchMark | None, item: Run | Damage, file: LogFile) -> BatchMark | None:

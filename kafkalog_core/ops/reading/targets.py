@@ -143,6 +143,8 @@ _KIND_OF_CONTENT: Final = {
     ContentKind.EPOCH_CHECKPOINT: FileKind.LEADER_EPOCH,
 }
 _FOREIGN_CONTENT: Final = frozenset({ContentKind.TEXT, ContentKind.FOREIGN})
+_OTHER_S3: Final = re.compile(r"s3[an]?:/+(?=[^/])", re.IGNORECASE)
+"""How other programs write a path of S3."""
 _GLOB_MAGIC: Final = re.compile(r"[*?[]")
 _NAMES_SHOWN: Final = 5
 _REDPANDA: Final = "Redpanda's, whose log is another format than Kafka's"
@@ -219,6 +221,9 @@ def _find(pattern: str, found: list[Target], refusals: list[KafkalogError]) -> N
 
 def _matching(pattern: str) -> list[str]:
     """Return the paths that a path means: itself, or those that match it. Raises StorageError of an object store."""
+    other = None if is_object(pattern) else _OTHER_S3.match(pattern)
+    if other is not None and not exists(pattern):
+        raise NotFoundError(f"objects are read from s3:// paths; write s3://{pattern[other.end() :]}", path=pattern)
     if _GLOB_MAGIC.search(pattern) is None or exists(pattern):
         return [pattern]
     if is_object(pattern):

@@ -321,7 +321,9 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
 
 
 _RECOVERED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
-_NOT_READ: Final = frozenset({DENIED, "file.not-readable", "dir.unreadable", "log.unreadable", "batch.over-limit"})
+_NOT_READ: Final = frozenset(
+    {DENIED, "file.not-readable", "object.replaced", "dir.unreadable", "log.unreadable", "batch.over-limit"}
+)
 _FAILS: Final = frozenset(
     {"record.control-key", "record.control-value", "record.control-type", "txn.plain-inside", "txn.marker-unreadable"}
 )

@@ -343,7 +343,10 @@ class ExportTaskResult(Struct, frozen=True, kw_only=True):
 
 
 def run_export_task(piece: ExportTask, advance: Callable[[int], None]) -> ExportTaskResult:
-    """Read the splits of a task and write its file. Raises WriteError if it cannot be written."""
+    """Read the splits of a task and write its file.
+
+    Raises WriteError if it cannot be written, and StorageError for a file that cannot be read to its end.
+    """
     return _Exporter(piece, advance).run()
 
 
@@ -379,12 +382,17 @@ class _Exporter:
         )
 
     def _split(self, split: LogSplit) -> None:
+        """Read one split. Raises StorageError if it fails after records of it were taken: nothing may be committed."""
+        taken_before = self._report.records
         try:
             for chunk in self._reader.rows(split.file, split.unit, None, split.part):
                 self._take(chunk, split)
         except WriteError:
             raise
         except StorageError as error:
+            if self._report.records > taken_before:  # a file that is tried again would be there twice
+                text = f"{error.message}; nothing of this run is committed: run the same command again"
+                raise StorageError(text, path=split.path) from error
             code = code_of_error(error)
             self._failed[split.path] = code
             self._sink.put(found(code, split.path, reason=error.message, topic=split.topic, partition=split.partition))

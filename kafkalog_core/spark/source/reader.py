@@ -75,6 +75,7 @@ _MISSING_ROWS: Final = frozenset(
         "file.not-readable",
         "file.replaced-since",
         "file.shrank",
+        "object.replaced",
         "high-watermark.unknown",
         "txn.undecided",
     }

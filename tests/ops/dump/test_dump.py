@@ -110,13 +110,15 @@ def test_an_undecodable_payload_stands_where_its_records_would(tmp_path: Path, l
     assert report.bytes == len(A + bad + C)
 
 
-@pytest.mark.parametrize(("is_clean", "exit_status"), [(False, 0), (True, 4)])
-def test_a_zero_tail_is_an_error_where_no_broker_will_cut_it(tmp_path: Path, is_clean: bool, exit_status: int) -> None:
+@pytest.mark.parametrize(("mark", "exit_status"), [("none", 0), ("file", 4), ("broken link", 0)])
+def test_a_zero_tail_is_an_error_where_no_broker_will_cut_it(tmp_path: Path, mark: str, exit_status: int) -> None:
     home = tmp_path / "data"
     log = write_segments(home / "topic-0", {0: A + bytes(1000)})
     (home / "meta.properties").write_bytes(meta_properties({"version": "0", "broker.id": "1"}))
-    if is_clean:
+    if mark == "file":
         (home / ".kafka_cleanshutdown").touch()
+    elif mark == "broken link":
+        (home / ".kafka_cleanshutdown").symlink_to(home / "nothing")
     report = Report()
     (damage,) = of(dump_rows(log, report=report), "damage")
     assert (damage["reason"], damage["size_bytes"]) == ("zero-filled", 1000)
