@@ -171,6 +171,7 @@ def matches(shown: Sequence[str], printed: Sequence[str]) -> bool:
     parts = [re.escape("\n".join(part).strip("\n")) for part in _parts(shown)]
     text = "\n".join(printed).strip("\n")
     text = text if parts[0] else f"\n{text}"  # lines left out at the start end with a line break too
+    text = text if parts[-1] else f"{text}\n"  # and so do those at the end
     return re.fullmatch(r"\n(?:.*\n)*".join(parts), text) is not None
 
 
