@@ -109,8 +109,11 @@ class LiveBroker:
         markers = Markers(disks, clock_ms, waiters.notify, self._offsets.complete_transaction)
         transaction_log = CoordinatorLog(disks, TRANSACTIONS_TOPIC, clock_ms, waiters.notify)
         settings = disks.settings
-        longest = TransactionLimits(max_timeout_ms=settings.number("transaction.max.timeout.ms"))
-        self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, longest)
+        bounds = TransactionLimits(
+            max_timeout_ms=settings.number("transaction.max.timeout.ms"),
+            expiration_ms=int(disks.configs.broker("transactional.id.expiration.ms").text),
+        )
+        self._transactions = TransactionCoordinator(transaction_log, markers, clock_ms, bounds)
         samples = [_samples_of(settings, prefix) for prefix in ("", "controller.")]
         throttles = ClientThrottles(disks.quotas, clock, options.user_of, resolved, *samples)
         parts = self._guarded(self._parts(clock, waiters, group_log, traffic))
@@ -127,9 +130,7 @@ class LiveBroker:
         )
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
-        check_ms = settings.number("offsets.retention.check.interval.ms")
-        more = {"the expiry of offsets": (check_ms, self.expire_offsets), **shares.tasks()}
-        self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=more)
+        self._upkeep = Upkeep(disks, clock_ms, failed=observer.network_error, more=self._tasks())
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._keep_up, name="kafkalog-upkeep", daemon=True)
 
@@ -204,6 +205,16 @@ class LiveBroker:
                 expire()
             except (KafkalogError, OSError) as error:
                 self._observer.network_error(what, error)
+
+    def _tasks(self) -> dict[str, tuple[int, Callable[[], None]]]:
+        """Return what coordinators do in the background, each task with its interval in milliseconds."""
+        number = self._disks.settings.number
+        ids_ms = number("transaction.remove.expired.transaction.cleanup.interval.ms")
+        return {
+            "the expiry of offsets": (number("offsets.retention.check.interval.ms"), self.expire_offsets),
+            "the expiry of transactional ids": (ids_ms, self._transactions.forget),
+            **self._shares.tasks(),
+        }
 
     def expire_offsets(self) -> None:
         """Delete offsets of groups that have expired, and empty groups without any. Raises KafkalogError."""

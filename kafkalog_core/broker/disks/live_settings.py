@@ -31,6 +31,7 @@ _NUMBERS: Final = {
     "group.consumer.session.timeout.ms": (45_000, 1),
     "group.consumer.heartbeat.interval.ms": (5_000, 1),
     "transaction.max.timeout.ms": (900_000, 1),
+    "transaction.remove.expired.transaction.cleanup.interval.ms": (3_600_000, 1),
     "offsets.retention.minutes": (10_080, 1),
     "offsets.retention.check.interval.ms": (600_000, 1),
     "share.coordinator.state.topic.num.partitions": (50, 1),

@@ -337,16 +337,28 @@ class TransactionCoordinator:
 
     # --- time ---------------------------------------------------------------------------------------------------------
     def expire(self) -> None:
-        """Complete what is prepared, abort what is over its timeout, forget what is idle.
+        """Complete what is prepared, abort what is over its timeout.
 
         To be called a few times a second. What fails is tried again at the next call; raises the first KafkalogError.
         """
+        self._for_each(self._expire_one)
+
+    def forget(self) -> None:
+        """Forget the ids that are idle (`TransactionStateManager.removeExpiredTransactionalIds`).
+
+        To be called at intervals [transaction.remove.expired.transaction.cleanup.interval.ms], the first one after the
+        start included. What fails is tried again at the next call; raises the first KafkalogError.
+        """
+        self._for_each(self._forget_one)
+
+    def _for_each(self, task: Callable[[str, _Transaction, int], None]) -> None:
+        """Call with each id, what is known of it, and the time. Raises the first KafkalogError, after the last call."""
         failure: KafkalogError | None = None
         with self._lock:
             now_ms = self._clock_ms()
             for name, found in list(self._known.items()):
                 try:
-                    self._expire_one(name, found, now_ms)
+                    task(name, found, now_ms)
                 except KafkalogError as error:
                     failure = failure or error
         if failure is not None:
@@ -356,11 +368,13 @@ class TransactionCoordinator:
         value = found.value
         if value.state in _PREPARED:
             self._complete(name, found)
-        elif value.state is TransactionPhase.ONGOING:
-            # TransactionMetadata.isDistributedTwoPhaseCommitTxn: it waits for its end forever (KIP-939)
-            if now_ms - value.start_ms > value.timeout_ms != MAX_INT32:
-                self._fence(name, found)
-        elif value.state in _ENDED and now_ms - value.update_ms >= self._limits.expiration_ms:
+        # TransactionMetadata.isDistributedTwoPhaseCommitTxn: it waits for its end forever (KIP-939)
+        elif value.state is TransactionPhase.ONGOING and now_ms - value.start_ms > value.timeout_ms != MAX_INT32:
+            self._fence(name, found)
+
+    def _forget_one(self, name: str, found: _Transaction, now_ms: int) -> None:
+        value = found.value
+        if value.state in _ENDED and now_ms - value.update_ms >= self._limits.expiration_ms:
             self._log.append(name, [encode_transaction(name, None)])
             del self._known[name]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.broker.transactions.coordinator import ProducerIdentity, TransactionCoordinator
+from kafkalog_core.broker.transactions.coordinator import ProducerIdentity, TransactionCoordinator, TransactionLimits
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.structs import replace
 from kafkalog_core.topics.transactions import TransactionPhase, TransactionValue, encode_transaction
@@ -153,6 +153,42 @@ def test_a_transaction_of_two_phases_has_no_timeout() -> None:
     coordinator = coordinator_of(Memory(encode_transaction("a", ongoing)), now_ms=2**40)
     coordinator.expire()
     assert coordinator.transactions()["a"].state is TransactionPhase.ONGOING
+
+
+def test_idle_ids_are_forgotten_when_it_is_time_for_that() -> None:
+    """A real broker looks for them once an hour, not when it starts."""
+    week_ms = TransactionLimits().expiration_ms
+    ended_ms = {"over": NOW_MS - week_ms, "within": NOW_MS - week_ms + 1, "open": NOW_MS - week_ms}
+    states = {
+        "over": TransactionPhase.EMPTY,
+        "within": TransactionPhase.COMPLETE_ABORT,
+        "open": TransactionPhase.ONGOING,
+    }
+    memory = Memory(
+        *(
+            encode_transaction(name, value_of(update_ms=at_ms, start_ms=NOW_MS, state=states[name]))
+            for name, at_ms in ended_ms.items()
+        )
+    )
+    coordinator = coordinator_of(memory)
+    coordinator.expire()
+    assert set(coordinator.transactions()) == {"over", "within", "open"}
+    coordinator.forget()
+    assert set(coordinator.transactions()) == {"within", "open"}
+    assert memory.rows[3:] == [encode_transaction("over", None)]
+
+
+def test_the_settings_say_when_ids_are_forgotten(tmp_path: Path) -> None:
+    names = "transaction.remove.expired.transaction.cleanup.interval.ms", "transactional.id.expiration.ms"
+    with living(tmp_path, None, f"{names[0]}=2000", f"{names[1]}=5000") as live:
+        Payer(live, "idle")
+        states = []
+        for _ in range(4):
+            live.clock.now_ms += 2000
+            live.broker._upkeep.run()
+            (found,) = live.ask("DescribeTransactions", 0, transactional_ids=["idle"])["transaction_states"]
+            states.append(found["transaction_state"])
+    assert states == ["Empty", "Empty", "", ""]
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
