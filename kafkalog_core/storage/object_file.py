@@ -51,7 +51,7 @@ class ObjectFile(RawIOBase):
         self._held = memoryview(self._object.content or b"")
         self._held_at = 0
         self._next_bytes = _FIRST_BYTES
-        self._ahead: deque[tuple[int, int, Future[bytes]]] = deque()  # position, size, in the order of the object
+        self._ahead: deque[tuple[int, int, Future[memoryview]]] = deque()  # position, size, in the order of the object
 
     @property
     def status(self) -> os.stat_result:
@@ -148,11 +148,11 @@ class ObjectFile(RawIOBase):
         """Return how many bytes to request from a position on: no more than will be read."""
         return min(self._next_bytes, max(0, end - position))
 
-    def _hold(self, position: int, data: bytes) -> None:
-        self._held, self._held_at = memoryview(data), position
+    def _hold(self, position: int, data: memoryview) -> None:
+        self._held, self._held_at = data, position
         self._object.ranges += 1
         if len(data) == self._size_bytes <= _FIRST_BYTES:
-            self._object.content = data
+            self._object.content = bytes(data)
         if self._count is not None:
             self._count(len(data))
 
@@ -168,16 +168,20 @@ class ObjectFile(RawIOBase):
         while self._ahead:
             self._ahead.pop()[-1].cancel()
 
-    def _fetch(self, position: int, size_bytes: int) -> bytes:
+    def _fetch(self, position: int, size_bytes: int) -> memoryview:
         """Return the bytes of a range, fewer if another, shorter object has the name now.
 
         Raises AccessError also for an object that was deleted after it was opened.
         """
+        # The client writes the answer into this memory, and if that is a refusal, it reads what the store says from
+        # all of it: zeros end that text, whereas in memory that was used before it often finds none.
+        answer = bytearray(size_bytes)
         try:
-            return bytes(self._object.file.read_at(size_bytes, position))
+            length = self._object.file.get_stream(position, size_bytes).readinto(answer)
+            return memoryview(answer)[:length].toreadonly()
         except (OSError, ValueError) as error:
             if is_past_end(error):
-                return b""
+                return memoryview(b"")
             what = f"read from byte {position} to {position + size_bytes - 1}"
             refused = store_error(self._path, error, what)  # without its cause, as in `objects`
             if isinstance(refused, NotFoundError):  # which callers take for a file that was never opened

@@ -181,12 +181,24 @@ class FakeFile:
         self.error: Exception | None = None
         self._lock = threading.Lock()
 
-    def read_at(self, size_bytes: int, position: int) -> bytes:
+    def get_stream(self, position: int, size_bytes: int) -> FakeStream:
         with self._lock:
             self.ranges.append((position, size_bytes))
             if self.error is not None:
                 raise self.error
-            return self.data[position : position + size_bytes]
+            return FakeStream(self.data[position : position + size_bytes])
+
+
+class FakeStream:
+    """A range. Memory that an answer is written to has to be zeros: its rest is read too if that is a refusal."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def readinto(self, target: bytearray) -> int:
+        assert not any(target)
+        target[: len(self.data)] = self.data
+        return len(self.data)
 
 
 @pytest.fixture
