@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.text_files import PropertyText
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.storage.partition import Partition
 
 __all__ = [
     "BrokerAssignments",
@@ -288,7 +289,7 @@ class DirectoryOwners:
         return self._last
 
 
-def metadata_file(place: PartitionPath) -> EntryFile:
+def metadata_file(place: PartitionPath | Partition) -> EntryFile:
     """Return the partition.metadata that a partition has, or should have."""
     kind = FileKind.PARTITION_METADATA
     path = f"{place.path}/{fixed_file_name(kind)}"

@@ -16,14 +16,20 @@ import re
 import sys
 import threading
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.storage.paths import is_object
+from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ReadPages", "SharedFiles", "absent_ranges"]
+    from kafkalog_core.storage.listing import FileInfo
+
+__all__ = ["ReadPages", "SharedFiles", "absent_ranges", "reading_together"]
 
 PART_BYTES: Final = 8 * 1024 * 1024
 """A file is looked at in parts of this size: a look takes some microseconds."""
@@ -31,6 +37,8 @@ _AHEAD_BYTES: Final = 16 * 1024 * 1024
 """How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb), and what `Source` asks for."""
 _CACHESTAT: Final = 451
 """Number of the call, on every machine, since Linux 6.5; the C library has no function for it."""
+_SMALL_BYTES: Final = 128 * 1024
+_TOGETHER: Final = 64
 _LATE_PARTS: Final = 4
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.002
@@ -157,6 +165,29 @@ class SharedFiles:
             ranges = self._absent.pop(path)
             with suppress(OSError), _opened(path) as descriptor:
                 _give_back(descriptor, ranges)
+
+
+@contextmanager
+def reading_together(files: Iterable[FileInfo]) -> Iterator[None]:
+    """Request the small ones of some files at once, and give back their pages when all is read.
+
+    A disk takes about as long for ten requests as for one, and a file may be read more than once. Of many files the
+    first are taken: each is open meanwhile.
+    """
+    with ExitStack() as stack:
+        for file in islice((each for each in files if 0 < each.size_bytes <= _SMALL_BYTES), _TOGETHER):
+            if file.path in READING.shared or is_object(file.path):
+                continue
+            with suppress(OSError):  # its reader reports what is wrong
+                descriptor = stack.enter_context(_opened(file.path))
+                ranges = absent_ranges(descriptor, 0, file.size_bytes)
+                if ranges:
+                    os.posix_fadvise(descriptor, 0, file.size_bytes, os.POSIX_FADV_WILLNEED)
+                if not READING.keeps_cache:
+                    stack.callback(_give_back, descriptor, ranges)
+                    READING.shared.add(file.path)
+                    stack.callback(READING.shared.discard, file.path)
+        yield
 
 
 def _give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:

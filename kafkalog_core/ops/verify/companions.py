@@ -24,8 +24,10 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
+from kafkalog_core.kafka.cluster import metadata_file, topic_id_of
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
+from kafkalog_core.ops.verify.verdict import PartitionMetadata
 from kafkalog_core.storage.listing import SegmentState, stat_path
 from kafkalog_core.storage.paths import exists, is_object
 from kafkalog_core.storage.source import code_of_error
@@ -51,6 +53,7 @@ __all__ = [
     "check_files",
     "file_findings",
     "is_read_only_mount",
+    "read_metadata",
     "refine",
 ]
 
@@ -166,6 +169,16 @@ def _text_findings(partition: Partition, formats: Collection[str], epochs: Epoch
             continue
         except StorageError as error:
             yield place.finding(code_of_error(error), reason=error.message)
+
+
+def read_metadata(place: PartitionPath | Partition) -> PartitionMetadata | None:
+    """Read the partition.metadata of a partition; None: it has none."""
+    file = metadata_file(place)
+    try:
+        text = read_properties(file)
+    except StorageError as error:
+        return PartitionMetadata(file.path, None, (file.finding(code_of_error(error), reason=error.message),))
+    return None if text is None else PartitionMetadata(text.path, topic_id_of(text), tuple(text.findings))
 
 
 def _missing_texts(partition: Partition, context: PartitionContext, formats: Collection[str]) -> Iterator[Finding]:

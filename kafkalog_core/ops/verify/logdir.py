@@ -16,9 +16,8 @@ from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
 )
-from kafkalog_core.kafka.cluster import DirectoryOwners, metadata_file, topic_id_of
+from kafkalog_core.kafka.cluster import DirectoryOwners
 from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.named_dirs import NamedDirs
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
@@ -37,6 +36,7 @@ from kafkalog_core.ops.verify.companions import (
     check_files,
     file_findings,
     is_read_only_mount,
+    read_metadata,
 )
 from kafkalog_core.ops.verify.metadata_log import (
     _cluster_findings,
@@ -45,12 +45,11 @@ from kafkalog_core.ops.verify.metadata_log import (
     snapshot_findings,
 )
 from kafkalog_core.ops.verify.producers import check_partition_offsets
-from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
+from kafkalog_core.ops.verify.verdict import PartitionMetadata, PartitionVerdict, PlaceVerdict
 from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import absolute, is_object
-from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
@@ -198,7 +197,9 @@ class LogDirs:
             findings += self._release_findings(broker_dir, place, starts)
         if broker_dir is not None:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
-        findings += self._topic_id_findings(broker_dir, place)
+        if verdict.metadata is not None:
+            findings += verdict.metadata.findings
+            self._note_topic_id(broker_dir, place, verdict.metadata)
         if place.name.topic == METADATA_TOPIC and place.name.state is DirectoryState.CURRENT:
             findings += _cluster_findings(broker_dir, place)
             findings += snapshot_findings(verdict, context)
@@ -287,8 +288,7 @@ class LogDirs:
 
     def note(self, target: PartitionTarget | LogDirTarget, place: PartitionPath) -> None:
         """Note what `across` needs of a partition that another call has checked."""
-        for _ in self._topic_id_findings(self._broker_dir(target), place):
-            pass
+        self._note_topic_id(self._broker_dir(target), place, read_metadata(place))
 
     def across(self) -> Iterator[PlaceVerdict]:
         """Yield what only several log directories together show, by the directory that it is about."""
@@ -350,19 +350,12 @@ class LogDirs:
                 self._broker_dirs[key] = None
         return self._broker_dirs[key]
 
-    def _topic_id_findings(self, broker_dir: BrokerDir | None, place: PartitionPath) -> Iterator[Finding]:
-        file = metadata_file(place)
-        try:
-            text = read_properties(file)
-        except StorageError as error:
-            yield file.finding(code_of_error(error), reason=error.message)
-            return
-        if text is None:
-            return
-        yield from text.findings
-        topic_id = topic_id_of(text)
-        if topic_id is not None and place.name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE}:
-            self._topic_ids.append(TopicId(broker_dir, place, text.path, topic_id))
+    def _note_topic_id(
+        self, broker_dir: BrokerDir | None, place: PartitionPath, metadata: PartitionMetadata | None
+    ) -> None:
+        is_counted = place.name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE}
+        if metadata is not None and metadata.topic_id is not None and is_counted:
+            self._topic_ids.append(TopicId(broker_dir, place, metadata.path, metadata.topic_id))
 
     def _entries_without_partition(self, broker_dir: BrokerDir) -> Iterator[Finding]:
         """Yield one finding for each checkpoint; a partition is reported for the first checkpoint that names it."""

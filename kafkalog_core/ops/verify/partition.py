@@ -31,7 +31,7 @@ from kafkalog_core.ops.reading.logfiles import (
     is_compacted,
     shows_no_compaction,
 )
-from kafkalog_core.ops.verify.companions import refine
+from kafkalog_core.ops.verify.companions import read_metadata, refine
 from kafkalog_core.ops.verify.producers import ProducerChecks, ProducerPlace, check_epochs, first_start_offset
 from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_index
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans, ends_in_damage, next_offset
@@ -199,6 +199,7 @@ class PartitionChecker:
             log_start_offset=self._bounds.log_start.offset if verdicts else None,
             log_end_offset=end_offset,
             at_risk_bytes=at_risk_bytes,
+            metadata=read_metadata(partition),
         )
 
     def _note_lost(self, base_offset: int) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_SPANS",
     "OffsetGap",
+    "PartitionMetadata",
     "PartitionVerdict",
     "PlaceVerdict",
     "SegmentEpochStart",
@@ -182,11 +183,20 @@ class SegmentVerdict(Struct, frozen=True, kw_only=True):
         return sum(size_bytes for _, size_bytes in self.damage) - self.whole_between
 
 
+class PartitionMetadata(Struct, frozen=True):
+    """The partition.metadata at `path`; `topic_id`: None: a broker refuses the file, or it cannot be read."""
+
+    path: str
+    topic_id: str | None
+    findings: tuple[Finding, ...]
+
+
 class PartitionVerdict(Struct, frozen=True, kw_only=True):
     """One checked partition; `findings` include those of its segments, in the order of the files.
 
     `log_start_offset` and `log_end_offset` are those that a broker would find; None without segments.
     `at_risk_bytes`: bytes that a start recovers and may truncate; None: unknown.
+    `metadata`: its partition.metadata; `findings` do not have those of it. None: it has none.
     """
 
     path: str
@@ -197,6 +207,7 @@ class PartitionVerdict(Struct, frozen=True, kw_only=True):
     log_start_offset: int | None
     log_end_offset: int | None
     at_risk_bytes: int | None
+    metadata: PartitionMetadata | None = None
 
 
 class PlaceVerdict(Struct, frozen=True, kw_only=True):

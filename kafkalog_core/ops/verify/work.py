@@ -36,6 +36,7 @@ from kafkalog_core.ops.verify.resume import (
 from kafkalog_core.ops.verify.segment import SCANS, check_file, check_segment
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.storage.listing import Segment, SegmentState
+from kafkalog_core.storage.page_cache import reading_together
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.paths import absolute
 from kafkalog_core.storage.source import code_of_dir_error
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.verify.partition import CheckerPlace
     from kafkalog_core.ops.verify.request import Reader
+    from kafkalog_core.storage.listing import FileInfo
 
 __all__ = [
     "ROW_BYTES",
@@ -322,6 +324,11 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     except StorageError as error:
         reason = found(code_of_dir_error(error), work.path, reason=error.message)
         return WorkResult(PlaceVerdict(path=work.path, findings=(reason,)))
+    with reading_together(_small_first(partition)):
+        return _check_listed(partition, work, advance, keep)
+
+
+def _check_listed(partition: Partition, work: PartitionWork, advance: Callable[[int], None], keep: Keep) -> WorkResult:
     depth, context = work.depth, work.context
     known = unchanged(partition, context, work.lines, depth.now_ms) if work.lines else ()
     tasks = segment_tasks(partition, depth)[len(known) :]
@@ -338,6 +345,14 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
             check.end(reading.check(task, check.checker, advance))
         verdict = finished(check.checker, partition, depth, advance)
         return WorkResult(verdict, check.skipped_bytes, made=reading.finish())
+
+
+def _small_first(partition: Partition) -> Iterator[FileInfo]:
+    """Yield the files that a check reads, those of the whole partition first."""
+    yield from partition.metadata_files
+    yield from partition.snapshots
+    for segment in partition.segments:
+        yield from segment.files
 
 
 def finished(

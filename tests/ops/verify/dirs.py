@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.ops.reading.targets import LogDirTarget, PartitionTarget, resolve
-from kafkalog_core.ops.verify.companions import refine
+from kafkalog_core.ops.verify.companions import read_metadata, refine
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
@@ -92,6 +92,7 @@ def find(
                 log_start_offset=None if end is None else partition.segments[0].base_offset,
                 log_end_offset=end,
                 at_risk_bytes=None,
+                metadata=read_metadata(partition),
             )
             findings += log_dirs.with_findings(verdict).findings
         if isinstance(target, LogDirTarget):
