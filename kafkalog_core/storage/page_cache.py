@@ -13,6 +13,7 @@ import ctypes
 import mmap
 import os
 import re
+import stat
 import sys
 import threading
 from collections import deque
@@ -172,22 +173,33 @@ def reading_together(files: Iterable[FileInfo]) -> Iterator[None]:
     """Request the small ones of some files at once, and give back their pages when all is read.
 
     A disk takes about as long for ten requests as for one, and a file may be read more than once. Of many files the
-    first are taken: each is open meanwhile.
+    first are taken: each is open meanwhile, and `Source` reads from that descriptor (`READING.held`).
     """
+    if _calls() is None:
+        yield
+        return
     with ExitStack() as stack:
         for file in islice((each for each in files if 0 < each.size_bytes <= _SMALL_BYTES), _TOGETHER):
-            if file.path in READING.shared or is_object(file.path):
-                continue
-            with suppress(OSError):  # its reader reports what is wrong
-                descriptor = stack.enter_context(_opened(file.path))
-                ranges = absent_ranges(descriptor, 0, file.size_bytes)
-                if ranges:
-                    os.posix_fadvise(descriptor, 0, file.size_bytes, os.POSIX_FADV_WILLNEED)
-                if not READING.keeps_cache:
-                    stack.callback(_give_back, descriptor, ranges)
-                    READING.shared.add(file.path)
-                    stack.callback(READING.shared.discard, file.path)
+            is_new = file.path not in READING.held and file.path not in READING.shared
+            if is_new and not is_object(file.path):
+                with suppress(OSError):  # its reader reports what is wrong
+                    _hold(file.path, stack)
         yield
+
+
+def _hold(path: str, stack: ExitStack) -> None:
+    """Open a file and request what is not in memory of it, until the stack is unwound."""
+    descriptor = stack.enter_context(_opened(path))
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return
+    ranges = absent_ranges(descriptor, 0, status.st_size)
+    if ranges:
+        os.posix_fadvise(descriptor, 0, status.st_size, os.POSIX_FADV_WILLNEED)
+    if not READING.keeps_cache:
+        stack.callback(_give_back, descriptor, ranges)
+    READING.held[path] = descriptor
+    stack.callback(READING.held.pop, path)
 
 
 def _give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:

@@ -183,12 +183,15 @@ class _Reading(Struct):
         limit: of the bytes in a second; None: there is none.
         gives_way: whether it lets all other processes go first (`pool.give_way`).
         shared: paths of files whose pages are given back elsewhere (`page_cache.SharedFiles`).
+        held: descriptors of files that are open already, by their paths, and whose pages are given back where they were
+            opened (`page_cache.reading_together`).
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
     shared: set[str] = field(default_factory=set)
+    held: dict[str, int] = field(default_factory=dict)
 
 
 READING: Final = _Reading()
@@ -242,7 +245,8 @@ class Source:
         self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
         self._pages: ReadPages | None = None
-        if not READING.keeps_cache and status is None and path not in READING.shared:
+        is_others = path in READING.held or path in READING.shared
+        if not READING.keeps_cache and status is None and not is_others:
             from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
 
             self._pages = ReadPages(file.fileno(), self.size_bytes)
@@ -255,7 +259,10 @@ class Source:
             from kafkalog_core.storage.object_file import ObjectFile  # noqa: PLC0415 -- for such a path alone
 
             return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
+        held = READING.held.get(name)
         try:
+            if held is not None:
+                return cls(name, open(os.dup(held), "rb", buffering=0))
             if not stat.S_ISREG(os.stat(name).st_mode):  # a FIFO would block the open
                 raise AccessError("not a regular file", path=name)
             return cls(name, open(name, "rb", buffering=0))

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges
+from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges, reading_together
+from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import PEEK_BYTES, READING, ReadLimit, Source
 from tests.build import batch_v2
 from tests.ops.logs import records, write_segments
@@ -258,3 +261,68 @@ def test_a_rate_that_is_none(rate: str) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--limit-rate" in done.stderr
+
+
+# --- the small files of a partition -----------------------------------------------------------------------------------
+def small_files(directory: Path) -> list[Path]:
+    """Files of a partition: all evicted but the last, and one that is too large to be requested with the others."""
+    sizes = {"00000000000000000000.log": 3 * PAGE, "00000000000000000000.index": 8, "00000000000000000007.log": MIB}
+    paths = [directory / name for name in (*sizes, "leader-epoch-checkpoint")]
+    for path in paths:
+        path.write_bytes(bytes(sizes.get(path.name, 9)))
+        evict(path)
+    touch(paths[-1], 0, 9)
+    return paths
+
+
+@pytest.mark.usefixtures("gives_back")
+@pytest.mark.parametrize("error", [None, OSError])
+def test_small_files_are_requested_together_and_given_back(tmp_path: Path, error: type[OSError] | None) -> None:
+    paths = small_files(tmp_path)
+    before = [absent(path) for path in paths]
+    files = read_partition(str(tmp_path)).files
+    with pytest.raises(error) if error else nullcontext(), reading_together([*files, *files]):
+        assert set(READING.held) == {str(path) for path in paths if path != paths[2]}
+        descriptors = list(READING.held.values())
+        for _ in range(2):  # a file that is read twice is read from the disk once
+            for path in paths[:2]:
+                with Source.open(path) as source:
+                    assert source.read(0, MIB) == path.read_bytes()
+        deadline = time.monotonic() + 10
+        while absent(paths[0]):
+            assert time.monotonic() < deadline
+        if error is not None:
+            raise error
+    assert READING.held == {}
+    assert [absent(path) for path in paths] == before
+    for descriptor in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_small_files_stay_in_memory_if_all_does(tmp_path: Path) -> None:
+    paths = small_files(tmp_path)
+    with reading_together(read_partition(str(tmp_path)).files), Source.open(paths[0]) as source:
+        source.window(0)
+    assert absent(paths[0]) == []
+
+
+def test_what_became_a_pipe_or_is_gone_is_left_to_its_reader(tmp_path: Path) -> None:
+    paths = small_files(tmp_path)
+    files = read_partition(str(tmp_path)).files
+    paths[0].unlink()
+    os.mkfifo(paths[0])
+    paths[1].unlink()
+    with reading_together(files):
+        assert set(READING.held) == {str(paths[3])}
+        with pytest.raises(AccessError, match="not a regular file"):
+            Source.open(paths[0])
+        with pytest.raises(NotFoundError):
+            Source.open(paths[1])
+
+
+def test_no_more_files_than_some_are_open_at_once(tmp_path: Path) -> None:
+    for offset in range(200):
+        (tmp_path / f"{offset:020}.log").write_bytes(b"x")
+    with reading_together(read_partition(str(tmp_path)).files):
+        assert len(READING.held) == 64
