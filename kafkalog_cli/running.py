@@ -18,6 +18,7 @@ from kafkalog_cli.command import ExitStatus, status_of
 from kafkalog_cli.render.progress import end_progress, open_progress
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format import kernels
+from kafkalog_core.storage.object_paths import REACHING
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -85,12 +86,14 @@ class Interruption:
         self._before = signal.getsignal(signal.SIGINT)
         if self._before is not signal.SIG_IGN:
             signal.signal(signal.SIGINT, self._note)
+        self._checked_before, REACHING.check = REACHING.check, self.check
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         signal.signal(signal.SIGINT, self._before)
+        REACHING.check = self._checked_before
 
     def is_noted(self) -> bool:
         """Return whether a SIGINT has arrived."""

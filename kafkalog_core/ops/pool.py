@@ -19,6 +19,7 @@ from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from mmap import mmap
 from multiprocessing import reduction
 from threading import Event, Thread, active_count
@@ -322,6 +323,7 @@ def _start_worker(
     READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
     _keep_memory()
     _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
+    REACHING.check = partial(_advance, 0)
     if output is not None:
         _state.update(memory=mmap(-1, _ALL_BYTES))
     Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()

@@ -7,13 +7,13 @@ one range, the next ones are on their way. The memory for that is bounded, whate
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import partial
 from io import RawIOBase
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError, ObjectReplacedError
-from kafkalog_core.storage.objects import is_past_end, open_object, store_error
+from kafkalog_core.storage.objects import answer_of, in_thread, is_past_end, open_object, store_error
 
 if TYPE_CHECKING:
     import os
@@ -26,6 +26,8 @@ RANGE_BYTES: Final = 4 * 1024 * 1024
 """The largest range of a request."""
 AHEAD_RANGES: Final = 2
 """Ranges that are requested before they are read: an object store sends several faster than one."""
+_TURNS: Final = BoundedSemaphore(AHEAD_RANGES)
+"""Of all files of this process: memory is bounded also where many ranges were requested that nobody reads."""
 _LARGE_BYTES: Final = 1024 * 1024
 """A read of this size is one of many: of all that follows."""
 _FIRST_BYTES: Final = 128 * 1024
@@ -120,7 +122,7 @@ class ObjectFile(RawIOBase):
         while self._ahead and self._ahead[0][0] <= position:
             begin, size_bytes, future = self._ahead.popleft()
             if position < begin + size_bytes:
-                self._hold(begin, future.result())
+                self._hold(begin, answer_of(future.result))
                 self._request_ahead(begin + size_bytes, end)
                 return
             future.cancel()
@@ -160,7 +162,8 @@ class ObjectFile(RawIOBase):
         """Request the ranges after those that are on their way."""
         begin = self._ahead[-1][0] + self._ahead[-1][1] if self._ahead else position
         while len(self._ahead) < AHEAD_RANGES and (size_bytes := self._room(begin, end)) > 0:
-            self._ahead.append((begin, size_bytes, _threads().submit(self._fetch, begin, size_bytes)))
+            request = partial(self._fetch, begin, size_bytes)
+            self._ahead.append((begin, size_bytes, in_thread(request, _TURNS)))
             begin += size_bytes
 
     def _drop_ahead(self) -> None:
@@ -177,7 +180,7 @@ class ObjectFile(RawIOBase):
         # all of it: zeros end that text, whereas in memory that was used before it often finds none.
         answer = bytearray(size_bytes)
         try:
-            length = self._object.file.get_stream(position, size_bytes).readinto(answer)
+            length = answer_of(lambda: self._object.file.get_stream(position, size_bytes).readinto(answer))
             return memoryview(answer)[:length].toreadonly()
         except (OSError, ValueError) as error:
             if is_past_end(error):
@@ -188,9 +191,3 @@ class ObjectFile(RawIOBase):
                 text = f"the object was deleted while it was read: the bytes from {position} on were not read"
                 raise AccessError(text, path=self._path) from None
             raise refused from None
-
-
-@lru_cache(maxsize=1)
-def _threads() -> ThreadPoolExecutor:
-    """Return the threads of this process that wait for the object store."""
-    return ThreadPoolExecutor(AHEAD_RANGES, thread_name_prefix="kafkalog-ahead")

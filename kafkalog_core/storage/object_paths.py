@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.structs import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["REACHING", "S3", "StorageOptions", "is_object", "object_parent"]
 
@@ -36,11 +39,21 @@ class StorageOptions(Struct, frozen=True):
         return "StorageOptions(...)"  # they may be secret
 
 
+def _nothing() -> None:
+    pass
+
+
 class _Reaching(Struct):
-    """How this process reaches an object store, and whether it has done so since the last paths were resolved."""
+    """How this process reaches an object store, and whether it has done so since the last paths were resolved.
+
+    `is_left`: whether a request was left that has not been answered. The process may end without it.
+    `check`: is called while a request is waited for, and may raise what ends the wait.
+    """
 
     options: StorageOptions = StorageOptions()
     is_used: bool = False
+    is_left: bool = False
+    check: Callable[[], None] = _nothing
 
 
 REACHING: Final = _Reaching()

@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 import stat
+import threading
 from collections import OrderedDict
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent import futures
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -35,6 +37,7 @@ from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
     from pyarrow import fs
@@ -43,10 +46,12 @@ __all__ = [
     "OPTION_NAMES",
     "ListedEntry",
     "Opened",
+    "answer_of",
     "entries",
     "exists",
     "file_system",
     "forget",
+    "in_thread",
     "is_directory",
     "is_past_end",
     "log_bytes",
@@ -78,6 +83,7 @@ _LISTED_ENTRIES: Final = 20_000
 """Entries of the listings that are kept: about 15 MB."""
 _OPENED_OBJECTS: Final = 64
 """Objects that are kept open: with their contents, of at most 128 KiB each, 8 MiB."""
+_LOOK_S: Final = 0.2
 _AT_ONCE: Final = 16
 """Listings that are requested at the same time where only their sum matters."""
 _LOG_SUFFIXES: Final = (".log", ".kafka")
@@ -263,9 +269,46 @@ def _ask(path: str, request: Callable[[fs.FileSystem], _T], what: str) -> _T:
     REACHING.is_used = True
     files = file_system(_options())
     try:
-        return request(files)
+        return answer_of(lambda: request(files))
     except (OSError, UnicodeError, ValueError) as error:
         raise store_error(path, error, what) from None  # its own text may show what a user signed with
+
+
+def answer_of(request: Callable[[], _T]) -> _T:
+    """Return the result of a request, or raise its error. Ctrl-C ends the wait for it, and leaves the request.
+
+    pyarrow's client waits for an object store that does not answer for more than a minute, and sees no signal. So
+    another thread waits for it; `REACHING.is_left` says that one still does, and that the process should not.
+    `REACHING.check` is called now and then.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return request()
+    future = in_thread(request)
+    try:
+        while not futures.wait((future,), _LOOK_S).done:
+            REACHING.check()
+        return future.result()
+    finally:
+        REACHING.is_left = REACHING.is_left or not future.done()
+
+
+def in_thread(request: Callable[[], _T], turns: AbstractContextManager[object] | None = None) -> Future[_T]:
+    """Return the future result of a request: a thread waits for it that the process need not wait for at its end.
+
+    turns: is entered for the time of the request; one that is cancelled before that is not made.
+    """
+    future: Future[_T] = Future()
+
+    def wait() -> None:
+        with turns or nullcontext():
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(request())
+                except BaseException as error:  # noqa: BLE001 -- it is raised by `result`
+                    future.set_exception(error)
+
+    threading.Thread(target=wait, name="kafkalog-object", daemon=True).start()
+    return future
 
 
 def _check_path(path: str) -> None:

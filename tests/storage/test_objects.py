@@ -7,6 +7,11 @@ import os
 import random
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -567,3 +572,30 @@ def test_memory(server: Server, tmp_path: Path) -> None:
             file.write(data[at:] if at == 0 else data)
     for verb in ("verify --jobs 1", "dump --records --output ndjson"):
         assert peak_bytes(tmp_path, *verb.split(), uri("large/t-0")) < PROMISED_BYTES
+
+
+# --- a store that stops to answer -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("answered", [0, 8])
+@pytest.mark.parametrize("verb", ["dump --records --jobs 1", "verify --jobs 1", "verify --jobs 2", "seek --offset 5"])
+def test_ctrl_c_ends_the_wait_for_a_store_that_does_not_answer(verb: str, answered: int, server: Server) -> None:
+    """The client itself waits for more than a minute, and takes no signal meanwhile."""
+    waits = threading.Event()
+
+    def silent(_: str) -> None:
+        if len(line.seen) > answered:
+            waits.set()
+            threading.Event().wait()
+
+    with Requests(server.port, silent) as line:
+        command = [sys.executable, "-m", "kafkalog_cli", *verb.split(), uri("demo/orders-0")]
+        environment = {**os.environ, **server.options(line.port)}
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        assert waits.wait(30)
+        time.sleep(0.3)
+        began = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert time.monotonic() - began < 10
+    assert (process.returncode, said.splitlines()[-1:]) == (1, ["kafkalog: interrupted"])
