@@ -42,3 +42,20 @@ def spark() -> Iterator[SparkSession]:
     """A session on two cores of this machine."""
     with spark_session(SessionSettings(master="local[2]", is_light=True)) as session:
         yield session
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    """Two partitions of 100 records each."""
+    from tests.spark.exporting import batches, write_log  # noqa: PLC0415 -- they need the extras
+
+    for name in ("t-0", "u-0"):
+        write_log(tmp_path / "disk" / name, 0, batches(0, 50))
+        write_log(tmp_path / "disk" / name, 50, batches(50, 100))
+    return tmp_path / "disk"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """Where an output may be, which is not there yet."""
+    return tmp_path / "out"

@@ -47,11 +47,6 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "t-0"
 
 
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 # --- what is exported -------------------------------------------------------------------------------------------------
 def test_rows_and_state(log: Path, out: Path) -> None:
     run = Run(out, log)

@@ -41,20 +41,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Path:
-    """Two partitions of 100 records each."""
-    for name in ("t-0", "u-0"):
-        write_log(tmp_path / "disk" / name, 0, batches(0, 50))
-        write_log(tmp_path / "disk" / name, 50, batches(50, 100))
-    return tmp_path / "disk"
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "out"
-
-
 def run(out: Path | Store, *paths: Path, **given: Any) -> Run:
     return Run(out, *paths, format="parquet", **given)
 

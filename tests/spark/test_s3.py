@@ -72,15 +72,6 @@ def there(server: Server) -> There:
     return There(server)
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Path:
-    """Two partitions of 100 records each."""
-    for name in ("t-0", "u-0"):
-        write_log(tmp_path / "disk" / name, 0, batches(0, 50))
-        write_log(tmp_path / "disk" / name, 50, batches(50, 100))
-    return tmp_path / "disk"
-
-
 # --- one run after another --------------------------------------------------------------------------------------------
 def test_export_and_going_on(disk: Path, there: There, spark: SparkSession) -> None:
     Run(there.store, disk)
