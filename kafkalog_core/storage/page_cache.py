@@ -13,24 +13,17 @@ import ctypes
 import mmap
 import os
 import re
-import stat
 import sys
 import threading
 from collections import deque
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import islice
 from typing import TYPE_CHECKING, Final
-
-from kafkalog_core.storage.paths import is_object
-from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.storage.listing import FileInfo
-
-__all__ = ["ReadPages", "SharedFiles", "absent_ranges", "reading_together"]
+__all__ = ["ReadPages", "SharedFiles", "absent_ranges", "give_back", "opened"]
 
 PART_BYTES: Final = 8 * 1024 * 1024
 """A file is looked at in parts of this size: a look takes some microseconds."""
@@ -38,8 +31,6 @@ _AHEAD_BYTES: Final = 16 * 1024 * 1024
 """How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb), and what `Source` asks for."""
 _CACHESTAT: Final = 451
 """Number of the call, on every machine, since Linux 6.5; the C library has no function for it."""
-_SMALL_BYTES: Final = 128 * 1024
-_TOGETHER: Final = 64
 _LATE_PARTS: Final = 4
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.002
@@ -130,7 +121,7 @@ class ReadPages:
         self._late.clear()
         for _ in range(_TRIES):  # the system reads ahead, and pages that are on their way from the disk are kept
             is_reading = any(_is_on_its_way(self._descriptor, *each) for each in ranges)
-            _give_back(self._descriptor, ranges)
+            give_back(self._descriptor, ranges)
             if not is_reading:
                 return
             _PAUSE.wait(_PAUSE_S)
@@ -138,7 +129,7 @@ class ReadPages:
     def _give_back(self, number: int) -> None:
         self._late.append(self._absent.pop(number))
         for ranges in self._late:
-            _give_back(self._descriptor, ranges)
+            give_back(self._descriptor, ranges)
 
 
 class SharedFiles:
@@ -155,7 +146,7 @@ class SharedFiles:
         """Look at a file before a part of it is read."""
         if path not in self._absent:
             self._absent[path] = []
-            with suppress(OSError), _opened(path) as descriptor:  # its reader reports what is wrong
+            with suppress(OSError), opened(path) as descriptor:  # its reader reports what is wrong
                 self._absent[path] = absent_ranges(descriptor, 0, os.fstat(descriptor).st_size)
 
     def give_back(self, last: str | None = None) -> None:
@@ -164,45 +155,12 @@ class SharedFiles:
             return
         while self._absent and (path := next(iter(self._absent))) != last:
             ranges = self._absent.pop(path)
-            with suppress(OSError), _opened(path) as descriptor:
-                _give_back(descriptor, ranges)
+            with suppress(OSError), opened(path) as descriptor:
+                give_back(descriptor, ranges)
 
 
-@contextmanager
-def reading_together(files: Iterable[FileInfo]) -> Iterator[None]:
-    """Request the small ones of some files at once, and give back their pages when all is read.
-
-    A disk takes about as long for ten requests as for one, and a file may be read more than once. Of many files the
-    first are taken: each is open meanwhile, and `Source` reads from that descriptor (`READING.held`).
-    """
-    if _calls() is None:
-        yield
-        return
-    with ExitStack() as stack:
-        for file in islice((each for each in files if 0 < each.size_bytes <= _SMALL_BYTES), _TOGETHER):
-            is_new = file.path not in READING.held and file.path not in READING.shared
-            if is_new and not is_object(file.path):
-                with suppress(OSError):  # its reader reports what is wrong
-                    _hold(file.path, stack)
-        yield
-
-
-def _hold(path: str, stack: ExitStack) -> None:
-    """Open a file and request what is not in memory of it, until the stack is unwound."""
-    descriptor = stack.enter_context(_opened(path))
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        return
-    ranges = absent_ranges(descriptor, 0, status.st_size)
-    if ranges:
-        os.posix_fadvise(descriptor, 0, status.st_size, os.POSIX_FADV_WILLNEED)
-    if not READING.keeps_cache:
-        stack.callback(_give_back, descriptor, ranges)
-    READING.held[path] = descriptor
-    stack.callback(READING.held.pop, path)
-
-
-def _give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
+def give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
+    """Let go of ranges of a file that were not in the page cache before."""
     for start, end in ranges:
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
@@ -233,7 +191,8 @@ def _pages(size_bytes: int) -> int:
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[int]:
+def opened(path: str) -> Iterator[int]:
+    """Yield a descriptor of a file. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield descriptor

@@ -18,9 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges, reading_together
-from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.source import PEEK_BYTES, READING, ReadLimit, Source
+from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges
+from kafkalog_core.storage.source import PEEK_BYTES, READING, ReadLimit, Source, reading_together
 from tests.build import batch_v2
 from tests.ops.logs import records, write_segments
 from tests.storage.cached import MIB, PAGE, absent, difference, evict, touch
@@ -280,8 +279,7 @@ def small_files(directory: Path) -> list[Path]:
 def test_small_files_are_requested_together_and_given_back(tmp_path: Path, error: type[OSError] | None) -> None:
     paths = small_files(tmp_path)
     before = [absent(path) for path in paths]
-    files = read_partition(str(tmp_path)).files
-    with pytest.raises(error) if error else nullcontext(), reading_together([*files, *files]):
+    with pytest.raises(error) if error else nullcontext(), reading_together(map(str, [*paths, *paths])):
         assert set(READING.held) == {str(path) for path in paths if path != paths[2]}
         descriptors = list(READING.held.values())
         for _ in range(2):  # a file that is read twice is read from the disk once
@@ -302,18 +300,17 @@ def test_small_files_are_requested_together_and_given_back(tmp_path: Path, error
 
 def test_small_files_stay_in_memory_if_all_does(tmp_path: Path) -> None:
     paths = small_files(tmp_path)
-    with reading_together(read_partition(str(tmp_path)).files), Source.open(paths[0]) as source:
+    with reading_together(map(str, sorted(tmp_path.iterdir()))), Source.open(paths[0]) as source:
         source.window(0)
     assert absent(paths[0]) == []
 
 
 def test_what_became_a_pipe_or_is_gone_is_left_to_its_reader(tmp_path: Path) -> None:
     paths = small_files(tmp_path)
-    files = read_partition(str(tmp_path)).files
     paths[0].unlink()
     os.mkfifo(paths[0])
     paths[1].unlink()
-    with reading_together(files):
+    with reading_together(map(str, paths)):
         assert set(READING.held) == {str(paths[3])}
         with pytest.raises(AccessError, match="not a regular file"):
             Source.open(paths[0])
@@ -324,5 +321,5 @@ def test_what_became_a_pipe_or_is_gone_is_left_to_its_reader(tmp_path: Path) -> 
 def test_no_more_files_than_some_are_open_at_once(tmp_path: Path) -> None:
     for offset in range(200):
         (tmp_path / f"{offset:020}.log").write_bytes(b"x")
-    with reading_together(read_partition(str(tmp_path)).files):
+    with reading_together(map(str, sorted(tmp_path.iterdir()))):
         assert len(READING.held) == 64

@@ -36,10 +36,9 @@ from kafkalog_core.ops.verify.resume import (
 from kafkalog_core.ops.verify.segment import SCANS, check_file, check_segment
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 from kafkalog_core.storage.listing import Segment, SegmentState
-from kafkalog_core.storage.page_cache import reading_together
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.paths import absolute
-from kafkalog_core.storage.source import code_of_dir_error
+from kafkalog_core.storage.source import code_of_dir_error, reading_together
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -324,7 +323,7 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     except StorageError as error:
         reason = found(code_of_dir_error(error), work.path, reason=error.message)
         return WorkResult(PlaceVerdict(path=work.path, findings=(reason,)))
-    with reading_together(_small_first(partition)):
+    with reading_together(file.path for file in _files_to_read(partition) if file.size_bytes):
         return _check_listed(partition, work, advance, keep)
 
 
@@ -347,7 +346,7 @@ def _check_listed(partition: Partition, work: PartitionWork, advance: Callable[[
         return WorkResult(verdict, check.skipped_bytes, made=reading.finish())
 
 
-def _small_first(partition: Partition) -> Iterator[FileInfo]:
+def _files_to_read(partition: Partition) -> Iterator[FileInfo]:
     """Yield the files that a check reads, those of the whole partition first."""
     yield from partition.metadata_files
     yield from partition.snapshots
