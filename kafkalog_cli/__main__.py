@@ -36,15 +36,15 @@ def main() -> NoReturn:
         _abort()
     if is_ours:
         signal.signal(signal.SIGINT, _abort)  # until the interpreter has ended
-    if _has_left_request():
-        os._exit(status)  # the interpreter would wait for its thread; all output is written
+    if _waits_for_answers():
+        os._exit(status)  # all output is written, and pyarrow would wait for a store that may never answer
     sys.exit(status)
 
 
-def _has_left_request() -> bool:
-    """Return whether the command has ended before an object store answered it."""
+def _waits_for_answers() -> bool:
+    """Return whether the command has ended before an object store answered all its requests."""
     module = sys.modules.get("kafkalog_core.storage.object_paths")
-    return module is not None and bool(module.REACHING.is_left)
+    return module is not None and bool(module.REACHING.waiting)
 
 
 def _abort(*_: object) -> NoReturn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,13 +46,13 @@ def _nothing() -> None:
 class _Reaching(Struct):
     """How this process reaches an object store, and whether it has done so since the last paths were resolved.
 
-    `is_left`: whether a request was left that has not been answered. The process may end without it.
+    `waiting`: the requests that a thread waits for. A process ends without them, but not in the usual way.
     `check`: is called while a request is waited for, and may raise what ends the wait.
     """
 
     options: StorageOptions = StorageOptions()
     is_used: bool = False
-    is_left: bool = False
+    waiting: set[object] = field(default_factory=set)
     check: Callable[[], None] = _nothing
 
 

@@ -84,6 +84,7 @@ _LISTED_ENTRIES: Final = 20_000
 _OPENED_OBJECTS: Final = 64
 """Objects that are kept open: with their contents, of at most 128 KiB each, 8 MiB."""
 _LOOK_S: Final = 0.2
+"""How often it is looked whether the user has stopped the command."""
 _AT_ONCE: Final = 16
 """Listings that are requested at the same time where only their sum matters."""
 _LOG_SUFFIXES: Final = (".log", ".kafka")
@@ -278,35 +279,34 @@ def answer_of(request: Callable[[], _T]) -> _T:
     """Return the result of a request, or raise its error. Ctrl-C ends the wait for it, and leaves the request.
 
     pyarrow's client waits for an object store that does not answer for more than a minute, and sees no signal. So
-    another thread waits for it; `REACHING.is_left` says that one still does, and that the process should not.
-    `REACHING.check` is called now and then.
+    another thread waits for it. `REACHING.check` is called now and then.
     """
     if threading.current_thread() is not threading.main_thread():
         return request()
     future = in_thread(request)
-    try:
-        while not futures.wait((future,), _LOOK_S).done:
-            REACHING.check()
-        return future.result()
-    finally:
-        REACHING.is_left = REACHING.is_left or not future.done()
+    while not futures.wait((future,), _LOOK_S).done:
+        REACHING.check()
+    return future.result()
 
 
 def in_thread(request: Callable[[], _T], turns: AbstractContextManager[object] | None = None) -> Future[_T]:
-    """Return the future result of a request: a thread waits for it that the process need not wait for at its end.
+    """Return the future result of a request: a thread waits for it, and `REACHING.waiting` has it until then.
 
     turns: is entered for the time of the request; one that is cancelled before that is not made.
     """
     future: Future[_T] = Future()
 
     def wait() -> None:
-        with turns or nullcontext():
-            if future.set_running_or_notify_cancel():
-                try:
+        try:
+            with turns or nullcontext():
+                if future.set_running_or_notify_cancel():
                     future.set_result(request())
-                except BaseException as error:  # noqa: BLE001 -- it is raised by `result`
-                    future.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 -- it is raised by `result`
+            future.set_exception(error)
+        finally:
+            REACHING.waiting.discard(future)
 
+    REACHING.waiting.add(future)
     threading.Thread(target=wait, name="kafkalog-object", daemon=True).start()
     return future
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ReadPages", "SharedFiles", "absent_ranges", "give_back", "opened"]
+__all__ = ["ReadPages", "SharedFiles", "absent_ranges", "give_back_all", "opened"]
 
 PART_BYTES: Final = 8 * 1024 * 1024
 """A file is looked at in parts of this size: a look takes some microseconds."""
@@ -119,17 +119,12 @@ class ReadPages:
         ranges = [each for part in (*self._late, *self._absent.values()) for each in part]
         self._absent.clear()
         self._late.clear()
-        for _ in range(_TRIES):  # the system reads ahead, and pages that are on their way from the disk are kept
-            is_reading = any(_is_on_its_way(self._descriptor, *each) for each in ranges)
-            give_back(self._descriptor, ranges)
-            if not is_reading:
-                return
-            _PAUSE.wait(_PAUSE_S)
+        give_back_all(self._descriptor, ranges)
 
     def _give_back(self, number: int) -> None:
         self._late.append(self._absent.pop(number))
         for ranges in self._late:
-            give_back(self._descriptor, ranges)
+            _give_back(self._descriptor, ranges)
 
 
 class SharedFiles:
@@ -156,13 +151,24 @@ class SharedFiles:
         while self._absent and (path := next(iter(self._absent))) != last:
             ranges = self._absent.pop(path)
             with suppress(OSError), opened(path) as descriptor:
-                give_back(descriptor, ranges)
+                _give_back(descriptor, ranges)
 
 
-def give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
+def _give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
     """Let go of ranges of a file that were not in the page cache before."""
     for start, end in ranges:
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
+
+
+def give_back_all(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
+    """Let go of ranges of a file, also of what the system has read ahead: it keeps pages that are on their way."""
+    ranges = tuple(ranges)
+    for _ in range(_TRIES):
+        is_reading = any(_is_on_its_way(descriptor, *each) for each in ranges)
+        _give_back(descriptor, ranges)
+        if not is_reading:
+            return
+        _PAUSE.wait(_PAUSE_S)
 
 
 def _is_on_its_way(descriptor: int, start: int, end: int) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from itertools import islice
+from threading import get_ident
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.command_lines import shell_word
@@ -153,7 +154,9 @@ _MOMENT_S: Final = 0.1
 _ADVISE: Final = getattr(os, "posix_fadvise", None)  # not on macOS, nor on Windows
 _PREADV: Final = getattr(os, "preadv", None)  # not on Windows
 _SMALL_BYTES: Final = 128 * 1024
+"""The largest file that is requested together with others."""
 _TOGETHER: Final = 64
+"""Files that are requested together, unless the process may open less than four times as many."""
 READ_FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
 """Flags to open a file: a link is not followed, and a FIFO does not block."""
 
@@ -188,15 +191,15 @@ class _Reading(Struct):
         limit: of the bytes in a second; None: there is none.
         gives_way: whether it lets all other processes go first (`pool.give_way`).
         shared: paths of files whose pages are given back elsewhere (`page_cache.SharedFiles`).
-        held: descriptors of files that are open already, by their paths, and whose pages are given back where they were
-            opened (`reading_together`).
+        held: files that are open already, by their paths: descriptor, device, inode, and the thread that reads it. The
+            pages are given back where they were opened (`reading_together`).
     """
 
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
     shared: set[str] = field(default_factory=set)
-    held: dict[str, int] = field(default_factory=dict)
+    held: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
 
 READING: Final = _Reading()
@@ -250,8 +253,10 @@ class Source:
         self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
         self._pages: ReadPages | None = None
-        is_others = path in READING.held or path in READING.shared
-        if not READING.keeps_cache and status is None and not is_others:
+        held = READING.held.get(path)
+        is_held = held is not None and held[1:3] == (self._opened.st_dev, self._opened.st_ino)
+        is_given_back_elsewhere = is_held or path in READING.shared
+        if not READING.keeps_cache and status is None and not is_given_back_elsewhere:
             from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
 
             self._pages = ReadPages(file.fileno(), self.size_bytes)
@@ -264,13 +269,13 @@ class Source:
             from kafkalog_core.storage.object_file import ObjectFile  # noqa: PLC0415 -- for such a path alone
 
             return _ObjectSource(name, ObjectFile(name, None if READING.limit is None else READING.limit.count))
-        held = READING.held.get(name)
         try:
-            if held is not None:
-                return cls(name, open(os.dup(held), "rb", buffering=0))
-            if not stat.S_ISREG(os.stat(name).st_mode):  # a FIFO would block the open
+            status = os.stat(name)
+            if not stat.S_ISREG(status.st_mode):  # a FIFO would block the open
                 raise AccessError("not a regular file", path=name)
-            return cls(name, open(name, "rb", buffering=0))
+            held = READING.held.get(name)
+            is_held = held is not None and held[1:] == (status.st_dev, status.st_ino, get_ident())
+            return cls(name, open(os.dup(held[0]) if held is not None and is_held else name, "rb", buffering=0))
         except OSError as error:
             raise open_error(name, error) from error
 
@@ -497,20 +502,30 @@ def reading_together(paths: Iterable[str]) -> Iterator[None]:
     """Request the small ones of some files at once, and give back their pages when all is read.
 
     A disk takes about as long for ten requests as for one, and a file may be read more than once. Of many files the
-    first are taken: each is open meanwhile, and a `Source` reads from that descriptor (`READING.held`).
+    first are taken: each is open meanwhile, and a `Source` reads from that descriptor (`READING.held`) as long as the
+    file has that name. With a limit of the bytes in a second nothing is requested.
     """
+    is_able = _ADVISE is not None and _PREADV is not None  # preadv: descriptors of one file share their position
     with ExitStack() as stack:
-        if _ADVISE is not None and _PREADV is not None:  # preadv: descriptors of one file share their position
-            for path in islice(paths, _TOGETHER):
-                if path not in READING.held and path not in READING.shared and not is_object(path):
-                    with suppress(OSError):  # its reader reports what is wrong
-                        _hold(path, stack)
+        if is_able and READING.limit is None:
+            _hold_first(paths, stack)
         yield
+
+
+def _hold_first(paths: Iterable[str], stack: ExitStack) -> None:
+    for path in islice(paths, min(_TOGETHER, os.sysconf("SC_OPEN_MAX") // 4)):
+        if path not in READING.held and path not in READING.shared and not is_object(path):
+            try:
+                _hold(path, stack)
+            except OSError as error:  # what is wrong with a file is reported by its reader
+                if error.errno in {errno.EMFILE, errno.ENFILE}:
+                    stack.close()  # the readers need them
+                    return
 
 
 def _hold(path: str, stack: ExitStack) -> None:
     """Open a file and request what is not in memory of it, until the stack is unwound. Raises OSError."""
-    from kafkalog_core.storage.page_cache import absent_ranges, give_back, opened  # noqa: PLC0415 -- as in `Source`
+    from kafkalog_core.storage.page_cache import absent_ranges, give_back_all, opened  # noqa: PLC0415 -- as in `Source`
 
     descriptor = stack.enter_context(opened(path))
     status = os.fstat(descriptor)
@@ -520,8 +535,8 @@ def _hold(path: str, stack: ExitStack) -> None:
     if ranges:
         os.posix_fadvise(descriptor, 0, status.st_size, os.POSIX_FADV_WILLNEED)
     if not READING.keeps_cache:
-        stack.callback(give_back, descriptor, ranges)
-    READING.held[path] = descriptor
+        stack.callback(give_back_all, descriptor, ranges)
+    READING.held[path] = descriptor, status.st_dev, status.st_ino, get_ident()
     stack.callback(READING.held.pop, path)
 
 

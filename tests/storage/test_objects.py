@@ -599,3 +599,26 @@ def test_ctrl_c_ends_the_wait_for_a_store_that_does_not_answer(verb: str, answer
         _, said = process.communicate(timeout=60)
     assert time.monotonic() - began < 10
     assert (process.returncode, said.splitlines()[-1:]) == (1, ["kafkalog: interrupted"])
+
+
+def test_a_command_ends_although_ranges_are_on_their_way(server: Server) -> None:
+    """The reader of its rows goes away, while the store does not answer what was requested ahead."""
+    write(server, "large-0", log_of(100_000, 1000))
+    waits = threading.Event()
+
+    def silent(_: str) -> None:
+        if len(line.seen) > 8:
+            waits.set()
+            threading.Event().wait()
+
+    with Requests(server.port, silent) as line:
+        command = [sys.executable, "-m", "kafkalog_cli", "dump", "--records", "--jobs", "1", "--output", "ndjson"]
+        environment = {**os.environ, **server.options(line.port)}
+        with subprocess.Popen([*command, uri("large-0")], env=environment, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.read(8 * 1024 * 1024)
+            assert waits.wait(30)
+            began = time.monotonic()
+            process.stdout.close()
+            process.wait(60)
+    assert time.monotonic() - began < 10

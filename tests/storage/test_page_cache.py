@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import random
+import resource
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -275,13 +278,13 @@ def small_files(directory: Path) -> list[Path]:
 
 
 @pytest.mark.usefixtures("gives_back")
-@pytest.mark.parametrize("error", [None, OSError])
-def test_small_files_are_requested_together_and_given_back(tmp_path: Path, error: type[OSError] | None) -> None:
+@pytest.mark.parametrize("error", [None, ValueError])
+def test_small_files_are_requested_together_and_given_back(tmp_path: Path, error: type[ValueError] | None) -> None:
     paths = small_files(tmp_path)
     before = [absent(path) for path in paths]
     with pytest.raises(error) if error else nullcontext(), reading_together(map(str, [*paths, *paths])):
         assert set(READING.held) == {str(path) for path in paths if path != paths[2]}
-        descriptors = list(READING.held.values())
+        descriptors = [held[0] for held in READING.held.values()]
         for _ in range(2):  # a file that is read twice is read from the disk once
             for path in paths[:2]:
                 with Source.open(path) as source:
@@ -321,5 +324,74 @@ def test_what_became_a_pipe_or_is_gone_is_left_to_its_reader(tmp_path: Path) -> 
 def test_no_more_files_than_some_are_open_at_once(tmp_path: Path) -> None:
     for offset in range(200):
         (tmp_path / f"{offset:020}.log").write_bytes(b"x")
-    with reading_together(map(str, sorted(tmp_path.iterdir()))):
+    paths = sorted(map(str, tmp_path.iterdir()))
+    with reading_together(paths):
         assert len(READING.held) == 64
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (160, before[1]))
+    try:
+        with reading_together(paths):
+            assert len(READING.held) == 40
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_last_descriptors_are_left_to_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_bytes(b"x")
+    real = os.open
+
+    def limited(path: str, *given: int, **named: int) -> int:
+        if path == str(paths[2]):
+            raise OSError(errno.EMFILE, "too many")
+        return real(path, *given, **named)
+
+    monkeypatch.setattr(os, "open", limited)
+    with reading_together(map(str, paths)):
+        assert READING.held == {}
+
+
+@pytest.mark.usefixtures("gives_back")
+def test_a_file_that_was_replaced_is_read_in_its_new_version(tmp_path: Path) -> None:
+    """As a broker replaces a checkpoint: by a rename."""
+    path, new = tmp_path / "leader-epoch-checkpoint", tmp_path / "leader-epoch-checkpoint.tmp"
+    path.write_bytes(b"old")
+    new.write_bytes(b"new")
+    evict(new)
+    with reading_together([str(path)]):
+        new.rename(path)
+        with Source.open(path) as source:
+            assert source.read(0, 3) == b"new"
+        path.unlink()
+        with pytest.raises(NotFoundError):
+            Source.open(path)
+
+
+def test_another_thread_opens_the_file_itself(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x")
+    with reading_together([str(path)]), Source.open(path) as ours:
+        with ThreadPoolExecutor(1) as pool, pool.submit(Source.open, path).result() as theirs:
+            assert theirs.read(0, 1) == b"x"
+        assert ours.read(0, 1) == b"x"
+
+
+def test_nothing_is_requested_with_a_limit_of_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = small_files(tmp_path)
+    monkeypatch.setattr(READING, "limit", ReadLimit(1e9, time.monotonic, time.sleep))
+    with reading_together(map(str, paths)):
+        time.sleep(0.1)
+        assert (READING.held, absent(paths[0])) == ({}, [(0, 3 * PAGE)])
+
+
+@pytest.mark.usefixtures("gives_back")
+def test_nothing_stays_that_was_requested_and_not_read(tmp_path: Path) -> None:
+    """The disk may still be reading it at the end."""
+    paths = [tmp_path / f"{offset:020}.txnindex" for offset in range(20)]
+    for path in paths:
+        path.write_bytes(bytes(120 * 1024))
+        evict(path)
+    with reading_together(map(str, paths)):
+        pass
+    assert [absent(path) for path in paths] == [[(0, 120 * 1024)]] * len(paths)

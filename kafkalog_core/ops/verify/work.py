@@ -323,7 +323,7 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     except StorageError as error:
         reason = found(code_of_dir_error(error), work.path, reason=error.message)
         return WorkResult(PlaceVerdict(path=work.path, findings=(reason,)))
-    with reading_together(file.path for file in _files_to_read(partition) if file.size_bytes):
+    with reading_together(file.path for file in _files_to_read(partition, work) if file.size_bytes):
         return _check_listed(partition, work, advance, keep)
 
 
@@ -346,8 +346,11 @@ def _check_listed(partition: Partition, work: PartitionWork, advance: Callable[[
         return WorkResult(verdict, check.skipped_bytes, made=reading.finish())
 
 
-def _files_to_read(partition: Partition) -> Iterator[FileInfo]:
-    """Yield the files that a check reads, those of the whole partition first."""
+def _files_to_read(partition: Partition, work: PartitionWork) -> Iterator[FileInfo]:
+    """Yield the files that a check reads; none of a large partition, which other processes may read."""
+    most_bytes = SPLIT_BYTES if work.split_bytes is None else work.split_bytes
+    if sum(segment.size_bytes for segment in partition.segments) > most_bytes:
+        return
     yield from partition.metadata_files
     yield from partition.snapshots
     for segment in partition.segments:

@@ -17,6 +17,7 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from tests import build
 from tests.corpus.snapshots import snapshots
+from tests.ops.logs import records, write_segments
 from tests.ops.verify.dirs import write_log_dir
 from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.test_state import NOW_MS, Kept
@@ -237,6 +238,24 @@ def test_a_partition_that_is_rolled_and_loses_its_first_segment(tmp_path: Path) 
     found = codes(check(tmp_path / "t-0", progress=Acting(live)))
     assert "error" not in {severity for severity, _ in found}
     assert ("info", "file.vanished") in found
+
+
+def test_a_leader_that_is_new_meanwhile(tmp_path: Path) -> None:
+    """A broker replaces the epochs by a rename, before it appends: the new ones are read after the log."""
+    place = tmp_path / "t-0"
+    write_segments(place, {base: build.batch_v2(records(base, 10), leader_epoch=0) for base in (0, 10, 20)})
+    epochs, log = place / "leader-epoch-checkpoint", place / f"{20:020}.log"
+    epochs.write_text("0\n1\n0 0\n")
+
+    def lead() -> None:
+        new = place / "leader-epoch-checkpoint.tmp"
+        new.write_text("0\n2\n0 0\n1 30\n")
+        new.rename(epochs)
+        with log.open("ab") as file:
+            file.write(build.batch_v2(records(30, 5), leader_epoch=1))
+
+    before = codes(check(place))
+    assert codes(check(place, progress=Acting(lead))) in ([*before, ("info", "file.grew")], before)
 
 
 def test_damage_in_what_stays_as_it_was_is_an_error_all_the_same(tmp_path: Path) -> None:
