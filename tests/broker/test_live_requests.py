@@ -724,7 +724,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(live: Live) -> None:
     assert [each["transactional_id"] for each in listed["transaction_states"]] == ["payer"]
     assert listed["unknown_state_filters"] == ["What"]
     live.clock.now_ms += 8 * DAY_MS
-    live.broker.sweep()
+    live.broker._upkeep.run()
     (state,) = live.ask("DescribeTransactions", 0, transactional_ids=["payer"])["transaction_states"]
     assert state["error_code"] == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
