@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from contextlib import closing, contextmanager
-from threading import Event
+from contextlib import closing, contextmanager, suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import click
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Interruption",
+    "SignalFlag",
     "StoppableProgress",
     "Stopped",
     "clock_ms",
@@ -73,6 +74,36 @@ class Stopped(KeyboardInterrupt):
     """An interrupt that was handled at a point where nothing is half written."""
 
 
+class SignalFlag:
+    """What a signal handler sets, and the main thread waits for.
+
+    A `threading.Event` is not for that: a handler that runs where `Event.wait` holds the lock of the event waits for it
+    for ever, since it is the same thread that would release it.
+    """
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def is_set(self) -> bool:
+        """Return whether it is set."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Set it, and end a wait."""
+        self._is_set = True
+        with suppress(RuntimeError):  # it was set before
+            self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until it is set, at most for a time; return whether it is."""
+        if not self._is_set and self._lock.acquire(timeout=max(0.0, seconds)):
+            with suppress(RuntimeError):
+                self._lock.release()
+        return self._is_set
+
+
 class Interruption:
     """A context in which the first SIGINT is only noted; a second one raises KeyboardInterrupt at once.
 
@@ -80,7 +111,7 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self._noted = Event()
+        self._noted = SignalFlag()
 
     def __enter__(self) -> Self:
         self._before = signal.getsignal(signal.SIGINT)

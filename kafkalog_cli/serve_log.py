@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_cli.line_writer import LineWriter
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.serve_table import ServeFigures
-from kafkalog_cli.running import clock_ms
+from kafkalog_cli.running import SignalFlag, clock_ms
 from kafkalog_core.broker.network.answers import CloseReason
 from kafkalog_core.rows.events import EVENT, EVENTS
 from kafkalog_core.text import count_of, size
@@ -214,7 +213,7 @@ class Signals:
     def __init__(self, *, recovers: bool) -> None:
         """Begin. recovers: whether the start writes to a directory."""
         self._recovers = recovers
-        self._asked = threading.Event()
+        self._asked = SignalFlag()
         self._is_starting = True
 
     def __enter__(self) -> Self:

@@ -110,3 +110,30 @@ def test_help_that_cannot_be_written(arguments):
     assert done.returncode == 1
     assert done.stderr.startswith("kafkalog: the result could not be written: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("step", range(1, 25))
+def test_a_handler_may_run_anywhere_in_a_wait(step):
+    """A signal is handled between any two steps of the thread that waits, also where that holds a lock."""
+    code = f"""if True:
+        import sys
+        from kafkalog_cli.running import SignalFlag
+        flag, steps = SignalFlag(), 0
+
+        def trace(frame, what, argument):
+            global steps
+            if what == "line":
+                steps += 1
+                if steps == {step}:
+                    sys.settrace(None)
+                    flag.set()
+                    flag.set()
+            return trace
+
+        sys.settrace(trace)
+        found = flag.wait(0.2)
+        sys.settrace(None)
+        assert found or steps < {step}
+        assert flag.wait(0) == flag.is_set() == found
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30, cwd=ROOT)
