@@ -10,11 +10,13 @@ import gc
 import os
 import signal
 import sys
+import time
 from typing import NoReturn
 
 __all__ = ["main"]
 
 _ABORTED = 1
+_LOOKS, _LOOK_S = 50, 0.02
 _YOUNG_OBJECTS = 20_000
 """New objects after which Python looks for cycles, of which we make few: with its 700 it takes a fifth of a run over
 100,000 files, and more for each further one."""
@@ -42,9 +44,13 @@ def main() -> NoReturn:
 
 
 def _waits_for_answers() -> bool:
-    """Return whether the command has ended before an object store answered all its requests."""
+    """Return whether an object store still does not answer all requests, a second after the command has ended."""
     module = sys.modules.get("kafkalog_core.storage.object_paths")
-    return module is not None and bool(module.REACHING.waiting)
+    for _ in range(_LOOKS):
+        if module is None or not module.REACHING.waiting:
+            return False
+        time.sleep(_LOOK_S)
+    return True
 
 
 def _abort(*_: object) -> NoReturn:
