@@ -513,7 +513,8 @@ def reading_together(paths: Iterable[str]) -> Iterator[None]:
 
 
 def _hold_first(paths: Iterable[str], stack: ExitStack) -> None:
-    for path in islice(paths, min(_TOGETHER, os.sysconf("SC_OPEN_MAX") // 4)):
+    most = os.sysconf("SC_OPEN_MAX")  # -1: there is no limit
+    for path in islice(paths, _TOGETHER if most < 0 else min(_TOGETHER, most // 4)):
         if path not in READING.held and path not in READING.shared and not is_object(path):
             try:
                 _hold(path, stack)

@@ -336,6 +336,13 @@ def test_no_more_files_than_some_are_open_at_once(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+def test_a_process_may_have_no_limit_of_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    monkeypatch.setattr(os, "sysconf", {"SC_OPEN_MAX": -1}.__getitem__)
+    with reading_together([str(tmp_path / "a")]):
+        assert len(READING.held) == 1
+
+
 def test_the_last_descriptors_are_left_to_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
