@@ -52,6 +52,7 @@ class FileInfo(Struct, frozen=True, kw_only=True):
     name: FileName
     size_bytes: int
     mtime_ns: int
+    ctime_ns: int
     device: int
     inode: int
     mode: int
@@ -66,6 +67,7 @@ class FileInfo(Struct, frozen=True, kw_only=True):
             name=parse_file_name(os.path.basename(path)),
             size_bytes=status.st_size,
             mtime_ns=status.st_mtime_ns,
+            ctime_ns=status.st_ctime_ns,
             device=status.st_dev,
             inode=status.st_ino,
             mode=stat.S_IMODE(status.st_mode),

@@ -25,7 +25,7 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.spark.catalog import notes, volumes
+from kafkalog_core.spark.catalog import notes, reading, volumes
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.parquet import ParquetFile
@@ -41,9 +41,16 @@ from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.judging import names_of, version_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def settled(monkeypatch):
+    """Trust the time of a change at once: the test disks are younger than the age from which a catalog does."""
+    monkeypatch.setattr(reading, "SETTLED_NS", 0)
 
 
 class Catalog:
@@ -177,6 +184,95 @@ def test_disks_of_the_corpus_in_one_catalog(tmp_path: Path, corpus: Path) -> Non
     assert made.run(Inline()) == (0, read_bytes, [])
 
 
+# --- partitions of which nothing has changed ------------------------------------------------------------------------
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The partitions of which files were opened, by the names of their directories."""
+    names: list[str] = []
+    check = work._check_listed
+
+    def check_noted(partition, *more):
+        names.append(os.path.basename(partition.path))
+        return check(partition, *more)
+
+    monkeypatch.setattr(work, "_check_listed", check_noted)
+    return names
+
+
+def test_no_file_of_an_unchanged_partition_is_opened(tmp_path: Path, kafka: Path, read: list[str]) -> None:
+    made = Catalog(tmp_path / "catalog", kafka)
+    made.run()
+    assert read == ["a-0", "b-0", "s-0", "s-1"]
+    read.clear()
+    assert made.run() == (0, log_bytes(kafka, "*.log*"), [])
+    assert read == []
+    made.assert_right()
+
+
+def test_files_that_changed_a_moment_ago_are_compared_again(
+    tmp_path: Path, kafka: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their next change may have the same time: of a listing alone nobody can know."""
+    monkeypatch.setattr(reading, "SETTLED_NS", 10**15)
+    made = Catalog(tmp_path / "catalog", kafka)
+    made.run()
+    read.clear()
+    assert made.run() == (0, log_bytes(kafka, "*.log*"), [])
+    assert read == ["a-0", "b-0", "s-0", "s-1"]
+
+
+def _shorten_index(partition: Path) -> None:
+    file = max(partition.glob("*.index"))
+    file.write_bytes(file.read_bytes()[:-4] + b"abc")
+
+
+_CHANGES: dict[str, Callable[[Path], object]] = {
+    "a mode": lambda partition: min(partition.glob("*.index")).chmod(0o600),
+    "a modification time": lambda partition: os.utime(min(partition.glob("*.timeindex"))),
+    "a new file": lambda partition: (partition / "unknown.txt").write_text("?"),
+    "an index of another size": _shorten_index,
+    "an epoch file": lambda partition: (partition / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n"),
+    "a directory": lambda partition: (partition / "deeper").mkdir(exist_ok=True),
+    "a recovery point": lambda partition: (partition.parent / "recovery-point-offset-checkpoint").write_text(
+        f"0\n1\n{partition.name.replace('-', ' ')} 1\n"
+    ),
+    "a start": lambda partition: (partition.parent / ".kafka_cleanshutdown").unlink(missing_ok=True),
+}
+
+
+@pytest.mark.parametrize("what", _CHANGES)
+def test_any_other_change_of_a_partition_is_seen(held: Catalog, kafka: Path, read: list[str], what: str) -> None:
+    """The partition is checked again, once: after that nothing is new."""
+    _CHANGES[what](kafka / "a-0")
+    held.run()
+    assert "a-0" in read
+    held.assert_right()
+    read.clear()
+    held.run()
+    found = [json.loads(row) for row in held.rows("findings")]
+    may_pass = any(row["code"].startswith("file.") and f"{kafka}/a-0/" in row["file"] for row in found)
+    assert read == (["a-0"] if may_pass else [])
+    held.assert_right()
+
+
+def test_notes_of_which_the_pieces_are_damaged_serve_until_a_log_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notes, "_GROUP_BYTES", 8000)
+    monkeypatch.setattr(notes, "_GROUPS_KEPT", 1)
+    write_log_dir(tmp_path / "kafka", [])
+    writers = [write(tmp_path / "kafka" / f"a-{number}", segments=12) for number in range(8)]
+    made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
+    made.run()
+    _damage_notes(made, "cells")
+    assert made.run() == (0, log_bytes(tmp_path / "kafka"), [])
+    made.assert_right()
+    for writer in writers:
+        writer.append()
+    made.run(Inline())
+    made.assert_right()
+
+
 # --- disks that change ------------------------------------------------------------------------------------------------
 def test_a_log_grows_and_is_rolled(tmp_path: Path) -> None:
     writer = write(tmp_path / "t-0")
@@ -280,7 +376,9 @@ def test_any_course_of_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
 def _happen(dice: random.Random, writers: list[PartitionWriter], kafka: Path) -> None:
     writer = dice.choice(writers)
     logs = sorted(writer.path.glob("*.log"))
-    match dice.choice(["append", "roll", "retain", "damage", "delete", "new"]):
+    match dice.choice(["append", "roll", "retain", "damage", "delete", "new", "other"]):
+        case "other":
+            dice.choice([*_CHANGES.values()])(writer.path)
         case "append":
             writer.append()
         case "roll":
@@ -321,19 +419,8 @@ def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(made.files("batches")) <= 4
 
 
-@pytest.mark.parametrize("column", ["note", "cells"])
-@pytest.mark.parametrize("groups_kept", [1, 1000])
-def test_damage_in_the_notes_of_many_partitions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, groups_kept: int
-) -> None:
-    """What the damaged row group holds is read again, the rest is not."""
-    monkeypatch.setattr(notes, "_GROUP_BYTES", 8000)
-    monkeypatch.setattr(notes, "_GROUPS_KEPT", groups_kept)
-    write_log_dir(tmp_path / "kafka", [])
-    for number in range(8):
-        write(tmp_path / "kafka" / f"a-{number}", segments=12)
-    made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
-    made.run()
+def _damage_notes(made: Catalog, column: str) -> None:
+    """Damage a column in the middle one of the row groups."""
     (file,) = (made.output / "_kafkalog/notes").iterdir()
     footer = pq.ParquetFile(file).metadata
     group = footer.row_group(footer.num_row_groups // 2)
@@ -344,6 +431,23 @@ def test_damage_in_the_notes_of_many_partitions(
     file.write_bytes(data)
     for cached in (notes._index_of, notes._group_of):
         cached.cache_clear()
+
+
+@pytest.mark.parametrize("column", ["note", "cells"])
+@pytest.mark.parametrize("groups_kept", [1, 1000])
+def test_damage_in_the_notes_of_many_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, groups_kept: int
+) -> None:
+    """What the damaged row group holds is read again, the rest is not."""
+    monkeypatch.setattr(reading, "SETTLED_NS", 10**15)  # so that the pieces are needed
+    monkeypatch.setattr(notes, "_GROUP_BYTES", 8000)
+    monkeypatch.setattr(notes, "_GROUPS_KEPT", groups_kept)
+    write_log_dir(tmp_path / "kafka", [])
+    for number in range(8):
+        write(tmp_path / "kafka" / f"a-{number}", segments=12)
+    made = Catalog(tmp_path / "catalog", tmp_path / "kafka")
+    made.run()
+    _damage_notes(made, column)
     read_bytes, unchanged_bytes, codes = made.run(Inline())
     assert 0 < read_bytes < unchanged_bytes
     assert codes == []

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.format.columns import BatchColumns, DamageColumns
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.verify.verdict import SegmentVerdict
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import Damage, Run
@@ -157,6 +158,12 @@ class Reading(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    def unchanged(self, partition: Partition, context: PartitionContext) -> PartitionVerdict | None:
+        """Return the verdict of an earlier run if nothing has changed since, and take all segments; else None.
+
+        Called first; `check` and `others` are not called after a verdict.
+        """
+
     def unread_bytes(self, task: SegmentTask) -> int:
         """Return how many bytes of log `check` would read."""
 
@@ -166,8 +173,11 @@ class Reading(Protocol):
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
         """Check the other segments of the partition; called once, before the live segments are checked."""
 
-    def finish(self) -> object:
-        """Return what `Readers.received` gets, after all segments were read."""
+    def finish(self, verdict: PartitionVerdict | None = None) -> object:
+        """Return what `Readers.received` gets, after all segments were read.
+
+        verdict: of the partition; None: this reading has read only some of its segments.
+        """
 
 
 class Reader(Protocol):

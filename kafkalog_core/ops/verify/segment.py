@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import DamageColumns
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.ops.reading.targets import FileTarget
     from kafkalog_core.ops.verify.request import Chain, Check, Depth, Watch
     from kafkalog_core.storage.listing import FileInfo
@@ -249,6 +250,9 @@ class _Scans:
     ) -> None:
         """Do nothing: no file is open."""
 
+    def unchanged(self, partition: Partition, context: PartitionContext) -> None:
+        """Return None: no earlier run is known."""
+
     def unread_bytes(self, task: SegmentTask) -> int:
         return task.segment.size_bytes
 
@@ -258,8 +262,8 @@ class _Scans:
     def others(self, partition: Partition, advance: Callable[[int], None]) -> None:
         """Ignore the other segments: the check of the partition reads those that count."""
 
-    def finish(self) -> object:
-        return None
+    def finish(self, verdict: PartitionVerdict | None = None) -> None:
+        """Return None: nothing was kept."""
 
 
 SCANS: Final[Reader] = _Scans()

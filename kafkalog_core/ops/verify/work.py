@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.verify.partition import CheckerPlace
-    from kafkalog_core.ops.verify.request import Reader
+    from kafkalog_core.ops.verify.request import Reader, Reading
     from kafkalog_core.storage.listing import FileInfo
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "check_segments",
     "finished",
     "is_timeless",
+    "other_logs",
     "partition_key",
     "replay_pieces",
     "unchanged",
@@ -323,27 +324,32 @@ def check_partition(work: PartitionWork, advance: Callable[[int], None], keep: K
     except StorageError as error:
         reason = found(code_of_dir_error(error), work.path, reason=error.message)
         return WorkResult(PlaceVerdict(path=work.path, findings=(reason,)))
-    with reading_together(file.path for file in _files_to_read(partition, work) if file.size_bytes):
-        return _check_listed(partition, work, advance, keep)
+    with work.reader.open() as reading:
+        verdict = reading.unchanged(partition, work.context)
+        if verdict is not None:
+            return WorkResult(verdict, made=reading.finish(verdict))
+        with reading_together(file.path for file in _files_to_read(partition, work) if file.size_bytes):
+            return _check_listed(partition, work, reading, advance, keep)
 
 
-def _check_listed(partition: Partition, work: PartitionWork, advance: Callable[[int], None], keep: Keep) -> WorkResult:
+def _check_listed(
+    partition: Partition, work: PartitionWork, reading: Reading, advance: Callable[[int], None], keep: Keep
+) -> WorkResult:
     depth, context = work.depth, work.context
     known = unchanged(partition, context, work.lines, depth.now_ms) if work.lines else ()
     tasks = segment_tasks(partition, depth)[len(known) :]
-    with work.reader.open() as reading:
-        reading.others(partition, advance)
-        sizes = tuple(map(reading.unread_bytes, tasks))
-        is_large = sum(sizes) > (SPLIT_BYTES if work.split_bytes is None else work.split_bytes)
-        if is_large and work.split is not None and len(tasks) >= work.split:
-            split = Split(partition, context, tasks, sizes, len(known), work.reader)
-            return WorkResult(split, made=reading.finish())
-        check = ResumableCheck(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
-        for task in tasks:
-            check.checker.begin(task.segment)
-            check.end(reading.check(task, check.checker, advance))
-        verdict = finished(check.checker, partition, depth, advance)
-        return WorkResult(verdict, check.skipped_bytes, made=reading.finish())
+    reading.others(partition, advance)
+    sizes = tuple(map(reading.unread_bytes, tasks))
+    is_large = sum(sizes) > (SPLIT_BYTES if work.split_bytes is None else work.split_bytes)
+    if is_large and work.split is not None and len(tasks) >= work.split:
+        split = Split(partition, context, tasks, sizes, len(known), work.reader)
+        return WorkResult(split, made=reading.finish())
+    check = ResumableCheck(partition, context, depth.now_ms, known, keep if work.wants_lines else None)
+    for task in tasks:
+        check.checker.begin(task.segment)
+        check.end(reading.check(task, check.checker, advance))
+    verdict = finished(check.checker, partition, depth, advance)
+    return WorkResult(verdict, check.skipped_bytes, made=reading.finish(verdict))
 
 
 def _files_to_read(partition: Partition, work: PartitionWork) -> Iterator[FileInfo]:
@@ -368,14 +374,15 @@ def finished(
     verdict = checker.finish(lambda: advance(0))
     replacements = Replacements(partition, verdict.segments, is_whole=checker.is_whole)
     findings: list[Finding] = []
-    for segment in _other_logs(partition):
+    for segment in other_logs(partition):
         task = segment_task(partition, segment, depth, is_last=False)
         other = check_segment(task, NO_CHAIN, advance)
         findings += replacements.findings(other) if segment.state is SegmentState.SWAP else other.findings
     return replace(verdict, findings=(*replacements.mended(verdict.findings), *findings)) if findings else verdict
 
 
-def _other_logs(partition: Partition) -> Iterator[Segment]:
+def other_logs(partition: Partition) -> Iterator[Segment]:
+    """Yield the logs that a broker puts in place or loads at its next start, besides the segments."""
     for segment in partition.other_segments:
         if segment.state is SegmentState.SWAP and segment.log is not None:
             yield segment

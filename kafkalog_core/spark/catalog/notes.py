@@ -1,12 +1,14 @@
-"""The notes of a catalog: what a run knows of each segment, from which the next one recognizes it.
+"""The notes of a catalog: what a run knows of each segment and partition, from which the next one recognizes it.
 
 A note holds the marks of the segment's files, its verdict, and its figures. A notes file is a Parquet file: for each
-segment a row for each run of batches that the replay of producer states needs, and then one with the note. Readers
-trust nothing: if a note is not as this release writes it, the segment is read again.
+segment a row for each run of batches that the replay of producer states needs, and then one with the note; the note of
+a partition is that of a segment without a name. Readers trust nothing: if a note is not as this release writes it, the
+segment is read again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from contextlib import contextmanager, suppress
@@ -21,22 +23,29 @@ import pyarrow.parquet as pq
 from kafkalog_core.errors import StorageError
 from kafkalog_core.kafka.producer_anomalies import Marker
 from kafkalog_core.ops.verify.resume import FileMark, from_plain, to_plain
-from kafkalog_core.ops.verify.verdict import SegmentVerdict  # noqa: TC001 -- annotations are read at run time
+from kafkalog_core.ops.verify.verdict import (  # noqa: TC001 -- annotations are read at run time
+    PartitionVerdict,
+    SegmentVerdict,
+)
 from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
 from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.spark.lake.store import Store
+    from kafkalog_core.storage.partition import Partition
 
 __all__ = [
     "NoteRow",
     "NotesFile",
     "NotesWriter",
+    "PartitionNote",
     "SegmentKey",
     "SegmentNote",
     "SegmentStats",
+    "mark_of",
     "note_row",
     "piece_row",
     "reading",
@@ -65,7 +74,7 @@ _INDEXES_KEPT: Final = 16
 
 
 class SegmentKey(NamedTuple):
-    """A log file: the absolute path of its directory, and its name."""
+    """A log file: the absolute path of its directory, and its name; no name: the note of the whole partition."""
 
     directory: str
     segment: str
@@ -106,6 +115,28 @@ class SegmentNote(Struct, frozen=True):
     verdict: SegmentVerdict | None
 
 
+class PartitionNote(Struct, frozen=True):
+    """The note of a partition: its verdict without those of its segments, which are in their own notes.
+
+    It is valid as long as the partition has this mark; then no file of it is opened.
+    """
+
+    mark: str
+    verdict: PartitionVerdict
+
+
+def mark_of(partition: Partition, context: PartitionContext) -> str:
+    """Return what a verdict depends on: the status of all files as they are listed, and what the log directory shows.
+
+    Whoever writes to a file changes its ctime, and nobody can set it back as they can the modification time.
+    """
+    digest = hashlib.sha256(repr((partition.name, partition.format, partition.findings, context)).encode())
+    for file in partition.files:
+        status = (file.size_bytes, file.mtime_ns, file.ctime_ns, file.inode, file.mode, file.uid, file.gid)
+        digest.update(repr((os.fsencode(file.name.raw), status)).encode())
+    return digest.hexdigest()
+
+
 NoteRow = tuple[bytes, bytes, str | None, int | None, bytes | None, str | None, str | None]
 """A row of a notes file, by the columns of `_SCHEMA`."""
 
@@ -117,7 +148,7 @@ def piece_row(key: SegmentKey, piece: Piece) -> NoteRow:
     return os.fsencode(key.directory), os.fsencode(key.segment), None, piece.count, piece.cells, markers, holes
 
 
-def note_row(key: SegmentKey, note: SegmentNote | None) -> NoteRow:
+def note_row(key: SegmentKey, note: SegmentNote | PartitionNote | None) -> NoteRow:
     """Return the row of a note; None: the segment has changed while it was read, and the next run reads it again."""
     text = None if note is None else json.dumps(to_plain(note, key.directory), separators=(",", ":"))
     return os.fsencode(key.directory), os.fsencode(key.segment), text, None, None, None, None
@@ -200,8 +231,8 @@ class NotesFile:
         self._index = _index_of(store, name)
         self._pieces: dict[SegmentKey, list[tuple[int, int]]] = {}  # row groups and rows in them
 
-    def notes(self, directory: str) -> Iterator[tuple[SegmentKey, SegmentNote]]:
-        """Yield the notes of the segments of a directory; segments without a note must be read again."""
+    def notes(self, directory: str) -> Iterator[tuple[SegmentKey, SegmentNote | PartitionNote]]:
+        """Yield the notes of a directory: of its segments, which without a note must be read again, and of all."""
         places = self._index.get(directory, ())
         for place in places:
             columns = None if len(places) <= _GROUPS_KEPT else _OF_NOTES
@@ -213,7 +244,11 @@ class NotesFile:
                     self._pieces.setdefault(key, []).append((place.group, number))
                 elif text is not None:
                     with suppress(ValueError):
-                        yield key, from_plain(SegmentNote, json.loads(text), directory)
+                        values = json.loads(text)
+                        if name:
+                            yield key, from_plain(SegmentNote, values, directory)
+                        else:
+                            yield key, from_plain(PartitionNote, values, directory)
 
     def pieces(self, key: SegmentKey) -> Iterator[Piece]:
         """Yield the pieces of a segment whose note was yielded; the replay of its partition's producers needs them."""

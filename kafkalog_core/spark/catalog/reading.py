@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import zlib
 from collections import defaultdict
 from contextlib import suppress
@@ -19,10 +20,17 @@ from kafkalog_core.ops.reading.splits import segment_columns, segment_files
 from kafkalog_core.ops.verify.resume import is_unchanged, marks_of, shape_of
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.verdict import next_offset
-from kafkalog_core.ops.verify.work import Piece, is_timeless, replay_pieces
+from kafkalog_core.ops.verify.work import Piece, is_timeless, other_logs, replay_pieces
 from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.rows import tables
-from kafkalog_core.spark.catalog.notes import NotesFile, SegmentKey, SegmentNote, SegmentStats
+from kafkalog_core.spark.catalog.notes import (
+    NotesFile,
+    PartitionNote,
+    SegmentKey,
+    SegmentNote,
+    SegmentStats,
+    mark_of,
+)
 from kafkalog_core.spark.catalog.volumes import (
     BIN_BYTES,
     HeldSegments,
@@ -34,7 +42,7 @@ from kafkalog_core.spark.catalog.volumes import (
 from kafkalog_core.spark.lake.store import writing
 from kafkalog_core.spark.session.schema import BATCHES
 from kafkalog_core.storage.paths import is_directory
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,10 +50,11 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns, DamageColumns
+    from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.reading.logfiles import Unit
     from kafkalog_core.ops.verify.request import Chain, Depth, SegmentTask
-    from kafkalog_core.ops.verify.verdict import SegmentVerdict
+    from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.storage.listing import FileInfo, Segment
@@ -202,6 +211,9 @@ class CatalogReading:
             targets=(), resync=True, max_batch_bytes=reader.depth.max_batch_bytes, level="segments", path=True
         )
         self._known: dict[SegmentKey, _Known] = {}
+        self._wholes: dict[str, PartitionNote] = {}  # by volume
+        self._mark: str | None = None  # None: the partition is not noted as a whole
+        self._is_whole = False
         self._decided: dict[SegmentKey, _Known | None] = {}
         self._new: NewSegments | None = None
         self._kept: dict[str, list[SegmentKey]] = {}
@@ -214,7 +226,10 @@ class CatalogReading:
             with suppress(StorageError):  # its segments are read again, and the volume is removed
                 file = NotesFile(self._reader.store, notes_name(volume))
                 for key, note in file.notes(self._reader.path):
-                    self._known[key] = _Known(volume, file, note)
+                    if isinstance(note, PartitionNote):
+                        self._wholes[volume] = note
+                    else:
+                        self._known[key] = _Known(volume, file, note)
         return self
 
     def __exit__(
@@ -224,6 +239,25 @@ class CatalogReading:
             self._new.abandon(kind, error)
 
     # --- see `ops.verify.request.Reading` -----------------------------------------------------------------------------
+    def unchanged(self, partition: Partition, context: PartitionContext) -> PartitionVerdict | None:
+        """Return the verdict in the note of the partition, if its mark is the same and its segments have notes."""
+        mark, unit = mark_of(partition, context), unit_of_partition(partition, None, with_path=True)
+        self._mark = mark if _is_settled(partition) else None
+        volume = next((name for name, note in self._wholes.items() if note.mark == mark), None)
+        there = segment_files(partition, unit, with_path=True)
+        files = {self._key(segment): (file, segment) for file, segment in there}
+        if volume is None or files.keys() != self._known.keys():
+            return None
+        live, others = [*files][: len(unit.files)], [*files][len(unit.files) :]
+        verdicts = [verdict for key in live if (verdict := self._timeless(self._known[key].note)) is not None]
+        if len(verdicts) < len(live):
+            return None
+        self._is_whole = True
+        for key in (*others, *live):
+            self._keep(self._known[key], key, *files[key])
+        self._kept.setdefault(volume, []).append(SegmentKey(self._reader.path, ""))
+        return replace(self._wholes[volume].verdict, segments=tuple(verdicts))
+
     def unread_bytes(self, task: SegmentTask) -> int:
         """Return the bytes of log that `check` would read."""
         return 0 if self._known_of(task) is not None else task.segment.size_bytes
@@ -265,9 +299,11 @@ class CatalogReading:
             with writing(self._reader.store.root):
                 self._add(self._started(segment), key, note, file, segment, figures)
 
-    def finish(self) -> ReadingResult:
-        """Return the result of the reading. Raises WriteError."""
+    def finish(self, verdict: PartitionVerdict | None = None) -> ReadingResult:
+        """Return the result of the reading, with a note of the whole partition. Raises WriteError."""
         with writing(self._reader.store.root):
+            if verdict is not None:
+                self._note_whole(verdict)
             new = None if self._new is None else self._new.finish()
         self._new = None
         kept = {name: tuple(keys) for name, keys in self._kept.items()}
@@ -284,22 +320,36 @@ class CatalogReading:
         return self._decided[key]
 
     def _is_valid(self, note: SegmentNote, task: SegmentTask) -> bool:
-        verdict = note.verdict
+        verdict = self._timeless(note)
         if verdict is None or (verdict.is_last, verdict.base_offset) != (task.is_last, task.segment.base_offset):
             return False
-        is_same_time = is_timeless(verdict, note.now_ms, self._reader.depth.now_ms)
-        return is_same_time and is_unchanged(_marked(task.segment), note.marks)
+        return is_unchanged(_marked(task.segment), note.marks)
+
+    def _timeless(self, note: SegmentNote) -> SegmentVerdict | None:
+        """Return the verdict in a note; None: it has none, or it may be another one by now."""
+        verdict = note.verdict
+        is_same = verdict is not None and is_timeless(verdict, note.now_ms, self._reader.depth.now_ms)
+        return verdict if is_same else None
 
     def _key(self, segment: Segment) -> SegmentKey:
         return SegmentKey(self._reader.path, os.path.basename(segment.files[0].path))
 
     # --- new rows and notes -------------------------------------------------------------------------------------------
-    def _started(self, segment: Segment) -> NewSegments:
+    def _started(self, segment: Segment | None) -> NewSegments:
         if self._new is None:
             stem = f"{zlib.crc32(os.fsencode(self._reader.path)):08x}"
             self._new = NewSegments(self._reader.store, self._reader.run_id, stem)
-        self._new.begin(segment.size_bytes)
+        if segment is not None:
+            self._new.begin(segment.size_bytes)
         return self._new
+
+    def _note_whole(self, verdict: PartitionVerdict) -> None:
+        """Note the partition, where something of it is written anyway, or its note was of another state."""
+        is_due = self._new is not None or self._wholes
+        if self._is_whole or self._mark is None or not is_due or any(map(_may_pass, verdict.findings)):
+            return
+        note = PartitionNote(self._mark, replace(verdict, segments=()))
+        self._started(None).end(SegmentKey(self._reader.path, ""), note)
 
     def _keep(self, known: _Known, key: SegmentKey, file: LogFile, segment: Segment) -> None:
         self._kept.setdefault(known.volume, []).append(key)
@@ -316,12 +366,33 @@ class CatalogReading:
         figures: SegmentStats,
     ) -> None:
         new.end(key, note)
+        if note is None:
+            self._mark = None
         self._read_bytes += segment.size_bytes
         self._row(file, segment, figures)
 
     def _row(self, file: LogFile, segment: Segment, figures: SegmentStats) -> None:
         row = {**file.place.columns, **segment_columns(file, segment, figures.columns())}
         self._rows.append(tuple(row.get(name) for name in _COLUMNS))
+
+
+SETTLED_NS: Final = 10_000_000_000
+"""Age of the last change from which on the next one has another time: file systems count in up to 2 seconds, and
+clocks of other machines differ."""
+
+
+def _is_settled(partition: Partition) -> bool:
+    """Return whether the mark of a partition changes with each change of a file, and its verdict with its files alone.
+
+    Logs that only the partition's own check reads have no notes.
+    """
+    newest = max((max(file.mtime_ns, file.ctime_ns) for file in partition.files), default=0)
+    return newest < time.time_ns() - SETTLED_NS and not any(other_logs(partition))
+
+
+def _may_pass(finding: Finding) -> bool:
+    """Return whether a finding may be about this process or this moment: a file that it cannot read."""
+    return finding.code.startswith("file.")
 
 
 class _NotedChain:
@@ -359,7 +430,7 @@ _VERSION: Final = 2
 
 def rules_of(depth: Depth) -> dict[str, object]:
     """Return what a catalog depends on besides the disks' files; where it differs, all segments are read again."""
-    rules = f"{shape_of(SegmentNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
+    rules = f"{shape_of(SegmentNote)}{shape_of(PartitionNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
     return {
         "version": _VERSION,
         "rules": zlib.crc32(rules.encode()),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.chunks import BatchChunk
     from kafkalog_core.ops.verify.work import Piece
     from kafkalog_core.progress import Progress
-    from kafkalog_core.spark.catalog.notes import NoteRow, SegmentKey, SegmentNote
+    from kafkalog_core.spark.catalog.notes import NoteRow, PartitionNote, SegmentKey, SegmentNote
     from kafkalog_core.spark.lake.store import Store
 
 __all__ = [
@@ -158,8 +158,8 @@ class NewSegments:
         """Add a piece of the segment whose note comes next."""
         self._note(piece_row(key, piece))
 
-    def end(self, key: SegmentKey, note: SegmentNote | None) -> None:
-        """End a segment; see `note_row`."""
+    def end(self, key: SegmentKey, note: SegmentNote | PartitionNote | None) -> None:
+        """End a segment, or add the note of the partition; see `note_row`."""
         if self._writer is None:
             self._hold(self._rows.flush())
         self._note(note_row(key, note))
