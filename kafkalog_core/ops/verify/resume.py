@@ -289,25 +289,15 @@ def _parts(hint: object) -> list[object]:
     return [part for argument in arguments for part in _parts(argument)] if arguments else [hint]
 
 
-def _is_int(data: object) -> bool:
-    return type(data) is int and -MAX_INT64 - 1 <= data <= MAX_INT64
-
-
-_IS_PLAIN: dict[object, Callable[[object], bool]] = {
-    int: _is_int,
-    bool: lambda data: type(data) is bool,
-    NoneType: lambda data: data is None,
-}
+_LEAST: Final = -MAX_INT64 - 1
 
 
 @cache
 def _reader(hint: Any) -> Callable[[object, str], object]:
     """Return the function that reads values of one annotation."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint is str:
-        return _read_text
-    if hint in _IS_PLAIN:
-        return _plain_reader(hint)
+    if hint in _PLAIN:
+        return _PLAIN[hint]
     if origin is Literal:
         return _choice_reader(arguments)
     if origin in {Union, UnionType}:
@@ -323,16 +313,21 @@ def _read_text(data: object, directory: str) -> str:
     return directory + data[len(_HERE) :] if data.startswith(_HERE) else data
 
 
-def _plain_reader(hint: type) -> Callable[[object, str], object]:
-    is_good = _IS_PLAIN[hint]
-
-    def read(data: object, directory: str) -> object:
-        del directory
-        if not is_good(data):
-            raise ValueError(f"{data!r:.40} is no {hint.__name__}")
+def _read_int(data: object, directory: str) -> int:
+    del directory
+    if type(data) is int and _LEAST <= data <= MAX_INT64:
         return data
+    raise ValueError(f"{data!r:.40} is no int")
 
-    return read
+
+def _read_bool(data: object, directory: str) -> bool:
+    del directory
+    if data is True or data is False:
+        return data
+    raise ValueError(f"{data!r:.40} is no bool")
+
+
+_PLAIN: Final[dict[object, Callable[[object, str], object]]] = {str: _read_text, int: _read_int, bool: _read_bool}
 
 
 def _choice_reader(choices: tuple[object, ...]) -> Callable[[object, str], object]:
@@ -361,13 +356,12 @@ def _tuple_reader(hints: tuple[Any, ...]) -> Callable[[object, str], object]:
 
 
 def _class_reader(kind: Any) -> Callable[[object, str], object]:
-    readers = {name: _reader(hint) for name, hint in _hints(kind).items()}
+    hints = _hints(kind)
+    names, readers, count = tuple(hints), tuple(map(_reader, hints.values())), len(hints)
 
     def read(data: object, directory: str) -> object:
-        items = _items(data, len(readers))
-        return kind(
-            **{name: reader(item, directory) for (name, reader), item in zip(readers.items(), items, strict=True)}
-        )
+        values = [read_one(item, directory) for read_one, item in zip(readers, _items(data, count), strict=True)]
+        return kind(**dict(zip(names, values, strict=True)))
 
     return read
 
