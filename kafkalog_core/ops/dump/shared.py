@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
-from kafkalog_core.ops.pool import SHARED_BYTES, Pool, TurnWriter
+from kafkalog_core.ops.pool import SHARED_BYTES
 from kafkalog_core.ops.reading.logreader import WHOLE, with_start
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.ops.dump.dump import Step
+    from kafkalog_core.ops.processes import TurnWriter
     from kafkalog_core.ops.reading.logfiles import OffsetSpan
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.progress import Progress
@@ -126,6 +127,8 @@ class _SharedDump:
                 return
             has_read |= self._take_one()
         self._output.flush()
+        from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- a reader of ten rows has them by now
+
         with Pool(jobs, progress, output=self._output.descriptor, may_fork=True) as pool:
             pool.start()
             READING.limit = pool.own_limit
@@ -249,6 +252,8 @@ def _write_piece(
 ) -> _PieceResult:
     """Read a piece, and write its rows when it is its turn. Raises StorageError for a file that is itself a target."""
     _shared_files(piece)
+    from kafkalog_core.ops.processes import TurnWriter  # noqa: PLC0415 -- it is there: this is one of its processes
+
     report, stream = Report(), TurnWriter(number)
     dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)

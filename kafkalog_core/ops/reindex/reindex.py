@@ -28,7 +28,7 @@ from kafkalog_core.kafka.releases import Release, with_log_files
 from kafkalog_core.kafka.rules import RecoveryRules, recovery_rules, rules_of
 from kafkalog_core.kafka.snapshots import is_deleted_by_start
 from kafkalog_core.kafka.start.recovery import RecoveryWatch, recover_segment, split_parts
-from kafkalog_core.ops.pool import Pool, wants_processes
+from kafkalog_core.ops.pool import wants_processes
 from kafkalog_core.ops.reading.logfiles import is_compacted, may_be_compacted
 from kafkalog_core.ops.reindex.indexes import (
     SegmentIndexes,
@@ -515,6 +515,8 @@ class _Planner:
                 yield work.steps(), lambda work=work: work.report  # type: ignore[misc]  # mypy knows no such default
             return
         with ExitStack() as stack:
+            from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- most runs start none
+
             pool = stack.enter_context(Pool(jobs, self._progress))
             for steps, report in pool.map(rebuild, [(task, pool.scratch) for task in tasks]):
                 yield iter(steps), lambda report=report: report  # type: ignore[misc]

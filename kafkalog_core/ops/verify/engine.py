@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, cast
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.names import LOG_KINDS, parse_file_name
-from kafkalog_core.ops.pool import Pool
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.logdir import LogDirs, interrupted_runs
 from kafkalog_core.ops.verify.request import Depth, VerifyRequest
@@ -344,6 +343,8 @@ class _Runner:
     def _start_workers(self) -> Workers:
         """Return the processes, started at the first call; they end with the run."""
         if self._workers is None:
+            from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- most runs start none
+
             self._workers = self._stack.enter_context(Pool(self._request.jobs, self._progress))
         return self._workers
 

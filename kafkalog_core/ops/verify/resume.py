@@ -317,14 +317,14 @@ def _read_int(data: object, directory: str) -> int:
     del directory
     if type(data) is int and _LEAST <= data <= MAX_INT64:
         return data
-    raise ValueError(f"{data!r:.40} is no int")
+    raise ValueError(f"{data!r:.40} is not an int")
 
 
 def _read_bool(data: object, directory: str) -> bool:
     del directory
     if data is True or data is False:
         return data
-    raise ValueError(f"{data!r:.40} is no bool")
+    raise ValueError(f"{data!r:.40} is not a bool")
 
 
 _PLAIN: Final[dict[object, Callable[[object, str], object]]] = {str: _read_text, int: _read_int, bool: _read_bool}

@@ -128,7 +128,7 @@ class PartitionNote(Struct, frozen=True):
 def mark_of(partition: Partition, context: PartitionContext) -> str:
     """Return what a verdict depends on: the status of all files as they are listed, and what the log directory shows.
 
-    Whoever writes to a file changes its ctime, and nobody can set it back as they can the modification time.
+    Each write to a file changes its ctime, and no program can set it back, as it can the modification time.
     """
     digest = hashlib.sha256(repr((partition.name, partition.format, partition.findings, context)).encode())
     for file in partition.files:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError
+from kafkalog_core.ops import processes
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
@@ -142,14 +143,14 @@ def test_files_and_large_partitions_among_small_ones_keep_their_places(
 
 
 def test_little_work_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(engine, "Pool")
+    monkeypatch.delattr(processes, "Pool")
     write_log_dir(tmp_path / "kafka", [f"s-{number}" for number in range(20)])
     assert check(tmp_path / "kafka", jobs=4) == check(tmp_path / "kafka")
 
 
 def test_a_single_large_segment_needs_no_other_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "t-0", segments=1)
-    monkeypatch.delattr(engine, "Pool")
+    monkeypatch.delattr(processes, "Pool")
     monkeypatch.setattr(work, "SPLIT_BYTES", 0)
     assert check(tmp_path / "t-0", jobs=4) == check(tmp_path / "t-0")
 

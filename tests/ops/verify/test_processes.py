@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog_core.errors import NotFoundError, StorageError, WorkerLostError
-from kafkalog_core.ops import pool as pool_module
-from kafkalog_core.ops.pool import Pool
+from kafkalog_core.ops import processes
+from kafkalog_core.ops.processes import Pool
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 300.0
@@ -113,7 +113,7 @@ def test_processes_end_with_the_one_that_waits_for_them(tmp_path):
     """Killed outright, it can tell them nothing; they clean up in its stead."""
     program = (
         "import sys\n"
-        "from tests.ops.verify.test_pool import *\n"
+        "from tests.ops.verify.test_processes import *\n"
         "if __name__ == '__main__':\n"
         "    with Pool(2, Told()) as pool:\n"
         "        print(pool.scratch, flush=True)\n"
@@ -135,7 +135,7 @@ def test_processes_end_with_the_one_that_waits_for_them(tmp_path):
 
 
 def test_the_other_way_to_start_processes_works_too(monkeypatch):
-    monkeypatch.setattr(pool_module, "START_METHOD", "spawn")  # as on macOS
+    monkeypatch.setattr(processes, "START_METHOD", "spawn")  # as on macOS
     with Pool(1, Told()) as pool:
         assert list(pool.map(double, [(1,), (2,)])) == [2, 4]
 

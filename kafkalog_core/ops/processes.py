@@ -1,0 +1,370 @@
+"""Worker processes: each does one piece of work after another, and results come in the order of the pieces.
+
+Workers ignore Ctrl-C: the process that waits for them stops them, and they end within one window of a file. If that
+process dies, they end too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections import deque
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as NotYetError
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from mmap import mmap
+from multiprocessing import reduction
+from threading import Event, Thread, active_count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+
+from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.storage.object_paths import REACHING
+from kafkalog_core.storage.source import READING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from multiprocessing.sharedctypes import Synchronized
+    from types import TracebackType
+
+    from kafkalog_core.progress import Progress
+    from kafkalog_core.storage.object_paths import StorageOptions
+    from kafkalog_core.storage.source import ReadLimit
+
+__all__ = ["Pool", "TurnWriter", "Turns"]
+
+START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
+"""Not fork: the process has threads of its own, for progress and for waiting, and descriptors of locks."""
+_FORK: Final = "fork" if sys.platform == "linux" else ""
+"""Where none of that is so: the processes are there at once, with all that this one has imported."""
+_MOST_TEMP_BYTES: Final = 70
+"""Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
+_WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
+_LOOK_SECONDS: Final = 0.2
+_AHEAD: Final = 4
+"""Pieces of work that wait for each process: enough to keep it busy, so few that results do not pile up."""
+
+_M_TRIM_THRESHOLD: Final = -1  # malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+_MAPPED_BYTES: Final = 32 * 1024 * 1024
+_HELD_BYTES: Final = 64 * 1024 * 1024
+ROOM_BYTES: Final = 4 * 1024 * 1024
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+_ALL_BYTES: Final = _KEPT_BYTES + ROOM_BYTES
+
+_Result = TypeVar("_Result")
+
+
+class _StopWorkError(Exception):
+    """The caller no longer waits for the work."""
+
+
+class Turns:
+    """Whose turn it is to write: pieces of work are numbered from 0, and each waits until those before it have ended.
+
+    Pieces must be begun in the order of their numbers, so that the one whose turn it is is never waiting for a process.
+    """
+
+    def __init__(self, context: multiprocessing.context.BaseContext) -> None:
+        self._changed = context.Condition()
+        self._number: Any = context.Value("q", 0, lock=False)
+
+    def is_at(self, number: int) -> bool:
+        """Return whether it is the turn of a piece."""
+        return bool(self._number.value == number)
+
+    def wait(self, number: int, look: Callable[[], object]) -> None:
+        """Wait for the turn of a piece. look: called now and then; it may raise an error."""
+        with self._changed:
+            while not self.is_at(number):
+                look()
+                self._changed.wait(_LOOK_SECONDS)
+
+    def end(self, number: int) -> None:
+        """End the turn of a piece."""
+        with self._changed:
+            self._number.value = number + 1
+            self._changed.notify_all()
+
+
+class Pool:
+    """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
+
+    `scratch` is a directory for temporary files, which is deleted with the pool. `output` is a file descriptor that
+    the work may write to, in `turns`. `own_limit` is what this process may read meanwhile, if it has given an output.
+    """
+
+    def __init__(self, jobs: int, progress: Progress, *, output: int | None = None, may_fork: bool = False) -> None:
+        """Prepare the processes. may_fork: whether they may get all descriptors of this one, such as those of locks."""
+        self.jobs = jobs
+        self._progress = progress
+        self._counted_bytes = 0
+        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
+        self.scratch = self._directory.name
+        is_alone = active_count() == 1 and "pyarrow" not in sys.modules  # whose threads Python does not count
+        method = _FORK if may_fork and _FORK and is_alone else START_METHOD
+        if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
+            method = "spawn"
+        context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            _start_server(context)
+        self._read_bytes: Synchronized[int] = context.Value("q", 0)
+        self._stop: Synchronized[int] = context.Value("b", 0)
+        self.turns = Turns(context)
+        self._starting: Thread | None = None
+        self._has_started = Event()
+        self._is_forked = method == _FORK
+        readers = jobs + (output is not None)  # who shares the output out reads too
+        self.own_limit = None if READING.limit is None else READING.limit.share(readers)
+        passed: Any = output if output is None or self._is_forked else _Passed(output)
+        self._executor = ProcessPoolExecutor(
+            jobs,
+            mp_context=context,
+            initializer=_start_worker,
+            initargs=(
+                self._read_bytes,
+                self._stop,
+                self.scratch,
+                self.turns,
+                passed,
+                _process_of(readers),
+            ),
+        )
+
+    def start(self) -> None:
+        """Start the processes; the caller may work meanwhile, until `has_started`."""
+        if self._is_forked:  # at once, and in this thread, the only one
+            self._executor.submit(_no_work)
+            self._has_started.set()
+            return
+        self._starting = Thread(target=self._start, daemon=True)
+        self._starting.start()
+
+    @property
+    def has_started(self) -> bool:
+        """Whether a process is ready after `start`, or has failed, as the next piece of work will."""
+        return self._has_started.is_set()
+
+    def _start(self) -> None:
+        try:
+            for each in [self._executor.submit(_no_work) for _ in range(self.jobs)][:1]:
+                each.result()
+        except Exception:  # noqa: BLE001 -- the next piece of work meets it too, and reports it
+            return
+        finally:
+            self._has_started.set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self._stop.value = 1
+        if self._starting is not None:
+            self._starting.join()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._directory.cleanup()
+
+    def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
+        """See `pool.Workers`."""
+        waiting: deque[Future[_Result]] = deque()
+        source = iter(pieces)
+        while True:
+            while len(waiting) < self.jobs * _AHEAD:
+                piece = next(source, None)
+                if piece is None:
+                    break
+                waiting.append(self._submit(work_of, piece))
+            if not waiting:
+                return
+            yield self._result(waiting.popleft())
+
+    def _submit(self, work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> Future[_Result]:
+        try:
+            return self._executor.submit(_work, work_of, piece)
+        except BrokenProcessPool as error:
+            raise _lost() from error
+
+    def _result(self, future: Future[_Result]) -> _Result:
+        while True:
+            try:
+                return future.result(_LOOK_SECONDS)
+            except NotYetError:
+                continue
+            except BrokenProcessPool as error:
+                raise _lost() from error
+            finally:
+                read_bytes = self._read_bytes.value
+                self._progress.advance(read_bytes - self._counted_bytes)
+                self._counted_bytes = read_bytes
+
+
+def _lost() -> WorkerLostError:
+    return WorkerLostError(
+        "a worker process was killed, perhaps by the out-of-memory killer; --jobs 1 needs the least memory"
+    )
+
+
+def _start_server(context: multiprocessing.context.BaseContext) -> None:
+    """Start the fork server with SIGINT blocked, so that neither it nor its processes receive one."""
+    from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 -- only where there is one
+
+    context.set_forkserver_preload([_WORK_MODULE])
+    resource_tracker.ensure_running()  # unblocks SIGINT when it has started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# --- in the other processes -------------------------------------------------------------------------------------------
+_state: dict[str, Any] = {}
+
+
+class _ProcessSettings(NamedTuple):
+    """What this process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
+
+    keeps_cache: bool
+    limit: ReadLimit | None
+    storage: StorageOptions
+    gc_threshold: tuple[int, int, int]
+
+
+def _process_of(jobs: int) -> _ProcessSettings:
+    """Return the settings of each of some processes: they share what this one may read in a second."""
+    limit = None if READING.limit is None else READING.limit.share(jobs)
+    return _ProcessSettings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
+
+
+def _start_worker(
+    read_bytes: Synchronized[int],
+    stop: Synchronized[int],
+    scratch: str,
+    turns: Turns,
+    output: int | None,
+    settings: _ProcessSettings,
+) -> None:
+    gc.set_threshold(*settings.gc_threshold)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
+    _keep_memory()
+    _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
+    REACHING.check = partial(_advance, 0)
+    if output is not None:
+        _state.update(memory=mmap(-1, _ALL_BYTES))
+    Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
+
+
+def _keep_memory() -> None:
+    """Let malloc keep freed memory: each piece of work needs as much, and getting it takes as long as half of the work.
+
+    mallopt is of the GNU C library; elsewhere nothing changes.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return
+    mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+    mallopt(_M_TRIM_THRESHOLD, _HELD_BYTES)
+
+
+def _end_with_parent(scratch: str) -> None:
+    """Wait until the parent process is dead, then delete its temporary files and end."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        shutil.rmtree(scratch, ignore_errors=True)
+        os._exit(1)
+
+
+class _Passed:
+    """A file descriptor on its way to a process that starts, where it becomes the number of its copy."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copied, (reduction.DupFd(self._descriptor),)
+
+
+def _copied(passed: Any) -> int:
+    return int(passed.detach())
+
+
+def _no_work() -> None:
+    """Do nothing: the process is there."""
+
+
+class TurnWriter:
+    """A stream to the output of the pool for one piece of work, in a process of the pool: it writes when it may.
+
+    What it gets before its turn it keeps, in memory that all pieces of the process use, up to _KEPT_BYTES; then it
+    waits. What was written to its `room` is there already: copying it takes as long as a third of making it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._turns: Turns = _state["turns"]
+        self._descriptor: int = _state["output"]
+        self._memory: mmap = _state["memory"]
+        self._kept_bytes = 0
+        self._has_begun = False
+
+    def room(self) -> memoryview:
+        """Return memory for lines, which are then given to `write`."""
+        return memoryview(self._memory)[self._kept_bytes : self._kept_bytes + ROOM_BYTES]
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Take bytes. Raises OSError."""
+        if not self._has_begun and self._turns.is_at(self._number):
+            self.put()
+        if self._has_begun:
+            self._write(data)
+            return
+        if len(data) > ROOM_BYTES:  # a line as long as that
+            self.put()
+            self._write(data)
+            return
+        if not isinstance(data, memoryview) or data.obj is not self._memory:
+            self._memory[self._kept_bytes : self._kept_bytes + len(data)] = data
+        self._kept_bytes += len(data)
+        if self._kept_bytes >= _KEPT_BYTES:
+            self.put()
+
+    def end(self) -> None:
+        """Write what is kept, and end the turn. Raises OSError."""
+        self.put()
+        self._turns.end(self._number)
+
+    def put(self) -> None:
+        """Write what is kept, when its turn has come. Raises OSError."""
+        self._turns.wait(self._number, lambda: _advance(0))
+        self._has_begun = True
+        with memoryview(self._memory) as memory, memory[: self._kept_bytes] as kept:
+            self._write(kept)
+        self._kept_bytes = 0
+
+    def _write(self, data: bytes | memoryview) -> None:
+        written = 0
+        while written < len(data):
+            written += os.write(self._descriptor, data[written:])
+
+
+def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:
+    return work_of(*piece, _advance)
+
+
+def _advance(size_bytes: int) -> None:
+    if _state["stop"].value:
+        raise _StopWorkError
+    with _state["read_bytes"].get_lock():
+        _state["read_bytes"].value += size_bytes
