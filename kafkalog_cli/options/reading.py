@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from kafkalog_cli.options.common import parse_size, stacked
-from kafkalog_core.storage.object_paths import REACHING, StorageOptions
+from kafkalog_cli.options.common import option_type, parse_size, stacked
+from kafkalog_core.storage.object_paths import REACHING, StorageOptions, require_known
 from kafkalog_core.storage.source import READING, ReadLimit
 
 if TYPE_CHECKING:
@@ -48,6 +48,14 @@ def parse_pair(text: str) -> tuple[str, str]:
     return name, value
 
 
+@option_type
+def _parse_storage_option(text: str) -> tuple[str, str]:
+    """Return name and value; also where no path is of an object store, a name that none knows is an error."""
+    name, value = parse_pair(text)
+    require_known(name)
+    return name, value
+
+
 def input_storage_option(function: Decorated) -> Decorated:
     """Add --storage-option, which holds for all inputs of the command."""
 
@@ -83,7 +91,7 @@ def _parse_rate(text: str) -> int:
 _STORAGE_OPTION = click.option(
     "--storage-option",
     "storage",
-    type=parse_pair,
+    type=_parse_storage_option,
     multiple=True,
     metavar="NAME=VALUE",
     help=(

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.errors import SelectionError
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REACHING", "S3", "StorageOptions", "is_object", "object_parent"]
+__all__ = ["OPTION_NAMES", "REACHING", "S3", "StorageOptions", "is_object", "object_parent", "require_known"]
 
 S3: Final = "s3://"
+OPTION_NAMES: Final = (
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_ENDPOINT_URL",
+    "AWS_ALLOW_HTTP",
+)
 
 
 def is_object(path: str) -> bool:
@@ -26,8 +36,15 @@ def object_parent(path: str) -> str:
     return f"{S3}{bucket}/{folder}" if folder else f"{S3}{bucket}"
 
 
+def require_known(name: str) -> None:
+    """Raise SelectionError unless there is a storage option of this name, without a name that may be a secret."""
+    if name not in OPTION_NAMES:
+        shown = repr(name) if name.replace("_", "").isalpha() else "of this name"
+        raise SelectionError(f"there is no storage option {shown}; the options are {', '.join(OPTION_NAMES)}")
+
+
 class StorageOptions(Struct, frozen=True):
-    """How to reach an object store: pairs of a name and a value, by the names of `objects.OPTION_NAMES`.
+    """How to reach an object store: pairs of a name and a value, by the names of `OPTION_NAMES`.
 
     `is_complete`: whether they contain what the environment of the process that was started by the user adds.
     """

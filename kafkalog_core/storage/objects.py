@@ -32,7 +32,7 @@ from kafkalog_core.errors import (
     StoreLostError,
     UnsupportedError,
 )
-from kafkalog_core.storage.object_paths import REACHING, S3, StorageOptions, object_parent
+from kafkalog_core.storage.object_paths import OPTION_NAMES, REACHING, S3, StorageOptions, object_parent, require_known
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 __all__ = [
-    "OPTION_NAMES",
     "ListedEntry",
     "Opened",
     "answer_of",
@@ -64,15 +63,6 @@ __all__ = [
     "store_error",
 ]
 
-OPTION_NAMES: Final = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_ENDPOINT_URL",
-    "AWS_ALLOW_HTTP",
-)
 _ATTEMPTS: Final = 10  # waiting ever longer: a server that is busy for some seconds fails no run
 _GLOB_MAGIC: Final = re.compile(r"[*?[]")
 _NS: Final = 1_000_000_000
@@ -99,8 +89,7 @@ def options_of(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     Raises SelectionError for an unknown name, and for credentials that are not complete.
     """
     for name in given:
-        if name not in OPTION_NAMES:
-            raise SelectionError(f"there is no storage option {name!r}; the options are {', '.join(OPTION_NAMES)}")
+        require_known(name)
     known = {name: os.environ[name] for name in OPTION_NAMES if name in os.environ} | dict(given)
     known = {name: value for name, value in known.items() if value}  # an empty one is not set, as for Amazon's clients
     if ("AWS_ACCESS_KEY_ID" in known) is not ("AWS_SECRET_ACCESS_KEY" in known):

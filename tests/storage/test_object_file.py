@@ -26,7 +26,7 @@ from kafkalog_core.errors import (
 )
 from kafkalog_core.storage import object_file, objects
 from kafkalog_core.storage.object_file import ObjectFile
-from kafkalog_core.storage.object_paths import REACHING, StorageOptions
+from kafkalog_core.storage.object_paths import OPTION_NAMES, REACHING, StorageOptions
 from kafkalog_core.storage.objects import Opened, options_in_use, options_of
 from kafkalog_core.storage.paths import absolute, exists, is_directory, parent, real
 from kafkalog_core.storage.source import may_list, may_read
@@ -71,6 +71,15 @@ def test_paths_of_a_file_system(tmp_path: Path) -> None:
     assert [is_directory(str(tmp_path / name)) for name in ("link", "broken")] == [True, False]
 
 
+def test_an_unknown_storage_option_is_refused_also_for_ordinary_paths(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["dump", "--storage-option", "aws_region=x", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "there is no storage option 'aws_region'; the options are AWS_ACCESS_KEY_ID" in result.stderr
+    result = CliRunner().invoke(cli, ["dump", "--storage-option", "wJalrXUtnFEMI/K7MDENG=", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "wJalr" not in result.stderr
+
+
 def test_ordinary_paths_import_no_client_of_an_object_store(tmp_path: Path) -> None:
     program = (
         "import sys; from kafkalog_cli.main import cli; "
@@ -87,7 +96,7 @@ def test_ordinary_paths_import_no_client_of_an_object_store(tmp_path: Path) -> N
 # --- options ----------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in objects.OPTION_NAMES:
+    for name in OPTION_NAMES:
         monkeypatch.delenv(name, raising=False)
 
 

@@ -11,8 +11,8 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.selection import Selection, parse_size, parse_time_ms, whole_number
 from kafkalog_core.ops.reading.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.storage.object_paths import StorageOptions, is_object
-from kafkalog_core.storage.objects import OPTION_NAMES, options_of
+from kafkalog_core.storage.object_paths import OPTION_NAMES, StorageOptions, is_object
+from kafkalog_core.storage.objects import options_of
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
