@@ -28,6 +28,8 @@ from kafkalog_core.ops.verify.verdict import (  # noqa: TC001 -- annotations are
     SegmentVerdict,
 )
 from kafkalog_core.ops.verify.work import ROW_BYTES, Piece
+from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import Struct, asdict
 
 if TYPE_CHECKING:
@@ -128,13 +130,25 @@ class PartitionNote(Struct, frozen=True):
 def mark_of(partition: Partition, context: PartitionContext) -> str:
     """Return what a verdict depends on: the status of all files as they are listed, and what the log directory shows.
 
-    Each write to a file changes its ctime, and no program can set it back, as it can the modification time.
+    Each write to a file changes its ctime, and no program can set it back, as it can the modification time; only
+    writes through a mapping may leave both as they are, as long as the system has not written the page. What this user
+    may read is part of it. Raises StorageError if the directory is gone.
     """
-    digest = hashlib.sha256(repr((partition.name, partition.format, partition.findings, context)).encode())
+    user = os.geteuid(), os.getegid(), os.getgroups()
+    seen = (partition.name, partition.format, partition.findings, context, _owner_of(partition.path), user)
+    digest = hashlib.sha256(repr(seen).encode())
     for file in partition.files:
         status = (file.size_bytes, file.mtime_ns, file.ctime_ns, file.inode, file.mode, file.uid, file.gid)
         digest.update(repr((os.fsencode(file.name.raw), status)).encode())
     return digest.hexdigest()
+
+
+def _owner_of(directory: str) -> tuple[int, int, int] | None:
+    """Return mode and owner of a directory; None: those of an object store have none."""
+    if is_object(directory):
+        return None
+    status = stat_path(directory)
+    return status.st_mode, status.st_uid, status.st_gid
 
 
 NoteRow = tuple[bytes, bytes, str | None, int | None, bytes | None, str | None, str | None]
@@ -193,23 +207,29 @@ class NotesWriter:
 
 
 def wanted_rows(store: Store, name: str, keys: Iterable[SegmentKey]) -> Iterator[NoteRow]:
-    """Yield the rows of some segments of a notes file; one whose note cannot be read gets none, and is read again.
+    """Yield the rows of some segments of a notes file; one of which not all can be read gets no note: it is read again.
 
     Raises StorageError.
     """
     index = _index_of(store, name)
     wanted = {(os.fsencode(key.directory), os.fsencode(key.segment)): key for key in keys}
     places = chain.from_iterable(index.get(directory, ()) for directory in {key.directory for key in wanted.values()})
+    is_cut, cut = False, None
     for group in sorted({place.group for place in places}):
-        with suppress(StorageError):
+        try:
             rows = _group_of(store, name, group, None)
-            for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
-                directory, segment, _, count, *_ = row
-                if (directory, segment) not in wanted:
-                    continue
-                if count is None:
-                    del wanted[directory, segment]
-                yield row
+        except StorageError:
+            is_cut = True
+            continue
+        for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            directory, segment, _, count, *_ = row
+            if is_cut:  # it may have begun in the row group that cannot be read
+                is_cut, cut = False, (directory, segment)
+            if (directory, segment) == cut or (directory, segment) not in wanted:
+                continue
+            if count is None:
+                del wanted[directory, segment]
+            yield row
     for key in wanted.values():
         yield note_row(key, None)
 

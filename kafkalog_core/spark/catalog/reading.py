@@ -7,6 +7,7 @@ import time
 import zlib
 from collections import defaultdict
 from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_core.errors import StorageError
@@ -241,7 +242,11 @@ class CatalogReading:
     # --- see `ops.verify.request.Reading` -----------------------------------------------------------------------------
     def unchanged(self, partition: Partition, context: PartitionContext) -> PartitionVerdict | None:
         """Return the verdict in the note of the partition, if its mark is the same and its segments have notes."""
-        mark, unit = mark_of(partition, context), unit_of_partition(partition, None, with_path=True)
+        try:
+            mark = mark_of(partition, context)
+        except StorageError:  # it was deleted
+            return None
+        unit = unit_of_partition(partition, None, with_path=True)
         self._mark = mark if _is_settled(partition) else None
         volume = next((name for name, note in self._wholes.items() if note.mark == mark), None)
         there = segment_files(partition, unit, with_path=True)
@@ -292,7 +297,8 @@ class CatalogReading:
                 continue
             try:
                 figures = measure(file, unit, self._request, advance)
-            except StorageError:  # the check of the partition reports it
+            except StorageError:  # the check of the partition reports it, if a broker would read it
+                self._mark = None
                 continue
             marks = marks_of(_marked(segment))
             note = None if marks is None else SegmentNote(self._reader.depth.now_ms, marks, figures, None)
@@ -345,8 +351,9 @@ class CatalogReading:
 
     def _note_whole(self, verdict: PartitionVerdict) -> None:
         """Note the partition, where something of it is written anyway, or its note was of another state."""
-        is_due = self._new is not None or self._wholes
-        if self._is_whole or self._mark is None or not is_due or any(map(_may_pass, verdict.findings)):
+        is_due = self._new is not None or any(note.mark != self._mark for note in self._wholes.values())
+        findings = (*verdict.findings, *(() if verdict.metadata is None else verdict.metadata.findings))
+        if self._is_whole or self._mark is None or not is_due or any(map(_may_pass, findings)):
             return
         note = PartitionNote(self._mark, replace(verdict, segments=()))
         self._started(None).end(SegmentKey(self._reader.path, ""), note)
@@ -390,9 +397,13 @@ def _is_settled(partition: Partition) -> bool:
     return newest < time.time_ns() - SETTLED_NS and not any(other_logs(partition))
 
 
+_STAYING: Final = frozenset({"file.unknown", "file.leftover", "file.misplaced", "file.journal"})
+"""Findings about files that a listing alone shows."""
+
+
 def _may_pass(finding: Finding) -> bool:
-    """Return whether a finding may be about this process or this moment: a file that it cannot read."""
-    return finding.code.startswith("file.")
+    """Return whether a finding may be about this moment: a file that cannot be read, or changes."""
+    return finding.code.startswith("file.") and finding.code not in _STAYING
 
 
 class _NotedChain:
@@ -431,8 +442,13 @@ _VERSION: Final = 2
 def rules_of(depth: Depth) -> dict[str, object]:
     """Return what a catalog depends on besides the disks' files; where it differs, all segments are read again."""
     rules = f"{shape_of(SegmentNote)}{shape_of(PartitionNote)}{FINDING_TYPES}{BATCHES}{tables.SEGMENT}"
+    try:
+        release = version("kafkalog")
+    except PackageNotFoundError:
+        release = "from a source tree"
     return {
         "version": _VERSION,
+        "release": release,
         "rules": zlib.crc32(rules.encode()),
         "level": depth.level,
         "max_batch_bytes": depth.max_batch_bytes,

@@ -253,7 +253,9 @@ def _wanted_batches(store: Store, source: VolumeSource) -> Iterator[pa.RecordBat
     paths = pa.array([spark_text(f"{key.directory}/{key.segment}") for key in source.keys], pa.string())
     with reading(store.path(name)), store.open(name) as opened, pq.ParquetFile(opened) as file:
         for batch in file.iter_batches(batch_size=_MERGED_ROWS, use_threads=False):
-            yield batch.filter(pc.is_in(batch.column("path"), value_set=paths))
+            wanted = batch.filter(pc.is_in(batch.column("path"), value_set=paths))
+            if wanted.num_rows:  # a note of a partition, and an empty segment, have no batches
+                yield wanted
 
 
 class VolumeSet:
@@ -288,7 +290,7 @@ class VolumeSet:
         for name, known in self._known.items():
             keys = tuple(self._wanted.get(name, ()))
             source = VolumeSource(name, keys, known["bytes"])
-            if keys and len(keys) < known["segments"]:
+            if keys and _segments_in(keys) < known["segments"]:  # a note of a partition that is not valid may stay
                 wanted.append(source)
             elif keys:
                 self._kept[name] = keys
@@ -322,7 +324,7 @@ class VolumeSet:
         volumes = {name: self._known[name] for name in self._kept}
         for volume in self._new:
             volumes[volume.name] = {
-                "segments": len(volume.keys),
+                "segments": _segments_in(volume.keys),
                 "bytes": volume.size_bytes,
                 "notes_bytes": volume.notes_bytes,
             }
@@ -345,6 +347,11 @@ class VolumeSet:
             del self._kept[volume]
         else:
             self._new.remove(volume)
+
+
+def _segments_in(keys: Iterable[SegmentKey]) -> int:
+    """Return how many keys are of segments, and not of the note of a partition."""
+    return sum(bool(key.segment) for key in keys)
 
 
 BATCHES_FOLDER: Final = "batches"
