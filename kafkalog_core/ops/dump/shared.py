@@ -39,10 +39,6 @@ if TYPE_CHECKING:
 __all__ = ["ChunkWriter", "SharedOutput", "dump_shared"]
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
-"""A piece costs about a millisecond, whatever its size."""
-_FULL_PIECE_BYTES: Final = 2 * 1024 * 1024
-"""Where each record becomes a row: these are several times as long, and a process that keeps few of them until its turn
-keeps them in the processor's cache."""
 _LOOK_AHEAD: Final = 4
 """Files that are looked at for each step that is taken, until there is enough for other processes: it takes time."""
 
@@ -74,7 +70,7 @@ def dump_shared(
     output: SharedOutput,
     *,
     jobs: int,
-    piece_bytes: int | None = None,
+    piece_bytes: int = PIECE_BYTES,
     shared_bytes: int = SHARED_BYTES,
 ) -> None:
     """Write what `dump` yields, in the same order. `report` is complete then.
@@ -85,14 +81,11 @@ def dump_shared(
         progress: receives the bytes that are read; what it raises ends the dump after whole lines.
         output: where the rows go.
         jobs: the most processes that this one starts.
-        piece_bytes: bytes of log for each piece of work; None: as it takes the least time.
+        piece_bytes: bytes of log for each piece of work.
         shared_bytes: bytes of log for which other processes are started.
 
     Raises what `dump` raises, WorkerLostError, and OSError if the output cannot be written.
     """
-    if piece_bytes is None:
-        is_full = request.level == "records" and not request.counts and not request.filters.looks_at_content
-        piece_bytes = _FULL_PIECE_BYTES if is_full else PIECE_BYTES
     dumper, limit = Dumper(request, report, progress, piece_bytes=piece_bytes), READING.limit
     shared = _SharedDump(dumper, request, report, output)
     try:
