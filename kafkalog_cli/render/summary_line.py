@@ -44,6 +44,7 @@ def summary_sentence(summary: Mapping[str, object]) -> str:
     if summary.get("codes"):
         parts.append(counts_cell(summary["codes"]))
     parts += [f"{_counted(summary)}; {_read(summary)}; {count_of(summary.get('rows'), 'row')} shown"]
+    parts += _unchanged(summary)
     parts.append(f"exit status {summary.get('exit_status')}")
     return " | ".join(parts)
 
@@ -82,10 +83,17 @@ def _read(summary: Mapping[str, object]) -> str:
         read += f"{human_bytes(summary.get('bytes_total'))} of "
     if not summary.get("files") and size_bytes:
         return f"{read}log read, no file to its end"
-    read += f"log read from {_of_all(summary, 'files', 'file')}"
+    read += "log in " if summary.get("unchanged_bytes") else "log read from "
+    read += _of_all(summary, "files", "file")
     if summary.get("partitions_total") or summary.get("partitions"):
         read += f" in {_of_all(summary, 'partitions', 'partition')}"
     return read
+
+
+def _unchanged(summary: Mapping[str, object]) -> list[str]:
+    """Return how much of the log an earlier run had read, if it was any."""
+    size_bytes = summary.get("unchanged_bytes")
+    return [f"{human_bytes(size_bytes)} of it unchanged and not read again"] if size_bytes else []
 
 
 def _of_all(summary: Mapping[str, object], name: str, noun: str) -> str:
@@ -122,8 +130,7 @@ def verdict_sentence(summary: Mapping[str, object], states: Mapping[str, int]) -
         parts.append(", ".join(found))
     read = f"{human_bytes(summary.get('bytes'))} of log in {count_of(summary.get('files'), 'file')}"
     parts.append(f"{read}, {_counted(summary)}")
-    if summary.get("unchanged_bytes"):
-        parts.append(f"{human_bytes(summary['unchanged_bytes'])} of it unchanged and not read again")
+    parts += _unchanged(summary)
     unfinished = cast("int", summary.get("unfinished_bytes") or 0)  # not a column: only an interrupted run has it
     if unfinished:
         parts.append(f"{human_bytes(unfinished)} read of unfinished partitions")

@@ -179,6 +179,14 @@ def test_the_summary_says_first_whether_anything_is_wrong(columns, start):
     assert summary_sentence(summary(**columns)).startswith(start)
 
 
+def test_the_summary_says_what_was_not_read_again() -> None:
+    sentence = summary_sentence(summary(bytes=3000, bytes_total=3000, files=2, files_total=2, unchanged_bytes=2000))
+    assert " of log in 2 files" in sentence
+    assert " of it unchanged and not read again | " in sentence
+    assert "read from" not in sentence
+    assert "read from 2 files" in summary_sentence(summary(bytes=3000, bytes_total=3000, files=2, files_total=2))
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
