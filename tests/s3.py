@@ -43,7 +43,9 @@ def program() -> Path:
 
 
 class Server:
-    """A running server. `files` is the directory of its bucket."""
+    """A running server. `files` is the directory of its bucket, `hidden` the option that must not be shown."""
+
+    hidden = "AWS_SECRET_ACCESS_KEY"
 
     def __init__(self, directory: Path) -> None:
         path = program()
@@ -70,6 +72,10 @@ class Server:
         self._process.kill()
         self._process.wait()
         self._log.close()
+
+    def uri(self, prefix: str) -> str:
+        """The URI of a prefix of its bucket."""
+        return f"s3://{BUCKET}/{prefix}"
 
     def options(self, port: int | None = None) -> dict[str, str]:
         """How to reach it, or a line to it."""

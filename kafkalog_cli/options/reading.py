@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from kafkalog_cli.options.common import option_type, parse_size, stacked
-from kafkalog_core.storage.object_paths import REACHING, StorageOptions, require_known
+from kafkalog_core.storage.object_paths import OPTION_NAMES, REACHING, StorageOptions, require_known
 from kafkalog_core.storage.source import READING, ReadLimit
 
 if TYPE_CHECKING:
@@ -49,8 +49,16 @@ def parse_pair(text: str) -> tuple[str, str]:
 
 
 @option_type
-def _parse_storage_option(text: str) -> tuple[str, str]:
+def _parse_input_option(text: str) -> tuple[str, str]:
     """Return name and value; also where no path is of an object store, a name that none knows is an error."""
+    name, value = parse_pair(text)
+    require_known(name, OPTION_NAMES)
+    return name, value
+
+
+@option_type
+def _parse_option(text: str) -> tuple[str, str]:
+    """As `_parse_input_option`, with the names for outputs."""
     name, value = parse_pair(text)
     require_known(name)
     return name, value
@@ -63,12 +71,15 @@ def input_storage_option(function: Decorated) -> Decorated:
         del storage
         return function(*arguments, **options)
 
-    return storage_option(cast("Decorated", update_wrapper(without, function)))
+    return _input_option(_reaching(cast("Decorated", update_wrapper(without, function))))
 
 
 def storage_option(function: Decorated) -> Decorated:
-    """Add --storage-option as `input_storage_option` does; the command gets the pairs as `storage`, for outputs."""
+    """Add --storage-option for inputs and outputs; the command gets the pairs as `storage`."""
+    return _output_option(_reaching(function))
 
+
+def _reaching(function: Decorated) -> Decorated:
     def storing(*arguments: object, **options: Any) -> object:
         before = REACHING.options
         REACHING.options = StorageOptions(tuple(options["storage"]))
@@ -77,7 +88,7 @@ def storage_option(function: Decorated) -> Decorated:
         finally:
             REACHING.options = before
 
-    return _STORAGE_OPTION(cast("Decorated", update_wrapper(storing, function)))
+    return cast("Decorated", update_wrapper(storing, function))
 
 
 def _parse_rate(text: str) -> int:
@@ -88,15 +99,27 @@ def _parse_rate(text: str) -> int:
     return rate
 
 
-_STORAGE_OPTION = click.option(
+_VISIBLE = (
+    "Other users of this machine see command lines: give secrets in the environment, by the same names. Repeatable."
+)
+_OF_S3 = "AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ALLOW_HTTP"
+_input_option: Callable[[Decorated], Decorated] = click.option(
     "--storage-option",
     "storage",
-    type=_parse_storage_option,
+    type=_parse_input_option,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help=f"How to reach s3://: {_OF_S3}. {_VISIBLE}",
+)
+_output_option: Callable[[Decorated], Decorated] = click.option(
+    "--storage-option",
+    "storage",
+    type=_parse_option,
     multiple=True,
     metavar="NAME=VALUE",
     help=(
-        "How to reach s3://: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ALLOW_HTTP. "
-        "Other users of this machine see command lines: give secrets in the environment, by the same names. Repeatable."
+        f"How to reach s3://: {_OF_S3}; abfss://: AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, "
+        f"AZURE_CLIENT_ID, AZURE_CLIENT_SECRET; gs://: GOOGLE_APPLICATION_CREDENTIALS. {_VISIBLE}"
     ),
 )
 _OPTIONS = (

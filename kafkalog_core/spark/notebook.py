@@ -24,8 +24,9 @@ from kafkalog_core.ops.reading.targets import check_topics, resolve
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.rows.tables import TABLES, Column, Table
+from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.store import Store
-from kafkalog_core.spark.session.errors import local_paths, output_path
+from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.schema import SPARK_TABLES, ddl
 from kafkalog_core.text import json_text
 
@@ -158,7 +159,8 @@ class Disks:
         """Write segments, batches and findings as Delta tables; the next run reads what is new. See `open_catalog`.
 
         Args:
-            output: directory of the catalog, or `s3://BUCKET/PREFIX`: new, empty, or that of an earlier run.
+            output: directory of the catalog, or a place in an object store (`s3://`, `gs://`, `abfss://`): new, empty,
+                or that of an earlier run.
             level: see `verify`.
             storage: how to reach an object store; see `Store`.
             now_ms: see `verify`.
@@ -187,7 +189,8 @@ class Disks:
         """Write records as a Delta table; the next run adds what is new. See `open_export`.
 
         Args:
-            output: directory of the export, or `s3://BUCKET/PREFIX`: new, empty, or that of an earlier run.
+            output: directory of the export, or a place in an object store (`s3://`, `gs://`, `abfss://`): new, empty,
+                or that of an earlier run.
             format: `parquet` writes plain files instead, once, into a new or empty directory.
             from_offset: first offset in partitions that are new to the export or reloaded; None: the log start offset.
             from_time_ms: the same as a time, in ms since 1970: the first record that is not older.

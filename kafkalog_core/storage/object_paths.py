@@ -10,7 +10,18 @@ from kafkalog_core.structs import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OPTION_NAMES", "REACHING", "S3", "StorageOptions", "is_object", "object_parent", "require_known"]
+__all__ = [
+    "ALL_NAMES",
+    "AZURE_NAMES",
+    "GOOGLE_NAMES",
+    "OPTION_NAMES",
+    "REACHING",
+    "S3",
+    "StorageOptions",
+    "is_object",
+    "object_parent",
+    "require_known",
+]
 
 S3: Final = "s3://"
 OPTION_NAMES: Final = (
@@ -22,6 +33,20 @@ OPTION_NAMES: Final = (
     "AWS_ENDPOINT_URL",
     "AWS_ALLOW_HTTP",
 )
+"""How S3 is reached, for inputs and outputs."""
+AZURE_NAMES: Final = (
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_TENANT_ID",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_STORAGE_USE_EMULATOR",
+    "AZURITE_BLOB_STORAGE_URL",
+)
+"""How Azure Blob Storage is reached, for outputs."""
+GOOGLE_NAMES: Final = ("GOOGLE_APPLICATION_CREDENTIALS", "STORAGE_EMULATOR_HOST")
+"""How Google Cloud Storage is reached, for outputs."""
+ALL_NAMES: Final = (*OPTION_NAMES, *AZURE_NAMES, *GOOGLE_NAMES)
 
 
 def is_object(path: str) -> bool:
@@ -36,11 +61,11 @@ def object_parent(path: str) -> str:
     return f"{S3}{bucket}/{folder}" if folder else f"{S3}{bucket}"
 
 
-def require_known(name: str) -> None:
+def require_known(name: str, known: tuple[str, ...] = ALL_NAMES) -> None:
     """Raise SelectionError unless there is a storage option of this name, without a name that may be a secret."""
-    if name not in OPTION_NAMES:
+    if name not in known:
         shown = repr(name) if name.replace("_", "").isalpha() else "of this name"
-        raise SelectionError(f"there is no storage option {shown}; the options are {', '.join(OPTION_NAMES)}")
+        raise SelectionError(f"there is no storage option {shown}; the options are {', '.join(known)}")
 
 
 class StorageOptions(Struct, frozen=True):

@@ -84,14 +84,15 @@ _T = TypeVar("_T")
 
 # --- how to reach it --------------------------------------------------------------------------------------------------
 def options_of(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return how to reach an object store: what is given, and what the environment adds, as pairs of name and value.
+    """Return how to reach S3: what is given, and what the environment adds, as pairs of name and value.
 
     Raises SelectionError for an unknown name, and for credentials that are not complete.
     """
     for name in given:
         require_known(name)
     known = {name: os.environ[name] for name in OPTION_NAMES if name in os.environ} | dict(given)
-    known = {name: value for name, value in known.items() if value}  # an empty one is not set, as for Amazon's clients
+    # An empty one is not set, as for Amazon's clients; others are of the place of an output.
+    known = {name: value for name, value in known.items() if value and name in OPTION_NAMES}
     if ("AWS_ACCESS_KEY_ID" in known) is not ("AWS_SECRET_ACCESS_KEY" in known):
         raise SelectionError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is not set")
     if "AWS_SESSION_TOKEN" in known and "AWS_ACCESS_KEY_ID" not in known:

@@ -28,11 +28,12 @@ from kafkalog_core.errors import (
 )
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import Output, OutputRun, check_place
-from kafkalog_core.spark.lake.store import Store, attempt_name, run_of
-from kafkalog_core.spark.session.errors import output_path
+from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_of
 from kafkalog_core.spark.source.sql import open_export
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.object_paths import ALL_NAMES
 from tests.ops.inline import Inline
 from tests.spark.exporting import Run, batches, offsets_in, write_log
 from tests.spark.judging import data_of, files_of, names_of, version_of
@@ -454,6 +455,16 @@ def test_places_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             output_path(uri)
     assert output_path("s3://bucket/a b/") == "s3://bucket/a b"
     assert output_path("s3://bucket") == "s3://bucket"
+    azure = "abfss://lake@account.dfs.core.windows.net"
+    assert output_path(f"{azure}/a/b/") == f"{azure}/a/b"
+    for uri in ("abfss://lake/a", "abfss://lake@account/a", f"{azure}//a", f"{azure}/a%b", f"{azure}.example/a"):
+        with pytest.raises(UnsupportedError, match="not abfss://CONTAINER@ACCOUNT"):
+            output_path(uri)
+    assert output_path("gs://bucket/a") == "gs://bucket/a"
+    with pytest.raises(UnsupportedError, match="not gs://BUCKET/PREFIX"):
+        output_path("gs:///a")
+    with pytest.raises(UnsupportedError, match=r"not write to hdfs: URLs; .* s3://BUCKET/PREFIX, abfss://.*, gs://"):
+        output_path("hdfs://host/a")
     for name in ("a\\b", "a\nb", "a\udcff"):
         with pytest.raises(RefusedError, match="may have no %, no backslash"):
             check_place(Store.of(str(tmp_path / name)), EXPORT_KIND)
@@ -534,3 +545,36 @@ def test_bounds_and_counts_are_in_the_table(disk: Path, out: Path) -> None:
     assert sum(file["num_records"] for file in files) == 100
     assert (min(file["min.offset"] for file in files), max(file["max.offset"] for file in files)) == (0, 99)
     assert all(file["min.timestamp_ms"] <= file["max.timestamp_ms"] for file in files)
+
+
+def test_how_azure_and_google_are_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ALL_NAMES:
+        monkeypatch.delenv(name, raising=False)
+    azure = "abfss://lake@account.dfs.core.windows.net/a"
+    monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
+    monkeypatch.setenv("AZURE_CLIENT_ID", "")
+    store = Store.of(azure, {"AWS_REGION": "eu-west-1", "AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"})
+    assert dict(store.options) == {"AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests", "AZURE_TENANT_ID": "tenant"}
+    assert store.delta_options["AZURE_STORAGE_ACCOUNT_NAME"] == "account"
+    for given, problem in (
+        ({"AZURE_CLIENT_SECRET": "only-for-tests"}, "belong together"),
+        ({"AZURE_STORAGE_SAS_TOKEN": "only-for-tests", "AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"}, "both set"),
+        ({"AZURE_STORAGE_KEY": "only-for-tests"}, "no storage option 'AZURE_STORAGE_KEY'"),
+    ):
+        with pytest.raises(SelectionError, match=problem) as caught:
+            Store.of(azure, given)
+        assert "only-for-tests" not in str(caught.value)
+    google = Store.of("gs://bucket/a", {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"})
+    assert google.delta_options == {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"}
+
+
+def test_what_a_store_says_is_one_line_without_secrets() -> None:
+    said = (
+        "Kernel error -> Generic MicrosoftAzure error\n \x1b[31m\u21b3\x1b[0m Error performing GET "
+        "https://account.blob.core.windows.net/lake/a?sv=2025&sig=only-for-tests in 12.5ms, after 2 retries - Server "
+        "returned non-2xx status code\n \u21b3 <?xml version='1.0'?>\n<Error><Code>AuthenticationFailed</Code>\n"
+        "<Message>Server failed &amp; said so.\nRequestId:1</Message></Error>"
+    )
+    assert reason_of(OSError(said)) == "Generic MicrosoftAzure error: AuthenticationFailed: Server failed & said so"
+    said = "Generic GCS error: Error performing PUT http://a/b?sig=only-for-tests in 1s - HTTP error: not sent\nmore"
+    assert reason_of(OSError(said)) == "Generic GCS error: HTTP error: not sent"

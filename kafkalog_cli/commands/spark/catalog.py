@@ -16,9 +16,10 @@ from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
+from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import check_place, refuse_inside
 from kafkalog_core.spark.lake.store import Store
-from kafkalog_core.spark.session.errors import local_paths, output_path
+from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.selection import Selection
@@ -43,7 +44,10 @@ EXAMPLES = (
     metavar="DIR",
     required=True,
     type=click.Path(readable=False),
-    help="The directory to write, or s3://BUCKET/PREFIX: new, empty, or a catalog, which is updated.",
+    help=(
+        "The directory to write, or a place in an object store (s3://, gs://, abfss://): new, empty, or a catalog, "
+        "which is updated."
+    ),
 )
 @storage_option
 @common.level_option

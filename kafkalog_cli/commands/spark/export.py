@@ -17,10 +17,11 @@ from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
 from kafkalog_core.spark.export.plan import TASK_BYTES
+from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import Output, refuse_inside
 from kafkalog_core.spark.lake.plain import FORMATS
 from kafkalog_core.spark.lake.store import Store
-from kafkalog_core.spark.session.errors import local_paths, output_path
+from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.reading.selection import Selection
@@ -53,7 +54,11 @@ EXAMPLES = (
     metavar="DIR",
     required=True,
     type=click.Path(readable=False),
-    help="The directory to write, or s3://BUCKET/PREFIX: new, empty, or that of an earlier run, which is continued.",
+    help=(
+        "The directory to write, or a place in an object store (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, "
+        "abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX): new, empty, or that of an earlier run, which is "
+        "continued."
+    ),
 )
 @click.option(
     "--format",

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kafkalog_core.errors import LockedError, NotFoundError, RefusedError, StorageError, UnfinishedError
 from kafkalog_core.spark.lake import runs
+from kafkalog_core.spark.lake.clouds import check_installed
 from kafkalog_core.spark.lake.store import Store, run_of, small_name, writing
-from kafkalog_core.spark.lake.tables import ConflictError, LakeTable, TableFile, TableSpec, check_installed
+from kafkalog_core.spark.lake.tables import ConflictError, LakeTable, TableFile, TableSpec
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.paths import real

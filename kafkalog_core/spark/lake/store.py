@@ -7,17 +7,18 @@ task that runs again, or a run that was killed, never changes a file that a comm
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from html import unescape
 from itertools import count
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import AccessError, NotFoundError
+from kafkalog_core.spark.lake.clouds import cloud_of
 from kafkalog_core.storage.changing.writer import Disk, WriteError
-from kafkalog_core.storage.object_paths import S3, is_object
-from kafkalog_core.storage.objects import file_system, options_of
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ __all__ = ["Store", "attempt_name", "reason_of", "run_of", "small_name", "writin
 _OURS: Final = ".kafkalog."
 """What follows the id of the run in the name of every file that a run writes."""
 _GONE: Final = "RESOURCE_NOT_FOUND"  # an object that was deleted after it was opened
+_ANSWER: Final = re.compile(r"<.*?<Code>(?P<code>.*?)</Code>\s*<Message>(?P<message>.*?)</Message>", re.DOTALL)
+_REQUEST: Final = re.compile(r"Error performing [A-Z]+ \S+ in (?s:.)*? - ")  # its URL may have a secret
+_ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
 _attempts = count()
 
 
@@ -70,8 +74,8 @@ class Store(Struct, frozen=True):
     """A directory, or a prefix of an object store, whose files are named by their paths below it, separated by `/`.
 
     Args:
-        root: its absolute path, or `s3://BUCKET/PREFIX`.
-        options: how to reach an object store: pairs of a name and a value, by the names of `deltalake`.
+        root: its absolute path, or the URI of an object store; see `clouds`.
+        options: how to reach an object store: pairs of a name and a value.
         syncs: whether files are fsynced when they are finished; an object store does it without being asked.
     """
 
@@ -82,9 +86,10 @@ class Store(Struct, frozen=True):
     @classmethod
     def of(cls, root: str, options: Mapping[str, str] | None = None, *, syncs: bool = True) -> Store:
         """Return the store of a path or URI, with what the environment says of object stores. Raises SelectionError."""
-        if not is_object(root):
+        cloud = cloud_of(root)
+        if cloud is None:
             return cls(os.path.abspath(root), (), syncs)
-        return cls(root, options_of(options or {}), syncs=False)
+        return cls(root, cloud.options(options or {}), syncs=False)
 
     def __repr__(self) -> str:
         return f"Store({self.root!r})"  # without options, which may be secret
@@ -92,7 +97,13 @@ class Store(Struct, frozen=True):
     @property
     def is_local(self) -> bool:
         """Whether it is a directory that this system sees."""
-        return not is_object(self.root)
+        return cloud_of(self.root) is None
+
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """How the Delta library reaches it."""
+        cloud = cloud_of(self.root)
+        return {} if cloud is None else cloud.delta(self.root, self.options)
 
     def path(self, name: str) -> str:
         """Return the path or URI of a file, for people and for other libraries."""
@@ -191,8 +202,8 @@ class Store(Struct, frozen=True):
 
     def _at(self, name: str) -> tuple[FileSystem, str]:
         """Return pyarrow's file system, and the path of a file in it."""
-        root = self.root.removeprefix(S3)
-        files = _local_file_system() if self.is_local else file_system(self.options)
+        cloud = cloud_of(self.root)
+        files, root = (_local_file_system(), self.root) if cloud is None else cloud.place(self.root, self.options)
         return files, f"{root}/{name}" if name else root
 
 
@@ -204,7 +215,19 @@ def _local_file_system() -> FileSystem:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the reason for an error: the system's words, or those of an object store."""
+    """Return the reason for an error: the system's words, or those of an object store: the first line and the last."""
     if isinstance(error, OSError) and error.errno and not str(error).startswith(("When ", "AWS ")):
         return os.strerror(error.errno).lower()
-    return str(error).partition("\n")[0]
+    said = _REQUEST.sub("", _ANSI.sub("", str(error)))
+    parts = [part.strip() for part in said.split("\u21b3")]  # each is the cause of the former
+    lines = [_line(part.removeprefix("Kernel error -> ")) for part in parts if part]
+    return ": ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
+
+
+def _line(text: str) -> str:
+    """Return the first line of a text; of a store's answer in XML what it says."""
+    answer = _ANSWER.search(text)
+    if answer is None:
+        return text.partition("\n")[0].rstrip(". ")
+    before = f"{text[: answer.start()].rstrip(': ')}: " if answer.start() else ""
+    return unescape(f"{before}{answer['code']}: {answer['message']}".partition("\n")[0].rstrip(". "))

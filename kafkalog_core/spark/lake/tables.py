@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from kafkalog_core.errors import AccessError, StorageError, UnsupportedError
+from kafkalog_core.errors import AccessError, StorageError
+from kafkalog_core.spark.lake.clouds import check_installed
 from kafkalog_core.spark.lake.store import reason_of
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import Struct
@@ -28,18 +27,9 @@ if TYPE_CHECKING:
     from kafkalog_core.rows.tables import Table
     from kafkalog_core.spark.lake.store import Store
 
-__all__ = ["ConflictError", "LakeTable", "TableFile", "TableSpec", "check_installed"]
+__all__ = ["ConflictError", "LakeTable", "TableFile", "TableSpec"]
 
 _LOG: Final = "_delta_log"
-_ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def check_installed() -> None:
-    """Raise UnsupportedError if the library that writes tables is not installed."""
-    if find_spec("deltalake") is None:
-        raise UnsupportedError(
-            "tables are written with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
-        )
 
 
 class ConflictError(StorageError):
@@ -224,7 +214,7 @@ class LakeTable:
         from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
 
         try:
-            return DeltaTable(self.store.root, version=version, storage_options=dict(self.store.options))
+            return DeltaTable(self.store.root, version=version, storage_options=self.store.delta_options)
         except TableNotFoundError:
             return None
 
@@ -243,7 +233,7 @@ class LakeTable:
             partition_by=[*self.spec.partitioned_by],
             name=self.spec.name,
             description=self.spec.description,
-            storage_options=dict(self.store.options),
+            storage_options=self.store.delta_options,
         )
         self._sync(0)
         if self.store.syncs:
@@ -265,19 +255,11 @@ class LakeTable:
         try:
             yield
         except OSError as error:
-            reason = reason_of(error) if error.errno else _sentence(error)
-            raise AccessError(f"the Delta table cannot be {what}: {reason}", path=self.store.root) from error
+            raise AccessError(f"the Delta table cannot be {what}: {reason_of(error)}", path=self.store.root) from error
         except CommitFailedError as error:
-            raise ConflictError(f"another commit came first: {_sentence(error)}", path=self.store.root) from error
+            raise ConflictError(f"another commit came first: {reason_of(error)}", path=self.store.root) from error
         except DeltaError as error:
-            raise StorageError(f"the Delta table cannot be {what}: {_sentence(error)}", path=self.store.root) from error
-
-
-def _sentence(error: Exception) -> str:
-    """Return what the library says: its first line, and that of the last cause."""
-    parts = [part.strip() for part in _ANSI.sub("", str(error)).split("\u21b3")]
-    lines = [part.partition("\n")[0].rstrip(". ") for part in parts if part]
-    return ": ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
+            raise StorageError(f"the Delta table cannot be {what}: {reason_of(error)}", path=self.store.root) from error
 
 
 def _add(action: Any, file: TableFile, now_ms: int) -> Any:

@@ -15,7 +15,7 @@ from kafkalog_core.storage.paths import absolute, is_object
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["SparkError", "check_master", "check_master_answers", "local_paths", "output_path", "spark_errors"]
+__all__ = ["SparkError", "check_master", "check_master_answers", "local_paths", "spark_errors"]
 
 
 _FOREIGN: Final = ("pyspark", "py4j")
@@ -251,24 +251,6 @@ def local_paths(paths: Iterable[str]) -> tuple[str, ...]:
     Raises UnsupportedError for another URL, such as `hdfs://host/logs`: kafkalog reads windows anywhere in a file.
     """
     return tuple(map(_local, paths))
-
-
-def output_path(path: str) -> str:
-    """Return the place of an output: an absolute path, or an `s3://` URI as it is.
-
-    Raises UnsupportedError for other URLs.
-    """
-    if path.startswith("s3://"):
-        bucket, *folders = path.removeprefix("s3://").rstrip("/").split("/")
-        if not bucket or any(each in {"", ".", ".."} for each in folders) or set(path) & set("#?"):
-            raise UnsupportedError("this is not s3://BUCKET/PREFIX, with a prefix without # and ?", path=path)
-        return path.rstrip("/")
-    url = _URL.match(path)
-    if url is not None and url[1] != "file" and not os.path.lexists(path):
-        raise UnsupportedError(
-            f"kafkalog does not write to {url[1]}: URLs; write to a directory, or to s3://BUCKET/PREFIX", path=path
-        )
-    return _local(path.removeprefix("file://") if path.startswith("file:///") else path)
 
 
 def _local(path: str) -> str:

@@ -15,10 +15,11 @@ from kafkalog_core.rows.tables import FINDING, RECORD, Column, Table
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.export.task import COLUMNS
+from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import Output
 from kafkalog_core.spark.lake.plain import read_output
 from kafkalog_core.spark.lake.store import Store
-from kafkalog_core.spark.session.errors import local_paths, output_path
+from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.schema import CATALOG_TABLES, RUNS, SPARK_TABLES, struct_type
 from kafkalog_core.spark.source.files import read_files
 from kafkalog_core.spark.source.options import OPTIONS
@@ -62,7 +63,7 @@ def open_catalog(
 
     Args:
         spark: the session.
-        path: directory of the catalog, or `s3://BUCKET/PREFIX`.
+        path: directory of the catalog, or its place in an object store.
         storage: how to reach an object store; see `Store`.
         at_version: the version of the table of runs that the run has committed; None: the last run.
 

@@ -1,0 +1,192 @@
+"""Where an output may be besides a directory: in S3, Azure Blob Storage or Google Cloud Storage.
+
+The Delta library commits, and also writes and reads the files in Azure and Google's store: with it each object appears
+as a whole, while pyarrow's client for Azure creates an empty one first. Those in S3 are written and read by pyarrow's,
+as inputs are. Without credentials both look for an identity of the machine itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import SelectionError, UnsupportedError
+from kafkalog_core.spark.session.errors import local_paths
+from kafkalog_core.storage.object_paths import AZURE_NAMES, GOOGLE_NAMES, S3, require_known
+from kafkalog_core.storage.objects import file_system, options_of
+from kafkalog_core.structs import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pyarrow.fs import FileSystem
+
+    Pairs = tuple[tuple[str, str], ...]
+
+__all__ = ["Cloud", "check_installed", "cloud_of", "output_path"]
+
+_IDENTITY: Final = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+class Cloud(Struct, frozen=True, kw_only=True):
+    """A kind of object store.
+
+    Args:
+        scheme: how the URI of an output begins.
+        form: the whole of it, for people.
+        start: the part of it before the prefix.
+        options: returns what is given, completed by the environment; raises SelectionError.
+        place: returns pyarrow's file system, and the path of a URI in it.
+        delta: returns the options for a URI as the Delta library names them.
+        excluded: characters that the two clients take differently.
+    """
+
+    scheme: str
+    form: str
+    start: re.Pattern[str]
+    options: Callable[[Mapping[str, str]], Pairs]
+    place: Callable[[str, Pairs], tuple[FileSystem, str]]
+    delta: Callable[[str, Pairs], dict[str, str]]
+    excluded: str = "#?"
+
+    def checked(self, uri: str) -> str:
+        """Return the URI of an output without a slash at its end. Raises UnsupportedError if it is not one."""
+        uri = uri.rstrip("/")
+        start = self.start.match(uri)
+        first, *folders = uri[start.end() :].split("/") if start else [uri]
+        if first or any(each in {"", ".", ".."} for each in folders) or set(uri) & {*self.excluded}:
+            raise UnsupportedError(
+                f"this is not {self.form}, with a prefix without {' and '.join(self.excluded)}", path=uri
+            )
+        return uri
+
+
+# --- S3 ---------------------------------------------------------------------------------------------------------------
+def _place_in_s3(uri: str, options: Pairs) -> tuple[FileSystem, str]:
+    return file_system(options), uri.removeprefix(S3)
+
+
+def _delta_on_s3(_uri: str, options: Pairs) -> dict[str, str]:
+    return dict(options)
+
+
+# --- Azure ------------------------------------------------------------------------------------------------------------
+def _azure_options(given: Mapping[str, str]) -> Pairs:
+    known = _known(AZURE_NAMES, given)
+    if "AZURE_CLIENT_SECRET" in known and not all(name in known for name in _IDENTITY):
+        raise SelectionError(f"{', '.join(_IDENTITY)} belong together; one of them is not set")
+    if "AZURE_STORAGE_ACCOUNT_KEY" in known and "AZURE_STORAGE_SAS_TOKEN" in known:
+        raise SelectionError("AZURE_STORAGE_ACCOUNT_KEY and AZURE_STORAGE_SAS_TOKEN are both set; give one of them")
+    return tuple(sorted(known.items()))
+
+
+def _delta_on_azure(uri: str, options: Pairs) -> dict[str, str]:
+    known = dict(options)
+    if url := known.pop("AZURITE_BLOB_STORAGE_URL", None):
+        os.environ["AZURITE_BLOB_STORAGE_URL"] = url  # the library takes it from there alone
+    account = uri.partition("@")[2].partition(".")[0]
+    return {**known, "AZURE_STORAGE_ACCOUNT_NAME": account}
+
+
+# --- Google -----------------------------------------------------------------------------------------------------------
+def _google_options(given: Mapping[str, str]) -> Pairs:
+    return tuple(sorted(_known(GOOGLE_NAMES, given).items()))
+
+
+def _delta_on_google(_uri: str, options: Pairs) -> dict[str, str]:
+    known = dict(options)
+    if "STORAGE_EMULATOR_HOST" not in known:
+        return known
+    host = known["STORAGE_EMULATOR_HOST"]
+    account = {"gcs_base_url": host if "://" in host else f"http://{host}", "disable_oauth": True}
+    account |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+    return {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account), "ALLOW_HTTP": "true"}
+
+
+# --- all --------------------------------------------------------------------------------------------------------------
+def _place_in_delta(uri: str, options: Pairs) -> tuple[FileSystem, str]:
+    scheme, _, rest = uri.partition("://")
+    place, _, prefix = rest.partition("/")
+    return _files(f"{scheme}://{place}/", options), prefix
+
+
+@lru_cache(maxsize=4)
+def _files(top: str, options: Pairs) -> FileSystem:
+    check_installed()
+    from pyarrow.fs import PyFileSystem  # noqa: PLC0415 -- pyarrow: where there is work for it
+
+    from kafkalog_core.spark.lake.delta_files import DeltaFiles  # noqa: PLC0415 -- it imports deltalake
+
+    cloud = cloud_of(top)
+    return PyFileSystem(DeltaFiles(top, cloud.delta(top, options) if cloud else {}))
+
+
+def check_installed() -> None:
+    """Raise UnsupportedError if the library that writes tables is not installed."""
+    if find_spec("deltalake") is None:
+        raise UnsupportedError(
+            "tables are written with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
+        )
+
+
+def _known(names: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
+    for name in given:
+        require_known(name)
+    known = {name: os.environ[name] for name in names if name in os.environ} | dict(given)
+    return {name: value for name, value in known.items() if value and name in names}
+
+
+_CLOUDS: Final = (
+    Cloud(
+        scheme=S3,
+        form="s3://BUCKET/PREFIX",
+        start=re.compile(r"s3://[^/@]+"),
+        options=options_of,
+        place=_place_in_s3,
+        delta=_delta_on_s3,
+    ),
+    Cloud(
+        scheme="abfss://",
+        form="abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PREFIX",
+        start=re.compile(r"abfss://[a-z0-9-]{3,63}@[a-z0-9]{3,24}\.dfs\.core\.windows\.net"),
+        options=_azure_options,
+        place=_place_in_delta,
+        delta=_delta_on_azure,
+        excluded="#?%",
+    ),
+    Cloud(
+        scheme="gs://",
+        form="gs://BUCKET/PREFIX",
+        start=re.compile(r"gs://[^/@]+"),
+        options=_google_options,
+        place=_place_in_delta,
+        delta=_delta_on_google,
+    ),
+)
+
+
+def cloud_of(path: str) -> Cloud | None:
+    """Return the kind of object store that a path is of; None: none."""
+    return next((cloud for cloud in _CLOUDS if path.startswith(cloud.scheme)), None)
+
+
+def output_path(path: str) -> str:
+    """Return the place of an output: an absolute path, or the URI of an object store as it is.
+
+    Raises UnsupportedError for other URLs.
+    """
+    cloud = cloud_of(path)
+    if cloud is not None:
+        return cloud.checked(path)
+    url = _URL.match(path)
+    if url is not None and url[1] != "file" and not os.path.lexists(path):
+        forms = ", ".join(cloud.form for cloud in _CLOUDS)
+        raise UnsupportedError(
+            f"kafkalog does not write to {url[1]}: URLs; write to a directory, or to {forms}", path=path
+        )
+    return local_paths([path.removeprefix("file://") if path.startswith("file:///") else path])[0]

@@ -1,0 +1,163 @@
+"""Azure Blob Storage and Google Cloud Storage on loopback: the emulators that their clients are tested with."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+import pytest
+from pyarrow.fs import AzureFileSystem
+
+_ROOT: Final = Path(__file__).parents[1]
+_AZURITE: Final = "azurite@3.37.0"
+_FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
+_ACCOUNT: Final = "devstoreaccount1"
+AZURITE_KEY: Final = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The key of every Azurite; Microsoft's documentation has it."""
+PLACE: Final = "lake"
+"""The container, or bucket."""
+
+
+def _home() -> Path:
+    return Path(os.environ.get("KAFKALOG_CLOUDS") or Path.home() / ".cache" / "kafkalog-clouds")
+
+
+def _installed(name: str, program: str, command: list[str], environment: dict[str, str]) -> Path:
+    """Return a program that is installed once, in a cache outside the checkout."""
+    home = _home() / re.sub(r"[^a-z0-9.]+", "-", name)
+    if not (home / program).exists():
+        scratch = home.with_name(f"{home.name}-{os.getpid()}")
+        scratch.mkdir(parents=True)
+        tool = shutil.which(command[0]) or shutil.which(f"/usr/local/go/bin/{command[0]}")
+        if tool is None:
+            pytest.skip(f"there is no {command[0]} to install {name} with")
+        done = subprocess.run(
+            [tool, *command[1:], name],
+            cwd=scratch,
+            env={**os.environ, **{key: value.format(scratch) for key, value in environment.items()}},
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            pytest.skip(f"{name} could not be installed: {done.stderr[-300:]}")
+        with contextlib.suppress(OSError):  # another process was first
+            scratch.rename(home)
+    return home / program
+
+
+class Cloud:
+    """A running emulator; `hidden` is the name of the option that must not be shown."""
+
+    hidden = ""
+
+    def __init__(self, command: list[str | Path], log: Path, options: dict[str, str]) -> None:
+        self._options = options
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log.open("wb")
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT, cwd=log.parent)
+
+    def wait(self, port: int) -> None:
+        deadline = time.monotonic() + 60
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                return
+            assert self._process.poll() is None, Path(self._log.name).read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def uri(self, prefix: str) -> str:
+        """The URI of a prefix of its container or bucket."""
+        raise NotImplementedError
+
+    def options(self) -> dict[str, str]:
+        """How to reach it."""
+        return self._options
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+
+
+class Azurite(Cloud):
+    """Microsoft's own emulator."""
+
+    hidden = "AZURE_STORAGE_ACCOUNT_KEY"
+
+    def __init__(self, directory: Path) -> None:
+        program = _installed(_AZURITE, "node_modules/.bin/azurite-blob", ["npm", "install", "--no-audit"], {})
+        port = _free_port()
+        words = ["--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
+        super().__init__(
+            [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *words],
+            directory / "azurite.log",
+            {
+                "AZURE_STORAGE_ACCOUNT_KEY": AZURITE_KEY,
+                "AZURE_STORAGE_USE_EMULATOR": "true",
+                "AZURITE_BLOB_STORAGE_URL": f"http://127.0.0.1:{port}",
+            },
+        )
+        self.wait(port)
+        place = f"127.0.0.1:{port}"
+        AzureFileSystem(
+            _ACCOUNT,
+            account_key=AZURITE_KEY,
+            blob_storage_authority=place,
+            dfs_storage_authority=place,
+            blob_storage_scheme="http",
+            dfs_storage_scheme="http",
+        ).create_dir(PLACE)
+
+    def uri(self, prefix: str) -> str:
+        return f"abfss://{PLACE}@{_ACCOUNT}.dfs.core.windows.net/{prefix}"
+
+
+class Google(Cloud):
+    """fake-gcs-server, with which Google's own clients are tested, behind what it lacks of the XML interface."""
+
+    def __init__(self, directory: Path) -> None:
+        program = _installed(_FAKE_GCS, "fake-gcs-server", ["go", "install"], {"GOBIN": "{}", "GOFLAGS": "-mod=mod"})
+        behind, port = _free_port(), _free_port()
+        place = f"127.0.0.1:{port}"
+        words = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(behind)]
+        super().__init__(
+            [program, *words, "-external-url", f"http://{place}", "-public-host", place, "-log-level", "warn"],
+            directory / "fake-gcs-server.log",
+            {"STORAGE_EMULATOR_HOST": f"http://{place}"},
+        )
+        self.wait(behind)
+        # Not a thread: some calls of pyarrow wait for an answer and let no other thread of this process run.
+        self._front = subprocess.Popen([sys.executable, "-m", "tests.google_xml", str(port), str(behind)], cwd=_ROOT)
+        self.wait(port)
+        request = urllib.request.Request(
+            f"http://{place}/storage/v1/b?project=x",
+            data=json.dumps({"name": PLACE}).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        urllib.request.urlopen(request).close()  # noqa: S310 -- its URL is ours
+
+    def uri(self, prefix: str) -> str:
+        return f"gs://{PLACE}/{prefix}"
+
+    def close(self) -> None:
+        self._front.kill()
+        self._front.wait()
+        super().close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
