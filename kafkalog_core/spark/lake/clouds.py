@@ -12,7 +12,7 @@ import os
 import re
 from functools import lru_cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import SelectionError, UnsupportedError
 from kafkalog_core.spark.session.errors import local_paths
@@ -118,12 +118,39 @@ def _place_in_delta(uri: str, options: Pairs) -> tuple[FileSystem, str]:
 @lru_cache(maxsize=4)
 def _files(top: str, options: Pairs) -> FileSystem:
     check_installed()
-    from pyarrow.fs import PyFileSystem  # noqa: PLC0415 -- pyarrow: where there is work for it
+    from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 -- where there is work for it
+    from pyarrow import PythonFile  # noqa: PLC0415
+    from pyarrow.fs import PyFileSystem  # noqa: PLC0415
 
-    from kafkalog_core.spark.lake.delta_files import DeltaFiles  # noqa: PLC0415 -- it imports deltalake
+    class Files(DeltaStorageHandler):
+        def open_output_stream(self, path: str, metadata: object = None) -> PythonFile:
+            del metadata  # none is asked for
+            return PythonFile(_Output(self._handler.open_output_stream(path)), mode="w")
 
     cloud = cloud_of(top)
-    return PyFileSystem(DeltaFiles(top, cloud.delta(top, options) if cloud else {}))
+    return PyFileSystem(Files(top, cloud.delta(top, options) if cloud else {}))
+
+
+class _Output:
+    """An object that appears when it is closed. The library takes only bytes, while pyarrow writes buffers."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.closed = False
+
+    def write(self, data: memoryview) -> int:
+        return int(self._stream.write(bytes(data)))
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def flush(self) -> None:
+        """Each part is sent when it is full, the last one at the end."""
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._stream.close()
 
 
 def check_installed() -> None:
