@@ -61,28 +61,39 @@ class Cloud:
 
     hidden = ""
 
-    def __init__(self, command: list[str | Path], log: Path, options: dict[str, str]) -> None:
+    def __init__(self, command: list[str | Path], log: Path, port: int, options: dict[str, str]) -> None:
+        self.port = port
         self._options = options
         log.parent.mkdir(parents=True, exist_ok=True)
         self._log = log.open("wb")
         self._process = subprocess.Popen(command, stdout=self._log, stderr=subprocess.STDOUT, cwd=log.parent)
 
-    def wait(self, port: int) -> None:
-        deadline = time.monotonic() + 60
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                return
-            assert self._process.poll() is None, Path(self._log.name).read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    def _begin(self, *ports: int) -> None:
+        """Wait until it listens, and create the place of the tests."""
+        try:
+            deadline = time.monotonic() + 60
+            for port in ports:
+                while not _answers(port):
+                    assert self._process.poll() is None, Path(self._log.name).read_text()
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+            self.create(PLACE)
+        except BaseException:
+            self.close()
+            raise
 
-    def uri(self, prefix: str) -> str:
-        """The URI of a prefix of its container or bucket."""
+    def uri(self, prefix: str, place: str = PLACE) -> str:
+        """The URI of a prefix of a container or bucket."""
         raise NotImplementedError
 
-    def options(self) -> dict[str, str]:
-        """How to reach it."""
-        return self._options
+    def create(self, place: str) -> None:
+        """Create a container or bucket."""
+        raise NotImplementedError
+
+    def options(self, port: int | None = None) -> dict[str, str]:
+        """How to reach it, or a line to it."""
+        own, other = f":{self.port}", f":{port or self.port}"
+        return {name: re.sub(f"{own}$", other, value) for name, value in self._options.items()}
 
     def close(self) -> None:
         """End it."""
@@ -103,25 +114,28 @@ class Azurite(Cloud):
         super().__init__(
             [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *words],
             directory / "azurite.log",
+            port,
             {
                 "AZURE_STORAGE_ACCOUNT_KEY": AZURITE_KEY,
                 "AZURE_STORAGE_USE_EMULATOR": "true",
                 "AZURITE_BLOB_STORAGE_URL": f"http://127.0.0.1:{port}",
             },
         )
-        self.wait(port)
-        place = f"127.0.0.1:{port}"
+        self._begin(port)
+
+    def create(self, place: str) -> None:
+        at = f"127.0.0.1:{self.port}"
         AzureFileSystem(
             _ACCOUNT,
             account_key=AZURITE_KEY,
-            blob_storage_authority=place,
-            dfs_storage_authority=place,
+            blob_storage_authority=at,
+            dfs_storage_authority=at,
             blob_storage_scheme="http",
             dfs_storage_scheme="http",
-        ).create_dir(PLACE)
+        ).create_dir(place)
 
-    def uri(self, prefix: str) -> str:
-        return f"abfss://{PLACE}@{_ACCOUNT}.dfs.core.windows.net/{prefix}"
+    def uri(self, prefix: str, place: str = PLACE) -> str:
+        return f"abfss://{place}@{_ACCOUNT}.dfs.core.windows.net/{prefix}"
 
 
 class Google(Cloud):
@@ -135,26 +149,34 @@ class Google(Cloud):
         super().__init__(
             [program, *words, "-external-url", f"http://{place}", "-public-host", place, "-log-level", "warn"],
             directory / "fake-gcs-server.log",
+            port,
             {"STORAGE_EMULATOR_HOST": f"http://{place}"},
         )
-        self.wait(behind)
-        # Not a thread: some calls of pyarrow wait for an answer and let no other thread of this process run.
+        # Not a thread: some clients wait for an answer and let no other thread of their process run.
         self._front = subprocess.Popen([sys.executable, "-m", "tests.google_xml", str(port), str(behind)], cwd=_ROOT)
-        self.wait(port)
+        self._begin(behind, port)
+
+    def create(self, place: str) -> None:
         request = urllib.request.Request(
-            f"http://{place}/storage/v1/b?project=x",
-            data=json.dumps({"name": PLACE}).encode(),
+            f"http://127.0.0.1:{self.port}/storage/v1/b?project=x",
+            data=json.dumps({"name": place}).encode(),
             headers={"Content-Type": "application/json"},
         )
         urllib.request.urlopen(request).close()  # noqa: S310 -- its URL is ours
 
-    def uri(self, prefix: str) -> str:
-        return f"gs://{PLACE}/{prefix}"
+    def uri(self, prefix: str, place: str = PLACE) -> str:
+        return f"gs://{place}/{prefix}"
 
     def close(self) -> None:
         self._front.kill()
         self._front.wait()
         super().close()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
 
 
 def _free_port() -> int:

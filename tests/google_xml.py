@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import uuid
+from html import unescape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
@@ -130,7 +131,7 @@ def _after(listing: bytes, name: str) -> bytes:
     """Leave out the objects of a listing up to a name."""
     return re.sub(
         rb"<Contents><Key>([^<]*)</Key>.*?</Contents>",
-        lambda found: found[0] if found[1].decode() > name else b"",
+        lambda found: found[0] if unescape(found[1].decode()) > name else b"",
         listing,
         flags=re.DOTALL,
     )

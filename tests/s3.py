@@ -1,23 +1,24 @@
-"""A real S3 server on loopback: versitygw, which keeps each object as a file of a directory; and a bad line to it."""
+"""A real S3 server on loopback: versitygw, which keeps each object as a file of a directory."""
 
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import socket
 import subprocess
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import pytest
 
+from tests.bad_line import copy, reset
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _PACKAGE: Final = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 _KEY, _SECRET = "kafkalog", "only-for-tests"
@@ -73,9 +74,13 @@ class Server:
         self._process.wait()
         self._log.close()
 
-    def uri(self, prefix: str) -> str:
-        """The URI of a prefix of its bucket."""
-        return f"s3://{BUCKET}/{prefix}"
+    def uri(self, prefix: str, place: str = BUCKET) -> str:
+        """The URI of a prefix of a bucket."""
+        return f"s3://{place}/{prefix}"
+
+    def create(self, place: str) -> None:
+        """Create a bucket."""
+        (self.files.parent / place).mkdir()
 
     def options(self, port: int | None = None) -> dict[str, str]:
         """How to reach it, or a line to it."""
@@ -92,78 +97,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@contextmanager
-def bad_line(port: int, seed: int) -> Iterator[int]:
-    """A line to a server of which some connections are slow, are reset, or get an answer that it is busy (503)."""
-    dice = random.Random(seed)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(0.2)
-        ended = threading.Event()
-        threads: list[threading.Thread] = []
-
-        def accept() -> None:
-            while not ended.is_set():
-                try:
-                    client, _ = listening.accept()
-                except TimeoutError:
-                    continue
-                what = dice.choices(["good", "slow", "reset", "cut", "busy"], [6, 1, 1, 1, 1])[0]
-                thread = threading.Thread(target=_serve, args=(client, port, what, dice.randrange(20_000)), daemon=True)
-                thread.start()
-                threads.append(thread)
-
-        accepting = threading.Thread(target=accept, daemon=True)
-        accepting.start()
-        try:
-            yield int(listening.getsockname()[1])
-        finally:
-            ended.set()
-            accepting.join()
-            for thread in threads:
-                thread.join(5)
-
-
-def _serve(client: socket.socket, port: int, what: str, after: int) -> None:
-    with client, suppress(OSError):
-        if what == "reset":
-            _reset(client)
-            return
-        if what == "busy":
-            client.settimeout(2)
-            client.recv(1 << 16)
-            client.sendall(b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            return
-        if what == "slow":
-            time.sleep(0.3)
-        with socket.create_connection(("127.0.0.1", port), 5) as server:
-            server.settimeout(30)
-            client.settimeout(30)
-            back = threading.Thread(target=_copy, args=(server, client, None), daemon=True)
-            back.start()
-            _copy(client, server, after if what == "cut" else None)
-            if what == "cut":
-                _reset(client)
-            with suppress(OSError):
-                server.shutdown(socket.SHUT_RDWR)
-            back.join(5)
-
-
-def _copy(source: socket.socket, target: socket.socket, most: int | None) -> None:
-    """Pass bytes on until one side ends; or as many, and the line breaks in the middle of a request."""
-    passed = 0
-    with suppress(OSError):
-        while (data := source.recv(1 << 16)) and (most is None or passed < most):
-            target.sendall(data if most is None else data[: most - passed])
-            passed += len(data)
-    with suppress(OSError):
-        target.shutdown(socket.SHUT_WR)
-
-
-def _reset(client: socket.socket) -> None:
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
-    client.close()
 
 
 class Requests:
@@ -192,7 +125,7 @@ class Requests:
 
     def _serve(self, client: socket.socket) -> None:
         with client, suppress(OSError), socket.create_connection(("127.0.0.1", self._server_port), 5) as server:
-            threading.Thread(target=_copy, args=(server, client, None), daemon=True).start()
+            threading.Thread(target=copy, args=(server, client, None), daemon=True).start()
             while data := client.recv(1 << 16):  # a request for an object has no body, and is sent at once
                 line = data.partition(b"\r\n")[0].decode("latin-1").removesuffix(" HTTP/1.1")
                 ranges = re.search(rb"(?i)\r\nrange: bytes=([0-9-]+)", data)
@@ -204,5 +137,5 @@ class Requests:
                 elif answer:
                     client.sendall(answer)
                 else:
-                    _reset(client)
+                    reset(client)
                     return

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,9 @@ from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake import runs
 from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import Output, OutputRun, check_place
-from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_of
+from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_of, writing
 from kafkalog_core.spark.source.sql import open_export
-from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.object_paths import ALL_NAMES
 from tests.ops.inline import Inline
 from tests.spark.exporting import Run, batches, offsets_in, write_log
@@ -554,8 +555,26 @@ def test_how_azure_and_google_are_reached(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
     monkeypatch.setenv("AZURE_CLIENT_ID", "")
     store = Store.of(azure, {"AWS_REGION": "eu-west-1", "AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"})
-    assert dict(store.options) == {"AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests", "AZURE_TENANT_ID": "tenant"}
-    assert store.delta_options["AZURE_STORAGE_ACCOUNT_NAME"] == "account"
+    assert dict(store.options) == {"AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"}
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "of-the-environment")
+    assert dict(Store.of(azure).options) == {
+        "AZURE_STORAGE_ACCOUNT_KEY": "of-the-environment",
+        "AZURE_TENANT_ID": "tenant",
+    }
+    given = {"AZURE_STORAGE_SAS_TOKEN": "only-for-tests", "AZURITE_BLOB_STORAGE_URL": "http://127.0.0.1:1"}
+    store = Store.of(azure, given)
+    assert dict(store.options) == given
+    with store.delta_options() as options:
+        assert options == {"AZURE_STORAGE_SAS_TOKEN": "only-for-tests", "AZURE_STORAGE_ACCOUNT_NAME": "account"}
+        assert os.environ["AZURITE_BLOB_STORAGE_URL"] == "http://127.0.0.1:1"
+        assert "AZURE_STORAGE_ACCOUNT_KEY" not in os.environ
+    assert "AZURITE_BLOB_STORAGE_URL" not in os.environ
+    assert os.environ["AZURE_STORAGE_ACCOUNT_KEY"] == "of-the-environment"
+    assert dict(Store.of(azure, {"AZURE_CLIENT_SECRET": "s", "AZURE_CLIENT_ID": "c"}).options) == {
+        "AZURE_CLIENT_ID": "c",
+        "AZURE_CLIENT_SECRET": "s",
+        "AZURE_TENANT_ID": "tenant",
+    }
     for given, problem in (
         ({"AZURE_CLIENT_SECRET": "only-for-tests"}, "belong together"),
         ({"AZURE_STORAGE_SAS_TOKEN": "only-for-tests", "AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"}, "both set"),
@@ -565,7 +584,8 @@ def test_how_azure_and_google_are_reached(monkeypatch: pytest.MonkeyPatch) -> No
             Store.of(azure, given)
         assert "only-for-tests" not in str(caught.value)
     google = Store.of("gs://bucket/a", {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"})
-    assert google.delta_options == {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"}
+    with google.delta_options() as options:
+        assert options == {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"}
 
 
 def test_what_a_store_says_is_one_line_without_secrets() -> None:
@@ -578,3 +598,12 @@ def test_what_a_store_says_is_one_line_without_secrets() -> None:
     assert reason_of(OSError(said)) == "Generic MicrosoftAzure error: AuthenticationFailed: Server failed & said so"
     said = "Generic GCS error: Error performing PUT http://a/b?sig=only-for-tests in 1s - HTTP error: not sent\nmore"
     assert reason_of(OSError(said)) == "Generic GCS error: HTTP error: not sent"
+    error = OSError("Generic error: <html>GET /a?sv=1&sig=only-for-tests</html>")
+    assert "only-for-tests" not in reason_of(error)
+    with pytest.raises(WriteError) as caught, writing("a"):
+        raise error
+    assert "only-for-tests" not in "".join(traceback.format_exception(caught.value))
+    for uri in ("abfss://lake@account.dfs.core.windows.net/a?sig=only-for-tests", "https://a/b?sig=only-for-tests"):
+        with pytest.raises(UnsupportedError) as refused:
+            output_path(uri)
+        assert "only-for-tests" not in str(refused.value)

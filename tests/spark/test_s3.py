@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.spark.lake.store import Store
-from tests.s3 import BUCKET, Server, bad_line
+from tests.bad_line import bad_line
+from tests.s3 import BUCKET, Server
 from tests.spark.exporting import Run, offsets_in
 from tests.spark.places import There
 
@@ -51,12 +52,12 @@ def test_plain_files_on_a_line_on_which_much_fails(disk: Path, server: Server, t
         assert sum(pq.ParquetFile(file).metadata.num_rows for file in files) == 200
 
 
-def test_lines_on_which_much_fails(disk: Path, server: Server) -> None:
+def test_lines_on_which_much_fails(disk: Path, server: Server, tmp_path: Path) -> None:
     """Connections are reset, cut in a request, slow, or answered with 503: it goes on, or ends with a sentence.
 
     Twenty lines; several at once, as they mostly wait.
     """
-    places = [There(server, disk / str(number)) for number in range(20)]
+    places = [There(server, tmp_path) for _ in range(20)]
     with ThreadPoolExecutor(10) as threads:
         list(threads.map(lambda seed: _over_a_bad_line(disk, server, places[seed], seed), range(20)))
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import SelectionError, UnsupportedError
@@ -21,7 +23,7 @@ from kafkalog_core.storage.objects import file_system, options_of
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyarrow.fs import FileSystem
 
@@ -30,6 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["Cloud", "check_installed", "cloud_of", "output_path"]
 
 _IDENTITY: Final = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
+_CREDENTIALS: Final = (("AZURE_STORAGE_ACCOUNT_KEY",), ("AZURE_STORAGE_SAS_TOKEN",), _IDENTITY)
+_ALL_CREDENTIALS: Final = frozenset(name for kind in _CREDENTIALS for name in kind)
+_AZURITE: Final = "AZURITE_BLOB_STORAGE_URL"
+_ENVIRONMENT: Final = Lock()
+"""Of who changes the environment of this process for a moment."""
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -43,6 +50,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
         options: returns what is given, completed by the environment; raises SelectionError.
         place: returns pyarrow's file system, and the path of a URI in it.
         delta: returns the options for a URI as the Delta library names them.
+        names: variables of the environment that the library must not take by itself: the options have what counts.
         excluded: characters that the two clients take differently.
     """
 
@@ -52,6 +60,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
     options: Callable[[Mapping[str, str]], Pairs]
     place: Callable[[str, Pairs], tuple[FileSystem, str]]
     delta: Callable[[str, Pairs], dict[str, str]]
+    names: tuple[str, ...] = ()
     excluded: str = "#?"
 
     def checked(self, uri: str) -> str:
@@ -61,9 +70,23 @@ class Cloud(Struct, frozen=True, kw_only=True):
         first, *folders = uri[start.end() :].split("/") if start else [uri]
         if first or any(each in {"", ".", ".."} for each in folders) or set(uri) & {*self.excluded}:
             raise UnsupportedError(
-                f"this is not {self.form}, with a prefix without {' and '.join(self.excluded)}", path=uri
+                f"this is not {self.form}, with a prefix without {' and '.join(self.excluded)}", path=_bare(uri)
             )
         return uri
+
+    @contextmanager
+    def for_delta(self, uri: str, options: Pairs) -> Iterator[dict[str, str]]:
+        """Return the options for the library, as a context in which a client is made: they are all that it takes."""
+        given = self.delta(uri, options)
+        with _ENVIRONMENT:
+            before = {name: os.environ.pop(name) for name in self.names if name in os.environ}
+            if url := given.pop(_AZURITE, None):
+                os.environ[_AZURITE] = url  # it is taken from there alone
+            try:
+                yield given
+            finally:
+                os.environ.pop(_AZURITE, None)
+                os.environ.update(before)
 
 
 # --- S3 ---------------------------------------------------------------------------------------------------------------
@@ -78,6 +101,9 @@ def _delta_on_s3(_uri: str, options: Pairs) -> dict[str, str]:
 # --- Azure ------------------------------------------------------------------------------------------------------------
 def _azure_options(given: Mapping[str, str]) -> Pairs:
     known = _known(AZURE_NAMES, given)
+    asked = {name for kind in _CREDENTIALS if any(map(given.get, kind)) for name in kind}
+    if asked:  # by options: in the place of all credentials of the environment
+        known = {name: value for name, value in known.items() if name in asked or name not in _ALL_CREDENTIALS}
     if "AZURE_CLIENT_SECRET" in known and not all(name in known for name in _IDENTITY):
         raise SelectionError(f"{', '.join(_IDENTITY)} belong together; one of them is not set")
     if "AZURE_STORAGE_ACCOUNT_KEY" in known and "AZURE_STORAGE_SAS_TOKEN" in known:
@@ -86,11 +112,8 @@ def _azure_options(given: Mapping[str, str]) -> Pairs:
 
 
 def _delta_on_azure(uri: str, options: Pairs) -> dict[str, str]:
-    known = dict(options)
-    if url := known.pop("AZURITE_BLOB_STORAGE_URL", None):
-        os.environ["AZURITE_BLOB_STORAGE_URL"] = url  # the library takes it from there alone
     account = uri.partition("@")[2].partition(".")[0]
-    return {**known, "AZURE_STORAGE_ACCOUNT_NAME": account}
+    return {**dict(options), "AZURE_STORAGE_ACCOUNT_NAME": account}
 
 
 # --- Google -----------------------------------------------------------------------------------------------------------
@@ -117,7 +140,7 @@ def _place_in_delta(uri: str, options: Pairs) -> tuple[FileSystem, str]:
 
 @lru_cache(maxsize=4)
 def _files(top: str, options: Pairs) -> FileSystem:
-    check_installed()
+    check_installed("abfss:// and gs:// are reached")
     from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 -- where there is work for it
     from pyarrow import PythonFile  # noqa: PLC0415
     from pyarrow.fs import PyFileSystem  # noqa: PLC0415
@@ -127,8 +150,9 @@ def _files(top: str, options: Pairs) -> FileSystem:
             del metadata  # none is asked for
             return PythonFile(_Output(self._handler.open_output_stream(path)), mode="w")
 
-    cloud = cloud_of(top)
-    return PyFileSystem(Files(top, cloud.delta(top, options) if cloud else {}))
+    cloud = next(each for each in _CLOUDS if top.startswith(each.scheme))
+    with cloud.for_delta(top, options) as given:
+        return PyFileSystem(Files(top, given))
 
 
 class _Output:
@@ -139,7 +163,11 @@ class _Output:
         self.closed = False
 
     def write(self, data: memoryview) -> int:
-        return int(self._stream.write(bytes(data)))
+        try:
+            return int(self._stream.write(bytes(data)))
+        except OSError:
+            self.closed = True  # it cannot be finished, and its end would hide the reason
+            raise
 
     def tell(self) -> int:
         return int(self._stream.tell())
@@ -153,11 +181,11 @@ class _Output:
             self._stream.close()
 
 
-def check_installed() -> None:
-    """Raise UnsupportedError if the library that writes tables is not installed."""
+def check_installed(what: str = "tables are written") -> None:
+    """Raise UnsupportedError if the library that writes tables is not installed; `what`: for what it is needed."""
     if find_spec("deltalake") is None:
         raise UnsupportedError(
-            "tables are written with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
+            f"{what} with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
         )
 
 
@@ -184,6 +212,17 @@ _CLOUDS: Final = (
         options=_azure_options,
         place=_place_in_delta,
         delta=_delta_on_azure,
+        names=(
+            *AZURE_NAMES,
+            "AZURE_STORAGE_ACCESS_KEY",
+            "AZURE_STORAGE_MASTER_KEY",
+            "AZURE_STORAGE_SAS_KEY",
+            "AZURE_STORAGE_TOKEN",
+            "AZURE_STORAGE_CLIENT_ID",
+            "AZURE_STORAGE_CLIENT_SECRET",
+            "AZURE_STORAGE_TENANT_ID",
+            "AZURE_SKIP_SIGNATURE",
+        ),
         excluded="#?%",
     ),
     Cloud(
@@ -193,8 +232,21 @@ _CLOUDS: Final = (
         options=_google_options,
         place=_place_in_delta,
         delta=_delta_on_google,
+        names=(
+            *GOOGLE_NAMES,
+            "GOOGLE_SERVICE_ACCOUNT",
+            "GOOGLE_SERVICE_ACCOUNT_PATH",
+            "GOOGLE_SERVICE_ACCOUNT_KEY",
+            "GOOGLE_BASE_URL",
+            "GOOGLE_SKIP_SIGNATURE",
+        ),
     ),
 )
+
+
+def _bare(uri: str) -> str:
+    """Return a URI without its query, which may be a token."""
+    return uri.partition("?")[0]
 
 
 def cloud_of(path: str) -> Cloud | None:
@@ -214,6 +266,6 @@ def output_path(path: str) -> str:
     if url is not None and url[1] != "file" and not os.path.lexists(path):
         forms = ", ".join(cloud.form for cloud in _CLOUDS)
         raise UnsupportedError(
-            f"kafkalog does not write to {url[1]}: URLs; write to a directory, or to {forms}", path=path
+            f"kafkalog does not write to {url[1]}: URLs; write to a directory, or to {forms}", path=_bare(path)
         )
     return local_paths([path.removeprefix("file://") if path.startswith("file:///") else path])[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from html import unescape
 from itertools import count
@@ -23,17 +23,19 @@ from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-__all__ = ["Store", "attempt_name", "reason_of", "run_of", "small_name", "writing"]
+__all__ = ["Store", "attempt_name", "reason_of", "run_of", "shown", "small_name", "writing"]
 
 _OURS: Final = ".kafkalog."
 """What follows the id of the run in the name of every file that a run writes."""
 _GONE: Final = "RESOURCE_NOT_FOUND"  # an object that was deleted after it was opened
 _ANSWER: Final = re.compile(r"<.*?<Code>(?P<code>.*?)</Code>\s*<Message>(?P<message>.*?)</Message>", re.DOTALL)
 _REQUEST: Final = re.compile(r"Error performing [A-Z]+ \S+ in (?s:.)*? - ")  # its URL may have a secret
+_SIGNATURE: Final = re.compile(r"sig=[^&\s\"'<>]+")
 _ANSI: Final = re.compile(r"\x1b\[[0-9;]*m")
 _attempts = count()
 
@@ -67,7 +69,7 @@ def writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise WriteError(f"cannot be written: {reason_of(error)}", path=path, number=error.errno) from error
+        raise WriteError(f"cannot be written: {reason_of(error)}", path=path, number=error.errno) from shown(error)
 
 
 class Store(Struct, frozen=True):
@@ -99,11 +101,10 @@ class Store(Struct, frozen=True):
         """Whether it is a directory that this system sees."""
         return cloud_of(self.root) is None
 
-    @property
-    def delta_options(self) -> dict[str, str]:
-        """How the Delta library reaches it."""
+    def delta_options(self) -> AbstractContextManager[dict[str, str]]:
+        """Return how the Delta library reaches it, as a context in which a table is opened or created."""
         cloud = cloud_of(self.root)
-        return {} if cloud is None else cloud.delta(self.root, self.options)
+        return nullcontext({}) if cloud is None else cloud.for_delta(self.root, self.options)
 
     def path(self, name: str) -> str:
         """Return the path or URI of a file, for people and for other libraries."""
@@ -155,19 +156,20 @@ class Store(Struct, frozen=True):
                 return bytes(file.read())
         except OSError as error:
             if isinstance(error, FileNotFoundError) or _GONE in str(error):
-                raise NotFoundError("no such file", path=self.path(name)) from error
-            raise AccessError(f"cannot be read: {reason_of(error)}", path=self.path(name)) from error
+                raise NotFoundError("no such file", path=self.path(name)) from shown(error)
+            raise AccessError(f"cannot be read: {reason_of(error)}", path=self.path(name)) from shown(error)
 
     def files(self, folder: str = "") -> dict[str, int]:
         """Return all files below a folder with their sizes in bytes, by name. Raises AccessError."""
         from pyarrow.fs import FileSelector, FileType  # noqa: PLC0415 -- pyarrow: where there is work for it
 
-        files, top = self._at(folder)
         try:
+            files, top = self._at(folder)
             entries = files.get_file_info(FileSelector(top, allow_not_found=True, recursive=True))
+            root = self._at("")[1]
         except (OSError, UnicodeError) as error:
-            raise AccessError(f"cannot be listed: {reason_of(error)}", path=self.path(folder)) from error
-        skipped = len(self._at("")[1]) + 1
+            raise AccessError(f"cannot be listed: {reason_of(error)}", path=self.path(folder)) from shown(error)
+        skipped = len(root) + 1 if root else 0
         return {entry.path[skipped:]: entry.size for entry in entries if entry.type == FileType.File}
 
     def written_s(self, name: str) -> float | None:
@@ -177,11 +179,11 @@ class Store(Struct, frozen=True):
         """
         from pyarrow.fs import FileType  # noqa: PLC0415 -- see `files`
 
-        files, path = self._at(name)
         try:
+            files, path = self._at(name)
             entry = files.get_file_info(path)
         except OSError as error:
-            raise AccessError(f"cannot be looked at: {reason_of(error)}", path=self.path(name)) from error
+            raise AccessError(f"cannot be looked at: {reason_of(error)}", path=self.path(name)) from shown(error)
         if entry.type != FileType.File or entry.mtime is None:
             return None
         return float(entry.mtime.timestamp())
@@ -189,8 +191,8 @@ class Store(Struct, frozen=True):
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; those that do not exist are gone already. Raises WriteError."""
         for name in names:
-            files, path = self._at(name)
             with writing(self.path(name)), suppress(FileNotFoundError):
+                files, path = self._at(name)
                 files.delete_file(path)
 
     def sync_directories(self, names: Iterable[str]) -> None:
@@ -204,7 +206,7 @@ class Store(Struct, frozen=True):
         """Return pyarrow's file system, and the path of a file in it."""
         cloud = cloud_of(self.root)
         files, root = (_local_file_system(), self.root) if cloud is None else cloud.place(self.root, self.options)
-        return files, f"{root}/{name}" if name else root
+        return files, f"{root}/{name}" if root and name else root or name
 
 
 @lru_cache(maxsize=1)
@@ -218,10 +220,15 @@ def reason_of(error: Exception) -> str:
     """Return the reason for an error: the system's words, or those of an object store: the first line and the last."""
     if isinstance(error, OSError) and error.errno and not str(error).startswith(("When ", "AWS ")):
         return os.strerror(error.errno).lower()
-    said = _REQUEST.sub("", _ANSI.sub("", str(error)))
+    said = _SIGNATURE.sub("sig=...", _REQUEST.sub("", _ANSI.sub("", str(error))))
     parts = [part.strip() for part in said.split("\u21b3")]  # each is the cause of the former
     lines = [_line(part.removeprefix("Kernel error -> ")) for part in parts if part]
     return ": ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
+
+
+def shown(error: Exception) -> Exception | None:
+    """Return an error that a traceback may show as the cause of another; None: it has the signature of a token."""
+    return None if _SIGNATURE.search(str(error)) else error
 
 
 def _line(text: str) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from kafkalog_core.errors import AccessError, StorageError
 from kafkalog_core.spark.lake.clouds import check_installed
-from kafkalog_core.spark.lake.store import reason_of
+from kafkalog_core.spark.lake.store import reason_of, shown
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import Struct
 
@@ -214,7 +214,8 @@ class LakeTable:
         from deltalake.exceptions import TableNotFoundError  # noqa: PLC0415
 
         try:
-            return DeltaTable(self.store.root, version=version, storage_options=self.store.delta_options)
+            with self.store.delta_options() as options:
+                return DeltaTable(self.store.root, version=version, storage_options=options)
         except TableNotFoundError:
             return None
 
@@ -226,15 +227,16 @@ class LakeTable:
 
         names = [name for name in self.spec.table.names if name != "type"]
         self._disk.step("create", self.store.root)
-        self._handle = DeltaTable.create(
-            self.store.root,
-            schema=arrow_schema(self.spec.table, names),
-            mode="ignore",
-            partition_by=[*self.spec.partitioned_by],
-            name=self.spec.name,
-            description=self.spec.description,
-            storage_options=self.store.delta_options,
-        )
+        with self.store.delta_options() as options:
+            self._handle = DeltaTable.create(
+                self.store.root,
+                schema=arrow_schema(self.spec.table, names),
+                mode="ignore",
+                partition_by=[*self.spec.partitioned_by],
+                name=self.spec.name,
+                description=self.spec.description,
+                storage_options=options,
+            )
         self._sync(0)
         if self.store.syncs:
             for above in (
@@ -254,12 +256,12 @@ class LakeTable:
 
         try:
             yield
-        except OSError as error:
-            raise AccessError(f"the Delta table cannot be {what}: {reason_of(error)}", path=self.store.root) from error
-        except CommitFailedError as error:
-            raise ConflictError(f"another commit came first: {reason_of(error)}", path=self.store.root) from error
-        except DeltaError as error:
-            raise StorageError(f"the Delta table cannot be {what}: {reason_of(error)}", path=self.store.root) from error
+        except (OSError, DeltaError) as error:
+            reason, cause = reason_of(error), shown(error)
+            if isinstance(error, CommitFailedError):
+                raise ConflictError(f"another commit came first: {reason}", path=self.store.root) from cause
+            kind = AccessError if isinstance(error, OSError) else StorageError
+            raise kind(f"the Delta table cannot be {what}: {reason}", path=self.store.root) from cause
 
 
 def _add(action: Any, file: TableFile, now_ms: int) -> Any:
