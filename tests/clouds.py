@@ -18,6 +18,8 @@ from typing import Final
 import pytest
 from pyarrow.fs import AzureFileSystem
 
+from tests.s3 import free_port
+
 _ROOT: Final = Path(__file__).parents[1]
 _AZURITE: Final = "azurite@3.37.0"
 _FAKE_GCS: Final = "github.com/fsouza/fake-gcs-server@v1.56.1"
@@ -109,7 +111,7 @@ class Azurite(Cloud):
 
     def __init__(self, directory: Path) -> None:
         program = _installed(_AZURITE, "node_modules/.bin/azurite-blob", ["npm", "install", "--no-audit"], {})
-        port = _free_port()
+        port = free_port()
         words = ["--silent", "--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck"]
         super().__init__(
             [program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *words],
@@ -143,7 +145,7 @@ class Google(Cloud):
 
     def __init__(self, directory: Path) -> None:
         program = _installed(_FAKE_GCS, "fake-gcs-server", ["go", "install"], {"GOBIN": "{}", "GOFLAGS": "-mod=mod"})
-        behind, port = _free_port(), _free_port()
+        behind, port = free_port(), free_port()
         place = f"127.0.0.1:{port}"
         words = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(behind)]
         super().__init__(
@@ -177,9 +179,3 @@ def _answers(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

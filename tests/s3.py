@@ -52,7 +52,7 @@ class Server:
         path = program()
         self.files = directory / BUCKET
         self.files.mkdir(parents=True)
-        self.port = _free_port()
+        self.port = free_port()
         self._log = (directory.parent / "versitygw.log").open("wb")
         self._process = subprocess.Popen(
             [path, "--port", f"127.0.0.1:{self.port}", "--quiet", "posix", directory],
@@ -93,7 +93,8 @@ class Server:
         }
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of loopback on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -99,28 +99,28 @@ def _parse_rate(text: str) -> int:
     return rate
 
 
-_VISIBLE = (
-    "Other users of this machine see command lines: give secrets in the environment, by the same names. Repeatable."
-)
-_OF_S3 = "AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ALLOW_HTTP"
-_input_option: Callable[[Decorated], Decorated] = click.option(
-    "--storage-option",
-    "storage",
-    type=_parse_input_option,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help=f"How to reach s3://: {_OF_S3}. {_VISIBLE}",
-)
-_output_option: Callable[[Decorated], Decorated] = click.option(
-    "--storage-option",
-    "storage",
-    type=_parse_option,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help=(
-        f"How to reach s3://: {_OF_S3}; abfss://: AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, "
-        f"AZURE_CLIENT_ID, AZURE_CLIENT_SECRET; gs://: GOOGLE_APPLICATION_CREDENTIALS. {_VISIBLE}"
-    ),
+_OF_S3 = "s3://: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ALLOW_HTTP"
+
+
+def _option(kind: Callable[[str], tuple[str, str]], names: str) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--storage-option",
+        "storage",
+        type=kind,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help=(
+            f"How to reach {names}. Other users of this machine see command lines: give secrets in the environment, by "
+            "the same names. Repeatable."
+        ),
+    )
+
+
+_input_option = _option(_parse_input_option, _OF_S3)
+_output_option = _option(
+    _parse_option,
+    f"{_OF_S3}; abfss://: AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_TENANT_ID, AZURE_CLIENT_ID, "
+    "AZURE_CLIENT_SECRET; gs://: GOOGLE_APPLICATION_CREDENTIALS",
 )
 _OPTIONS = (
     click.option(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 __all__ = [
     "ALL_NAMES",
@@ -19,6 +20,7 @@ __all__ = [
     "S3",
     "StorageOptions",
     "is_object",
+    "known_options",
     "object_parent",
     "require_known",
 ]
@@ -66,6 +68,17 @@ def require_known(name: str, known: tuple[str, ...] = ALL_NAMES) -> None:
     if name not in known:
         shown = repr(name) if name.replace("_", "").isalpha() else "of this name"
         raise SelectionError(f"there is no storage option {shown}; the options are {', '.join(known)}")
+
+
+def known_options(names: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of these names: what is given, and what the environment adds; an empty one is not set.
+
+    Raises SelectionError for a name that no store knows; those of other stores are left out.
+    """
+    for name in given:
+        require_known(name)
+    known = {name: os.environ[name] for name in names if name in os.environ} | dict(given)
+    return {name: value for name, value in known.items() if value and name in names}
 
 
 class StorageOptions(Struct, frozen=True):

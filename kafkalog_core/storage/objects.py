@@ -32,7 +32,7 @@ from kafkalog_core.errors import (
     StoreLostError,
     UnsupportedError,
 )
-from kafkalog_core.storage.object_paths import OPTION_NAMES, REACHING, S3, StorageOptions, object_parent, require_known
+from kafkalog_core.storage.object_paths import OPTION_NAMES, REACHING, S3, StorageOptions, known_options, object_parent
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -88,11 +88,7 @@ def options_of(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
     Raises SelectionError for an unknown name, and for credentials that are not complete.
     """
-    for name in given:
-        require_known(name)
-    known = {name: os.environ[name] for name in OPTION_NAMES if name in os.environ} | dict(given)
-    # An empty one is not set, as for Amazon's clients; others are of the place of an output.
-    known = {name: value for name, value in known.items() if value and name in OPTION_NAMES}
+    known = known_options(OPTION_NAMES, given)
     if ("AWS_ACCESS_KEY_ID" in known) is not ("AWS_SECRET_ACCESS_KEY" in known):
         raise SelectionError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is not set")
     if "AWS_SESSION_TOKEN" in known and "AWS_ACCESS_KEY_ID" not in known:

@@ -554,11 +554,11 @@ def test_how_azure_and_google_are_reached(monkeypatch: pytest.MonkeyPatch) -> No
     azure = "abfss://lake@account.dfs.core.windows.net/a"
     monkeypatch.setenv("AZURE_TENANT_ID", "tenant")
     monkeypatch.setenv("AZURE_CLIENT_ID", "")
-    store = Store.of(azure, {"AWS_REGION": "eu-west-1", "AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"})
-    assert dict(store.options) == {"AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"}
-    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "of-the-environment")
+    store = Store.of(azure, {"AWS_REGION": "eu-west-1", "AZURE_STORAGE_ACCOUNT_KEY": "b25seQ=="})
+    assert dict(store.options) == {"AZURE_STORAGE_ACCOUNT_KEY": "b25seQ=="}
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "b2ZFbnY=")
     assert dict(Store.of(azure).options) == {
-        "AZURE_STORAGE_ACCOUNT_KEY": "of-the-environment",
+        "AZURE_STORAGE_ACCOUNT_KEY": "b2ZFbnY=",
         "AZURE_TENANT_ID": "tenant",
     }
     given = {"AZURE_STORAGE_SAS_TOKEN": "only-for-tests", "AZURITE_BLOB_STORAGE_URL": "http://127.0.0.1:1"}
@@ -569,7 +569,7 @@ def test_how_azure_and_google_are_reached(monkeypatch: pytest.MonkeyPatch) -> No
         assert os.environ["AZURITE_BLOB_STORAGE_URL"] == "http://127.0.0.1:1"
         assert "AZURE_STORAGE_ACCOUNT_KEY" not in os.environ
     assert "AZURITE_BLOB_STORAGE_URL" not in os.environ
-    assert os.environ["AZURE_STORAGE_ACCOUNT_KEY"] == "of-the-environment"
+    assert os.environ["AZURE_STORAGE_ACCOUNT_KEY"] == "b2ZFbnY="
     assert dict(Store.of(azure, {"AZURE_CLIENT_SECRET": "s", "AZURE_CLIENT_ID": "c"}).options) == {
         "AZURE_CLIENT_ID": "c",
         "AZURE_CLIENT_SECRET": "s",
@@ -578,11 +578,17 @@ def test_how_azure_and_google_are_reached(monkeypatch: pytest.MonkeyPatch) -> No
     for given, problem in (
         ({"AZURE_CLIENT_SECRET": "only-for-tests"}, "belong together"),
         ({"AZURE_STORAGE_SAS_TOKEN": "only-for-tests", "AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests"}, "both set"),
+        ({"AZURE_STORAGE_ACCOUNT_KEY": "only-for-tests!"}, "is not the key of an account"),
         ({"AZURE_STORAGE_KEY": "only-for-tests"}, "no storage option 'AZURE_STORAGE_KEY'"),
     ):
         with pytest.raises(SelectionError, match=problem) as caught:
             Store.of(azure, given)
         assert "only-for-tests" not in str(caught.value)
+    monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", "http://127.0.0.1:2")
+    for uri in ("s3://bucket/a", "gs://bucket/a"):
+        with Store.of(uri, {"AWS_REGION": "eu-west-1"}).delta_options():
+            pass
+    assert os.environ["AZURITE_BLOB_STORAGE_URL"] == "http://127.0.0.1:2"
     google = Store.of("gs://bucket/a", {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"})
     with google.delta_options() as options:
         assert options == {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"}

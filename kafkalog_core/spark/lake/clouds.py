@@ -7,6 +7,7 @@ as inputs are. Without credentials both look for an identity of the machine itse
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import SelectionError, UnsupportedError
 from kafkalog_core.spark.session.errors import local_paths
-from kafkalog_core.storage.object_paths import AZURE_NAMES, GOOGLE_NAMES, S3, require_known
+from kafkalog_core.storage.object_paths import AZURE_NAMES, GOOGLE_NAMES, S3, known_options
 from kafkalog_core.storage.objects import file_system, options_of
 from kafkalog_core.structs import Struct
 
@@ -78,6 +79,9 @@ class Cloud(Struct, frozen=True, kw_only=True):
     def for_delta(self, uri: str, options: Pairs) -> Iterator[dict[str, str]]:
         """Return the options for the library, as a context in which a client is made: they are all that it takes."""
         given = self.delta(uri, options)
+        if not self.names:
+            yield given
+            return
         with _ENVIRONMENT:
             before = {name: os.environ.pop(name) for name in self.names if name in os.environ}
             if url := given.pop(_AZURITE, None):
@@ -85,7 +89,8 @@ class Cloud(Struct, frozen=True, kw_only=True):
             try:
                 yield given
             finally:
-                os.environ.pop(_AZURITE, None)
+                if url:
+                    del os.environ[_AZURITE]
                 os.environ.update(before)
 
 
@@ -100,7 +105,7 @@ def _delta_on_s3(_uri: str, options: Pairs) -> dict[str, str]:
 
 # --- Azure ------------------------------------------------------------------------------------------------------------
 def _azure_options(given: Mapping[str, str]) -> Pairs:
-    known = _known(AZURE_NAMES, given)
+    known = known_options(AZURE_NAMES, given)
     asked = {name for kind in _CREDENTIALS if any(map(given.get, kind)) for name in kind}
     if asked:  # by options: in the place of all credentials of the environment
         known = {name: value for name, value in known.items() if name in asked or name not in _ALL_CREDENTIALS}
@@ -108,6 +113,10 @@ def _azure_options(given: Mapping[str, str]) -> Pairs:
         raise SelectionError(f"{', '.join(_IDENTITY)} belong together; one of them is not set")
     if "AZURE_STORAGE_ACCOUNT_KEY" in known and "AZURE_STORAGE_SAS_TOKEN" in known:
         raise SelectionError("AZURE_STORAGE_ACCOUNT_KEY and AZURE_STORAGE_SAS_TOKEN are both set; give one of them")
+    try:
+        base64.b64decode(known.get("AZURE_STORAGE_ACCOUNT_KEY", ""), validate=True)
+    except ValueError:
+        raise SelectionError("AZURE_STORAGE_ACCOUNT_KEY is not the key of an account, which is base64") from None
     return tuple(sorted(known.items()))
 
 
@@ -118,7 +127,7 @@ def _delta_on_azure(uri: str, options: Pairs) -> dict[str, str]:
 
 # --- Google -----------------------------------------------------------------------------------------------------------
 def _google_options(given: Mapping[str, str]) -> Pairs:
-    return tuple(sorted(_known(GOOGLE_NAMES, given).items()))
+    return tuple(sorted(known_options(GOOGLE_NAMES, given).items()))
 
 
 def _delta_on_google(_uri: str, options: Pairs) -> dict[str, str]:
@@ -187,13 +196,6 @@ def check_installed(what: str = "tables are written") -> None:
         raise UnsupportedError(
             f"{what} with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
         )
-
-
-def _known(names: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
-    for name in given:
-        require_known(name)
-    known = {name: os.environ[name] for name in names if name in os.environ} | dict(given)
-    return {name: value for name, value in known.items() if value and name in names}
 
 
 _CLOUDS: Final = (

@@ -108,7 +108,7 @@ class Store(Struct, frozen=True):
 
     def path(self, name: str) -> str:
         """Return the path or URI of a file, for people and for other libraries."""
-        return f"{self.root}/{name}"
+        return f"{self.root}/{name}" if name else self.root
 
     def below(self, folder: str) -> Store:
         """Return a directory below this one."""
