@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.object_paths import StorageOptions
     from kafkalog_core.storage.source import ReadLimit
 
-__all__ = ["Pool", "TurnWriter", "Turns"]
+__all__ = ["Pool", "TurnRelay", "TurnWriter", "Turns"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 """Not fork: the process has threads of its own, for progress and for waiting, and descriptors of locks."""
@@ -49,6 +49,10 @@ _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
 _AHEAD: Final = 4
 """Pieces of work that wait for each process: enough to keep it busy, so few that results do not pile up."""
+
+_RANGES: Final = 1 << 32
+"""More than a piece has."""
+_NO_RANGE: Final = -1
 
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
@@ -69,27 +73,34 @@ class Turns:
     """Whose turn it is to write: pieces of work are numbered from 0, and each waits until those before it have ended.
 
     Pieces must be begun in the order of their numbers, so that the one whose turn it is is never waiting for a process.
+    Several processes may work on one piece, in ranges (`TurnRelay`), which have turns of their own.
     """
 
     def __init__(self, context: multiprocessing.context.BaseContext) -> None:
         self._changed = context.Condition()
-        self._number: Any = context.Value("q", 0, lock=False)
+        self._at: Any = context.Value("q", 0, lock=False)
+        self.reading = context.Lock()
+        self.relayed: Any = context.Array("q", 4, lock=False)
+        """While `reading` is held: number of the last piece in ranges, its next range, and where that begins."""
+        self.relayed[0] = -1
 
-    def is_at(self, number: int) -> bool:
-        """Return whether it is the turn of a piece."""
-        return bool(self._number.value == number)
+    def is_at(self, number: int, part: int = 0) -> bool:
+        """Return whether it is the turn of a piece, or a range of it."""
+        return bool(self._at.value == number * _RANGES + part)
 
-    def wait(self, number: int, look: Callable[[], object]) -> None:
-        """Wait for the turn of a piece. look: called now and then; it may raise an error."""
+    def wait(self, number: int, part: int, look: Callable[[], object]) -> None:
+        """Wait for the turn of a piece, or a range of it. look: called now and then; it may raise an error."""
+        if self.is_at(number, part):
+            return
         with self._changed:
-            while not self.is_at(number):
+            while not self.is_at(number, part):
                 look()
                 self._changed.wait(_LOOK_SECONDS)
 
-    def end(self, number: int) -> None:
-        """End the turn of a piece."""
+    def end(self, number: int, next_part: int | None = None) -> None:
+        """End the turn of a piece, or of a range of it before the next one."""
         with self._changed:
-            self._number.value = number + 1
+            self._at.value = (number + 1) * _RANGES if next_part is None else number * _RANGES + next_part
             self._changed.notify_all()
 
 
@@ -185,7 +196,7 @@ class Pool:
                 waiting.append(self._submit(work_of, piece))
             if not waiting:
                 return
-            yield self._result(waiting.popleft())
+            yield self._result(waiting.popleft(), waiting)
 
     def _submit(self, work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> Future[_Result]:
         try:
@@ -193,12 +204,16 @@ class Pool:
         except BrokenProcessPool as error:
             raise _lost() from error
 
-    def _result(self, future: Future[_Result]) -> _Result:
+    def _result(self, future: Future[_Result], others: deque[Future[_Result]]) -> _Result:
         while True:
             try:
                 return future.result(_LOOK_SECONDS)
             except NotYetError:
                 continue
+            except _StopWorkError:  # because another one has failed, whose error is the reason
+                if not others:
+                    raise
+                future = others.popleft()
             except BrokenProcessPool as error:
                 raise _lost() from error
             finally:
@@ -313,6 +328,7 @@ class TurnWriter:
 
     def __init__(self, number: int) -> None:
         self._number = number
+        self._part = 0
         self._turns: Turns = _state["turns"]
         self._descriptor: int = _state["output"]
         self._memory: mmap = _state["memory"]
@@ -325,7 +341,7 @@ class TurnWriter:
 
     def write(self, data: bytes | memoryview) -> None:
         """Take bytes. Raises OSError."""
-        if not self._has_begun and self._turns.is_at(self._number):
+        if not self._has_begun and self._turns.is_at(self._number, self._part):
             self.put()
         if self._has_begun:
             self._write(data)
@@ -340,14 +356,18 @@ class TurnWriter:
         if self._kept_bytes >= _KEPT_BYTES:
             self.put()
 
-    def end(self) -> None:
-        """Write what is kept, and end the turn. Raises OSError."""
+    def begin_part(self, part: int) -> None:
+        """Begin a range of the piece."""
+        self._part, self._has_begun = part, False
+
+    def end(self, *, has_more: bool = False) -> None:
+        """Write what is kept, and end the turn of the piece, or of a range before another one. Raises OSError."""
         self.put()
-        self._turns.end(self._number)
+        self._turns.end(self._number, self._part + 1 if has_more else None)
 
     def put(self) -> None:
         """Write what is kept, when its turn has come. Raises OSError."""
-        self._turns.wait(self._number, lambda: _advance(0))
+        self._turns.wait(self._number, self._part, lambda: _advance(0))
         self._has_begun = True
         with memoryview(self._memory) as memory, memory[: self._kept_bytes] as kept:
             self._write(kept)
@@ -357,6 +377,62 @@ class TurnWriter:
         written = 0
         while written < len(data):
             written += os.write(self._descriptor, data[written:])
+
+
+class TurnRelay:
+    """What several processes need to read one piece in ranges (`logreader.Relay`); each writes the rows of its own."""
+
+    def __init__(self, number: int, stream: TurnWriter, range_bytes: int) -> None:
+        self.range_bytes = range_bytes
+        self._number = number
+        self._stream = stream
+        self._turns: Turns = _state["turns"]
+        self._is_reading = False
+        self.place: tuple[int, int] | None = None
+        self.has_begun = self.has_read = False
+
+    def begin(self) -> bool:
+        """See Relay."""
+        while not self._turns.reading.acquire(timeout=_LOOK_SECONDS):
+            _advance(0)
+        number, part, *place = self._turns.relayed
+        if number > self._number or (number == self._number and part == _NO_RANGE):
+            self._turns.reading.release()
+            return False
+        is_first = number < self._number
+        part, self.place = (0, None) if is_first else (part, (place[0], place[1]))
+        self._turns.relayed[0], self._turns.relayed[1] = self._number, part + 1
+        self._stream.begin_part(part)
+        self._is_reading = self.has_begun = self.has_read = True
+        return True
+
+    def give(self, place: tuple[int, int]) -> None:
+        """See Relay."""
+        self._turns.relayed[2], self._turns.relayed[3] = place
+        self._is_reading = False
+        self._turns.reading.release()
+
+    def end(self) -> None:
+        """See Relay."""
+        self._stream.end(has_more=True)
+        self.has_begun = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the last range, and with it the piece; or let all others end, which would wait for this one."""
+        if kind is not None:
+            _state["stop"].value = 1
+            return
+        is_last = self._is_reading
+        if is_last:
+            self._turns.relayed[1] = _NO_RANGE
+            self._turns.reading.release()
+        if self.has_begun:
+            self._stream.end(has_more=not is_last)
 
 
 def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:

@@ -63,13 +63,17 @@ def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple
 
     position: the start of a page. Nothing is read. What is unknown counts as there.
     """
+    cached = _cached_pages(descriptor, position, position + size_bytes)  # mostly none or all, and five times as fast
+    if cached in {0, _pages(size_bytes)}:
+        return [] if cached or size_bytes <= 0 else [(position, position + size_bytes)]
+    return _not_in_core(descriptor, position, size_bytes)
+
+
+def _not_in_core(descriptor: int, position: int, size_bytes: int) -> list[tuple[int, int]]:
+    """Return the absent ranges by mincore(2), for which pages that the disk is reading are absent."""
     calls = _calls()
     if calls is None or size_bytes <= 0:
         return []
-    if size_bytes <= mmap.PAGESIZE:  # there may be very many such files, and this is one call
-        cached = _cached_pages(descriptor, position, position + size_bytes)
-        if cached is not None:
-            return [] if cached else [(position, position + size_bytes)]
     map_memory, mincore, unmap, _ = calls
     address = map_memory(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, position)
     if address == _FAILED:
@@ -177,9 +181,9 @@ def _is_on_its_way(descriptor: int, start: int, end: int) -> bool:
     cachestat(2) counts them, and mincore(2) does not. Pages that are there may be another's: nobody waits for those.
     """
     cached = _cached_pages(descriptor, start, end)
-    if not cached:
+    if not cached or end - start <= mmap.PAGESIZE:  # there may be very many such small files
         return False
-    absent = sum(_pages(last - first) for first, last in absent_ranges(descriptor, start, end - start))
+    absent = sum(_pages(last - first) for first, last in _not_in_core(descriptor, start, end - start))
     return cached > _pages(end - start) - absent
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "Damage",
     "Run",
     "ScanOptions",
+    "Scanner",
     "batch_too_high",
     "crc_mismatch",
     "last_places",
@@ -210,10 +211,12 @@ def scan(
     if is_v07 and base_offset is not None and not 0 <= base_offset <= MAX_INT64 - source.size_bytes:
         base_offset = None
     framing = V07Framing(base_offset or 0) if is_v07 else LogFraming(max(base_offset or 0, 0))
-    return iter(_Scanner(source, base_offset, framing, options, (start, end, until), batches))
+    return iter(Scanner(source, base_offset, framing, options, (start, end, until), batches))
 
 
-class _Scanner:
+class Scanner:
+    """What `scan` iterates over. It can go to another place between two items, and read on from there."""
+
     def __init__(
         self,
         source: Source,
@@ -246,6 +249,22 @@ class _Scanner:
         self._holds_to = self._searched_to = -1
         self._chased_bytes = 0
         self._leads_nowhere = self._trusted_at = -1
+        self._is_sound = False  # whether nothing is wrong in the last window
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Where the scan goes on after the run that was just yielded, and the last offset before that.
+
+        None: it is not known before the next item: something is wrong in the window that the run is in.
+        """
+        return (self._position, self._batches.column("last_offset")[-1]) if self._is_sound else None
+
+    def go_to(self, position: int, previous: int | None = None) -> None:
+        """Go on with the scan at the start of another entry; previous: the last offset before it, None: as before."""
+        if previous is not None:
+            self._previous, self._knows_offset = previous, True
+        self._position = position
+        self._wanted, self._needed = min(self._options.first_window_bytes, WINDOW_BYTES), 0
 
     def __iter__(self) -> Iterator[Run | Damage]:
         while self._position < self._end:
@@ -260,6 +279,7 @@ class _Scanner:
                 continue
             self._end = min(self._end, self._source.size_bytes)  # the file may have been truncated meanwhile
             stop, next_index = self._walk_on(window)
+            self._is_sound = not self._damaged.count and stop in {kernels.STOP_END, kernels.STOP_MORE}
             window_end = self._position + len(window)
             position, self._position = self._position, self._position + next_index
             yield from self._walked(window, position)

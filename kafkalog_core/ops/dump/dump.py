@@ -34,21 +34,22 @@ from kafkalog_core.ops.reading.logfiles import (
 )
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import LogStats
-from kafkalog_core.ops.reading.splits import LogSplit, divide, is_compressed, segment_files, segment_row
+from kafkalog_core.ops.reading.splits import LogSplit, can_be_divided, is_compressed, segment_files, segment_row
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import Partition, read_partition
-from kafkalog_core.storage.source import code_of_error
-from kafkalog_core.structs import Struct
+from kafkalog_core.storage.source import WINDOW_BYTES, code_of_error
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.reading.chunks import LineRoom
+    from kafkalog_core.ops.reading.logreader import Relay
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.rows.chunk import Chunk
@@ -61,11 +62,21 @@ class LogPiece(Struct, frozen=True):
     """Parts of a log that are read together.
 
     targets: its file, if that is itself a target. growth: how many times it grows when it is decompressed, about.
+    range_bytes: of a large file, which several processes read in ranges of this size, about; 0: one process reads it.
     """
 
     splits: tuple[LogSplit, ...]
     targets: tuple[FileTarget, ...] = ()
     growth: int = 1
+    range_bytes: int = 0
+
+    def divided(self, size_bytes: int) -> tuple[LogPiece, LogPiece]:
+        """Return the first bytes of a file as a piece, and the rest."""
+        (split,) = self.splits
+        middle = split.part.start + size_bytes
+        first = replace(split, part=replace(split.part, end=middle))
+        rest = replace(split, part=replace(split.part, start=middle))
+        return replace(self, splits=(first,), range_bytes=0), replace(self, splits=(rest,))
 
     @property
     def size_bytes(self) -> int:
@@ -123,8 +134,8 @@ class Dumper:
     ) -> None:
         """Take the request.
 
-        piece_bytes: of log for each `LogPiece`, about; None: whole files. out: memory for lines; None: a buffer of its
-        own.
+        piece_bytes: of the log files that are a `LogPiece` together, and the most of one that is not large; None: none
+        is. out: memory for lines; None: a buffer of its own.
         """
         request.filters.check()
         self._request = request
@@ -148,13 +159,13 @@ class Dumper:
             if self._reader.is_full:
                 return
 
-    def rows_of(self, step: Step) -> Iterator[Chunk]:
-        """Yield the rows of a step."""
+    def rows_of(self, step: Step, relay: Relay | None = None) -> Iterator[Chunk]:
+        """Yield the rows of a step; relay: of several readers of it, if it is the rest of a file."""
         if not isinstance(step, LogPiece):
             yield from step()
             return
         for split in step.splits:
-            rows = self._reader.rows(split.file, split.unit, None, split.part)
+            rows = self._reader.rows(split.file, split.unit, None, split.part, relay)
             yield from self._uncounted(self._guarded(rows, split.path, split.unit))
             self.add_span(split.path, self._reader.take_spans().get(split.path))
 
@@ -217,19 +228,22 @@ class Dumper:
                 yield partial(self._count_row, unit, path)
 
     def _pieces(self, unit: Unit) -> Iterator[LogPiece]:
-        """Yield the files of a log, in parts if they are read by several processes; small ones together."""
+        """Yield the files of a log; small ones together, as many as are read by one process."""
         most, waiting, waiting_bytes, growth = self._piece_bytes, list[LogSplit](), 0, 1
         targets = tuple(each for file in unit.files[:1] for each in self._named(file.path))
         for file in files_in_range(unit.files, self._request.filters.offsets):
             whole, growth = LogSplit(file=file, log_dir=unit.log_dir), 1
             if most is not None and file.file.size_bytes > most // _GROWTH and is_compressed(file):
                 growth = _GROWTH  # its rows must find room in memory
-            for split in (whole,) if most is None or self._request.resync else divide(whole, most // growth):
-                if waiting and (most is None or waiting_bytes + split.size_bytes * growth > most):
-                    yield LogPiece(tuple(waiting), targets, growth)
-                    waiting, waiting_bytes = [], 0
-                waiting.append(split)
-                waiting_bytes += split.size_bytes * growth
+            work_bytes = whole.size_bytes * growth
+            if waiting and (most is None or waiting_bytes + work_bytes > most):
+                yield LogPiece(tuple(waiting), targets, growth)
+                waiting, waiting_bytes = [], 0
+            if most is not None and work_bytes > most and can_be_divided(whole) and not self._request.resync:
+                yield LogPiece((whole,), targets, growth, min(most, WINDOW_BYTES))
+                continue
+            waiting.append(whole)
+            waiting_bytes += work_bytes
         if waiting:
             yield LogPiece(tuple(waiting), targets, growth)
 

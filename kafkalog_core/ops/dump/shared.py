@@ -4,6 +4,9 @@ This process begins alone: a reader that wants ten rows has them before another 
 while the others start, and if there is too little left for them. Then it only takes the steps between the pieces, which
 need what was found in them: offsets missing between two segments, the number of matching records.
 
+Small files are a piece together, which one process reads. A large one is read by all of them in ranges: what a process
+makes of a range before its turn must fit into the cache of its processor, or it takes a quarter longer.
+
 A process writes its rows itself, to a copy of the output's descriptor: they would take longer to get from one process
 to another than to be made.
 """
@@ -11,19 +14,18 @@ to another than to be made.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from kafkalog_core.errors import KafkalogError, StorageError
+from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.ops.pool import SHARED_BYTES
-from kafkalog_core.ops.reading.logreader import WHOLE, with_start
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.page_cache import SharedFiles
-from kafkalog_core.storage.source import READING, Source
+from kafkalog_core.storage.source import READING
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ def dump_shared(
     try:
         shared.run(jobs, progress, shared_bytes)
     finally:
-        shared.close()
+        shared.files.give_back()
         READING.shared.clear()
         READING.limit = limit
 
@@ -109,13 +111,6 @@ class _SharedDump:
         self._ahead_bytes = 0
         self._begun: deque[tuple[int, Step]] = deque()
         self.files = SharedFiles()
-        self._walked: Source | None = None  # the file whose pieces are shared out: it is walked as it was opened
-
-    def close(self) -> None:
-        """Close what is open, and give back what was read."""
-        if self._walked is not None:
-            self._walked.close()
-        self.files.give_back()
 
     def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
         has_read = False
@@ -125,7 +120,7 @@ class _SharedDump:
                 break
             if not self._ahead:
                 return
-            has_read |= self._take_one()
+            has_read |= self._take_one(shared_bytes)
         self._output.flush()
         from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- a reader of ten rows has them by now
 
@@ -136,7 +131,7 @@ class _SharedDump:
                 self._take_one()
                 self._look_ahead(_LOOK_AHEAD, shared_bytes)
             self._output.flush()
-            for result in pool.map(_write_piece, self._pieces()):
+            for result in pool.map(_write_piece, self._pieces(jobs)):
                 number, piece = self._begun.popleft()
                 self._took(piece, result)
                 while self._begun and not isinstance(self._begun[0][1], LogPiece):
@@ -147,7 +142,7 @@ class _SharedDump:
 
     # --- in this process ----------------------------------------------------------------------------------------------
     def _look_ahead(self, count: int, most_bytes: int = MAX_INT64) -> None:
-        """Look at further steps, until there is so much to read; the parts of a file count as one."""
+        """Look at further steps, until there is so much to read."""
         while count > 0 and self._ahead_bytes < most_bytes:
             try:
                 step = next(self._steps, None)
@@ -156,21 +151,27 @@ class _SharedDump:
             if step is None:
                 return
             self._ahead.append(step)
-            if not isinstance(step, LogPiece) or step.splits[-1].part.end is None:
-                count -= 1
+            count -= 1
             if isinstance(step, LogPiece):
                 self._ahead_bytes += step.work_bytes
                 for path in _shared_files(step) if not READING.keeps_cache else ():
                     self.files.look(path)
 
-    def _take_one(self) -> bool:
-        """Take the next step; return whether it was a piece of a log."""
+    def _take_one(self, left_bytes: int = 0) -> bool:
+        """Take the next step, or a range of one that leaves so many bytes; return whether it was a piece of a log."""
         step = self._ahead.popleft()
-        self._write(step)
         if not isinstance(step, LogPiece):
+            self._write(step)
             return False
         self._ahead_bytes -= step.work_bytes
-        self.files.give_back(step.splits[-1].path)
+        path, rest = step.splits[-1].path, None
+        if step.range_bytes and step.work_bytes - step.range_bytes >= left_bytes:
+            step, rest = step.divided(step.range_bytes // step.growth)
+        self._write(step)
+        if rest is not None and self._dumper.spans[path] is not None:  # else its rows say why it was not read
+            self._ahead.appendleft(rest)
+            self._ahead_bytes += rest.work_bytes
+        self.files.give_back(path)
         return True
 
     def _write(self, step: Step) -> None:
@@ -179,7 +180,7 @@ class _SharedDump:
             self._output.writer.write(chunk)
 
     # --- in other processes -------------------------------------------------------------------------------------------
-    def _pieces(self) -> Iterator[tuple[int, DumpRequest, LogPiece, Callable[[TurnWriter], ChunkWriter]]]:
+    def _pieces(self, jobs: int) -> Iterator[tuple[int, DumpRequest, LogPiece, Callable[[TurnWriter], ChunkWriter]]]:
         """Yield the pieces of work; all steps are noted in order, each with the number of its turn."""
         number = 0
         while True:
@@ -188,31 +189,14 @@ class _SharedDump:
             if not self._ahead:
                 return
             step = self._ahead.popleft()
-            self._begun.append((number, step))
             if isinstance(step, LogPiece):
                 self._ahead_bytes -= step.work_bytes
-                yield number, self._request, self._with_starts(step), self._output.open_writer
+            count = jobs if isinstance(step, LogPiece) and step.range_bytes else 1
+            for _ in range(count):
+                self._begun.append((number, step))
+                if isinstance(step, LogPiece):
+                    yield number, self._request, step, self._output.open_writer
             number += 1
-
-    def _with_starts(self, piece: LogPiece) -> LogPiece:
-        """Return a piece with the places where its scans begin: a log is walked once, not by every process."""
-        splits = []
-        for split in piece.splits:
-            part = split.part
-            if part.start > part.begin:
-                with suppress(StorageError):
-                    part = with_start(self._source_of(split.path), part, self._request.scan_options)
-            splits.append(replace(split, part=part))
-        return replace(piece, splits=tuple(splits))
-
-    def _source_of(self, path: str) -> Source:
-        """Return the open file; it is closed when the next one is opened."""
-        if self._walked is None or self._walked.path != path:
-            if self._walked is not None:
-                self._walked.close()
-                self._walked = None
-            self._walked = Source.open(path)
-        return self._walked
 
     def _took(self, piece: Step, result: _PieceResult) -> None:
         if not isinstance(piece, LogPiece):
@@ -220,13 +204,13 @@ class _SharedDump:
         self.files.give_back(piece.splits[-1].path)
         self._report.add(result.report)
         self._dumper.matches += result.matches
-        for split, span in zip(piece.splits, result.spans, strict=True):
+        for split, span in zip(piece.splits, result.spans, strict=False):
             self._dumper.add_span(split.path, span)
 
 
 def _shared_files(piece: LogPiece) -> list[str]:
-    """Note the files of which only a part is in a piece, and return their paths."""
-    paths = [split.path for split in piece.splits if split.part != WHOLE]
+    """Note the files that others read too, and return their paths."""
+    paths = [split.path for split in piece.splits if piece.range_bytes or not split.part.is_whole]
     READING.shared.update(paths)
     return paths
 
@@ -236,7 +220,10 @@ def _raise(error: KafkalogError) -> Iterator[Chunk]:
 
 
 class _PieceResult(NamedTuple):
-    """What was found in a piece: counts, matching records, and the offsets of each part; None: not read to its end."""
+    """What was found in a piece: counts, matching records, and the offsets of each part; None: not read to its end.
+
+    No offsets: nothing was left to read here, the others have read it in ranges.
+    """
 
     report: Report
     matches: int
@@ -252,20 +239,23 @@ def _write_piece(
 ) -> _PieceResult:
     """Read a piece, and write its rows when it is its turn. Raises StorageError for a file that is itself a target."""
     _shared_files(piece)
-    from kafkalog_core.ops.processes import TurnWriter  # noqa: PLC0415 -- it is there: this is one of its processes
+    from kafkalog_core.ops.processes import TurnRelay, TurnWriter  # noqa: PLC0415 -- this is one of its processes
 
     report, stream = Report(), TurnWriter(number)
     dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)
     spans: list[OffsetSpan | None] = []
-    try:
-        for split in piece.splits:
-            for chunk in dumper.rows_of(LogPiece((split,), piece.targets)):
-                report.rows += chunk.count
-                writer.write(chunk)
-            spans.append(dumper.spans.pop(split.path))
-    except KafkalogError:
-        stream.put()
-        raise
-    stream.end()
+    with TurnRelay(number, stream, piece.range_bytes) if piece.range_bytes else nullcontext() as relay:
+        try:
+            for split in piece.splits:
+                for chunk in dumper.rows_of(LogPiece((split,), piece.targets), relay):
+                    report.rows += chunk.count
+                    writer.write(chunk)
+                if relay is None or relay.has_read:
+                    spans.append(dumper.spans.pop(split.path))
+        except KafkalogError:
+            stream.put()
+            raise
+    if relay is None:
+        stream.end()
     return _PieceResult(report, dumper.matches, spans)

@@ -14,7 +14,7 @@ that of one window or one batch.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
@@ -27,7 +27,7 @@ from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.paths import is_there
-from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
+from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, Scanner, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
 from kafkalog_core.structs import Struct, replace
 
@@ -49,6 +49,7 @@ __all__ = [
     "BatchMark",
     "FilePart",
     "LogReader",
+    "Relay",
     "Walk",
     "damage_severity",
     "identity_of",
@@ -57,7 +58,6 @@ __all__ = [
     "part_items",
     "runs_backwards",
     "walk_lengths",
-    "with_start",
 ]
 
 
@@ -72,14 +72,13 @@ class FilePart(Struct, frozen=True):
     """The entries of a file that start in bytes `start` to `end` (exclusive; None: to the file's end).
 
     The walk to the start begins at `begin`, where an entry starts that an earlier scan has reached. `next_offset` is
-    the offset expected there; None: not known. `hint`: where another process found that the scan begins; None: unknown.
+    the offset expected there; None: not known.
     """
 
     start: int = 0
     end: int | None = None
     begin: int = 0
     next_offset: int | None = None
-    hint: int | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -113,6 +112,67 @@ def part_items(
             yield kept
 
 
+class Relay(Protocol):
+    """One of several readers of a part of a file: each reads the next range from where the one before it stopped.
+
+    A reader begins a range, gives the place where it ends to the next reader, and has done with it after its rows.
+    """
+
+    @property
+    def range_bytes(self) -> int:
+        """Size of a range, about: that of the batches in a window."""
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The byte at which an entry starts and the range begins, and the last offset before it; None: the part's."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a range of this reader has begun and not ended."""
+
+    def begin(self) -> bool:
+        """Wait for the next range; false: there is none, the others have read the rest."""
+
+    def give(self, place: tuple[int, int]) -> None:
+        """Give the place where the next range begins to its reader."""
+
+    def end(self) -> None:
+        """Let the rows of the range be followed by those of the next one."""
+
+
+def _relayed_items(
+    source: Source, part: FilePart, relay: Relay, *, base_offset: int | None, options: ScanOptions
+) -> Iterator[Run | Damage]:
+    """Yield the items of the ranges that this reader gets, of a part up to the file's end; the first one has begun.
+
+    A range ends with the first run of a window in which nothing is wrong: from there on, a scan of the whole file
+    depends on nothing that came before. The last range, which ends with the file, is left to the caller to end.
+    """
+    framing, options = LogFraming(max(base_offset or 0, 0)), replace(options, first_window_bytes=relay.range_bytes)
+    scanner = Scanner(source, base_offset, framing, options, (0, None, MAX_INT64), None)
+    while True:
+        if relay.place is not None:
+            scanner.go_to(*relay.place)
+        elif (start := _scan_start(source, part, options)) is not None:
+            scanner.go_to(start)
+        else:
+            return
+        for item in scanner:
+            place = scanner.place if isinstance(item, Run) else None
+            if place is not None:
+                relay.give(place)
+            kept = _kept(item, part)
+            if kept is not None:
+                yield kept
+            if place is not None:
+                break
+        else:
+            return
+        relay.end()
+        if not relay.begin():
+            return
+
+
 def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
     """Return the part of an item that is in a part of the file; None: nothing is."""
     if isinstance(item, Damage):
@@ -135,24 +195,11 @@ def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | N
     """Return where a scan must begin to read the part as a scan of the whole file does; None: no scan reaches it."""
     if part.start <= part.begin:
         return part.begin
-    if part.hint is not None:  # if the file is still what it was
-        walk = walk_lengths(source, part.hint, part.start)
-        found = None if walk.is_broken else last_good(source, walk.before, options.max_batch_bytes)
-        if found is not None:
-            return found[0]
     walk = _last_walk.to(source, part)
     if walk.is_broken:
         return None
     found = last_good(source, walk.before, options.max_batch_bytes)
     return part.begin if found is None else found[0]
-
-
-def with_start(source: Source, part: FilePart, options: ScanOptions) -> FilePart:
-    """Return the part with the place where its scan begins, so that another process need not look for it."""
-    start = _scan_start(source, part, options)
-    if start is None or start <= part.begin:
-        return part
-    return replace(part, hint=start)
 
 
 class Walk(NamedTuple):
@@ -375,21 +422,31 @@ class LogReader:
         """The batch at the highest position of the last file that `rows` has read to its end; None: there is none."""
         return self._last
 
-    def rows(self, file: LogFile, unit: Unit, view: CommittedView | None, part: FilePart = WHOLE) -> Iterator[Chunk]:
+    def rows(
+        self,
+        file: LogFile,
+        unit: Unit,
+        view: CommittedView | None,
+        part: FilePart = WHOLE,
+        relay: Relay | None = None,
+    ) -> Iterator[Chunk]:
         """Yield rows of the request's level of a file or a part of it. Raises StorageError if it cannot be opened.
 
-        Parts are read forwards, without a search after damage, and only of files that are not of 0.7.
+        Parts are read forwards, without a search after damage, and only of files that are not of 0.7. relay: of several
+        readers of the part, which reaches to the file's end.
         """
+        if relay is not None and not relay.begin():
+            return
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
         self._last = last = None
         with Source.open(file.path) as source:
-            self._report.files += part.start == 0
-            if not part.is_whole and source.inode != file.file.inode:
+            self._report.files += part.start == 0 and (relay is None or relay.place is None)
+            if not (part.is_whole and relay is None) and source.inode != file.file.inode:
                 yield self._finding("file.replaced-since", file)
                 return
             waiting: list[tuple[Damage, Severity]] = []
-            for item in self._items(source, file, part):
+            for item in self._items(source, file, part, relay):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
@@ -405,7 +462,8 @@ class LogReader:
                     return
             if waiting:
                 yield self.damages(waiting, file)
-            changes = [*self._changes(source, file, last, part)]
+            is_at_end = relay is None or relay.has_begun
+            changes = [*self._changes(source, file, last, part)] if is_at_end else []
             source.require_same()  # before the span says that the file was read
             self._spans[file.path], self._last = span, last
             yield from changes
@@ -469,8 +527,10 @@ class LogReader:
     def _scan(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
         return scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options)
 
-    def _items(self, source: Source, file: LogFile, part: FilePart) -> Iterator[Run | Damage]:
+    def _items(self, source: Source, file: LogFile, part: FilePart, relay: Relay | None) -> Iterator[Run | Damage]:
         options = self._request.scan_options
+        if relay is not None:
+            return _relayed_items(source, part, relay, base_offset=file.base_offset, options=options)
         if not part.is_whole:
             return part_items(source, part, base_offset=file.base_offset, options=options)
         items = self._scan(source, file)

@@ -48,6 +48,7 @@ __all__ = [
     "Position",
     "SplitPlan",
     "UnreadRecords",
+    "can_be_divided",
     "divide",
     "end_of",
     "go_on",
@@ -194,14 +195,19 @@ def is_compressed(file: LogFile) -> bool:
     return batches.count > 0 and batches.cell("codec", 0) != CODEC_NONE
 
 
-def divide(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
-    """Yield a split in smaller ones of about `split_bytes`, as even as possible; one of an object is not divided.
+def can_be_divided(split: LogSplit) -> bool:
+    """Return whether parts of a file can be read: not of 0.7's format, and not of an object.
 
     The reader of a part looks for its first batch from the start of the file on, and would transfer all of that.
     """
+    return not split.file.is_v07 and not is_object(split.path)
+
+
+def divide(split: LogSplit, split_bytes: int = SPLIT_BYTES) -> Iterator[LogSplit]:
+    """Yield a split in smaller ones of about `split_bytes`, as even as possible, if it can be divided."""
     part, size_bytes = split.part, split.size_bytes
     count = -(-size_bytes // max(1, split_bytes))
-    if count < 2 or split.file.is_v07 or is_object(split.path):
+    if count < 2 or not can_be_divided(split):
         yield split
         return
     bounds = [part.start + size_bytes * number // count for number in range(count)]

@@ -6,6 +6,8 @@ import os
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +20,7 @@ from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format import kernels
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump
 from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
+from kafkalog_core.ops.processes import Pool
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
@@ -63,6 +66,12 @@ def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
         each.close()
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read in this process while the others start: they may take as long as it takes to read all."""
+    monkeypatch.setattr(Pool, "has_started", True)
+
+
 def request_of(*paths: Path, **options: Any) -> DumpRequest:
     targets = resolve([str(path) for path in paths], on_refusal=lambda _: None)
     return DumpRequest(targets=tuple(targets), **options)
@@ -79,7 +88,7 @@ def alone(request: DumpRequest, form: str, output: Output) -> tuple[bytes, dict[
 def together(
     request: DumpRequest,
     form: str,
-    output: Output,
+    output: Output | SlowPipe,
     progress: Progress = NO_PROGRESS,
     *,
     jobs: int = 2,
@@ -131,15 +140,37 @@ def test_pieces_of_any_size(jobs: int, size: int, tmp_path: Path, output: Callab
 
 
 @pytest.mark.parametrize(("codec", "growth"), [(NONE, 1), (GZIP, 4)])
-def test_pieces_of_a_compressed_log_are_smaller(codec: int, growth: int, tmp_path: Path) -> None:
-    data = b"".join(batch_v2(records(at, 10, size=100), codec=codec) for at in range(0, 1000, 10))
-    place = write_segments(tmp_path / "orders-0", {0: data})
-    request = request_of(place, level="records")
-    steps = Dumper(request, Report(), NO_PROGRESS, piece_bytes=4000).steps()
+def test_small_files_are_a_piece_together(codec: int, growth: int, tmp_path: Path) -> None:
+    """And what makes a file large are its records, decompressed."""
+    small = b"".join(batch_v2(records(at, 10, size=100), codec=codec) for at in range(0, 20, 10))
+    large = b"".join(batch_v2(records(at, 10, size=100), codec=codec) for at in range(0, 1000, 10))
+    place = write_segments(tmp_path / "orders-0", {0: small, 100: small, 200: large, 2000: small})
+    steps = Dumper(
+        request_of(place, level="records"), Report(), NO_PROGRESS, piece_bytes=len(large) * growth - 1
+    ).steps()
     pieces = [step for step in steps if isinstance(step, LogPiece)]
-    assert {piece.growth for piece in pieces} == {growth}
-    assert all(piece.work_bytes <= 4000 for piece in pieces)
-    assert sum(piece.size_bytes for piece in pieces) == len(data)
+    assert [len(piece.splits) for piece in pieces] == [2, 1, 1]
+    assert [piece.range_bytes > 0 for piece in pieces] == [False, True, False]
+    first, rest = pieces[1].divided(1000)
+    assert (first.size_bytes, rest.size_bytes) == (1000, len(large) - 1000)
+    assert (first.work_bytes, rest.work_bytes) == (1000 * growth, (len(large) - 1000) * growth)
+
+
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_a_file_that_is_replaced_meanwhile(
+    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch, *, is_at_once: bool
+) -> None:
+    """A process that opens another file than was listed says so, and nothing of that file is read."""
+    monkeypatch.setattr(Pool, "has_started", is_at_once)
+    data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
+    (log,) = write_segments(tmp_path / "orders-0", {0: data}).glob("*.log")
+    (small,) = write_segments(tmp_path / "orders-1", {0: data[:1000]}).glob("*.log")
+    request = request_of(small, log, level="records")
+    log.rename(tmp_path / "away")
+    log.write_bytes(data)
+    found, report = together(request, "ndjson", output("together"))
+    assert found.count(b"file.replaced-since") == 1
+    assert report["codes"] == {"file.replaced-since": 1, "torn-tail": 1}
 
 
 def test_more_than_a_process_keeps(tmp_path: Path, output: Callable[[str], Output]) -> None:
@@ -153,8 +184,12 @@ def test_more_than_a_process_keeps(tmp_path: Path, output: Callable[[str], Outpu
     assert together(request, "ndjson", output("together"), size=50_000_000) == expected
 
 
-def test_a_named_file_that_is_gone(tmp_path: Path, output: Callable[[str], Output]) -> None:
+@pytest.mark.parametrize("is_at_once", [False, True])
+def test_a_named_file_that_is_gone(
+    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch, *, is_at_once: bool
+) -> None:
     """What was read before it is shown, then the error."""
+    monkeypatch.setattr(Pool, "has_started", is_at_once)
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 100, 10))
     directory = write_segments(tmp_path / "orders-0", {0: data, 100: data})
     request = request_of(directory / f"{0:020d}.log", directory / f"{100:020d}.log", level="records")
@@ -165,7 +200,31 @@ def test_a_named_file_that_is_gone(tmp_path: Path, output: Callable[[str], Outpu
     assert to.text().count(b'"type"') == 100
 
 
-def test_it_is_stopped_between_lines(tmp_path: Path, output: Callable[[str], Output]) -> None:
+class SlowPipe:
+    """A pipe in the place of standard output, of which somebody reads some KiB in a millisecond."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        reading, writing = os.pipe()
+        self._file = os.fdopen(writing, "wb")
+        monkeypatch.setattr(writers.sys, "stdout", self)
+        self.buffer, self.flush, self.fileno = self._file, self._file.flush, self._file.fileno
+        self._read: list[bytes] = []
+        self._reader = Thread(target=self._read_all, args=(reading,))
+        self._reader.start()
+
+    def _read_all(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, "rb", buffering=0) as file:
+            while data := file.read(16 * 1024):
+                self._read.append(data)
+                sleep(0.001)
+
+    def text(self) -> bytes:
+        self._file.close()
+        self._reader.join()
+        return b"".join(self._read)
+
+
+def test_it_is_stopped_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = b"".join(batch_v2(records(at, 10, size=1000)) for at in range(0, 20_000, 10))
     write_segments(tmp_path / "orders-0", {0: data})
 
@@ -176,7 +235,7 @@ def test_it_is_stopped_between_lines(tmp_path: Path, output: Callable[[str], Out
             raise KeyboardInterrupt
 
     left = len(data) // 3
-    to = output("together")
+    to = SlowPipe(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         together(request_of(tmp_path / "orders-0", level="records"), "ndjson", to, Advance(stop), size=100_000)
     lines = to.text().split(b"\n")
@@ -189,6 +248,7 @@ def die(*_: object) -> None:
     os._exit(9)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_a_process_that_is_lost(tmp_path: Path, output: Callable[[str], Output]) -> None:
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
     write_segments(tmp_path / "orders-0", {0: data})
@@ -201,6 +261,7 @@ def test_a_process_that_is_lost(tmp_path: Path, output: Callable[[str], Output])
         )  # fmt: skip
 
 
+@pytest.mark.usefixtures("at_once")
 def test_an_output_that_takes_nothing(tmp_path: Path, output: Callable[[str], Output]) -> None:
     data = b"".join(batch_v2(records(at, 10)) for at in range(0, 1000, 10))
     write_segments(tmp_path / "orders-0", {0: data})

@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from kafkalog_core.errors import AccessError, SelectionError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading import splits as splits_module
-from kafkalog_core.ops.reading.logreader import FilePart, with_start
+from kafkalog_core.ops.reading.logreader import FilePart, LogReader
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage import scan as scan_module
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
 from tests.build import GZIP, NONE, batch_v2, message_v07, message_v1, meta_properties, wrapper_v0
@@ -60,20 +60,42 @@ def in_pieces(*paths: Path, split_bytes: int, **options: Any) -> list[Row]:
     request = DumpRequest(targets=tuple(resolve([str(path) for path in paths])), **options)
     plan = plan_splits(request, split_bytes)
     findings = [finding.row() | {"type": "finding"} for finding in plan.findings]
-    return findings + same_rows([plan.splits, tuple(map(started, plan.splits))], request)
+    return findings + rows_of(plan.splits, request)
 
 
-def started(split: LogSplit) -> LogSplit:
-    """The piece with the place where its scan begins, which the process that shares the pieces out has found."""
-    with Source.open(split.path) as source:
-        return replace(split, part=with_start(source, split.part, ScanOptions()))
+class OneRange:
+    """What a reader knows of a file that several read together, if it gets one range of it."""
+
+    def __init__(self, range_bytes: int, place: tuple[int, int] | None) -> None:
+        self.range_bytes = range_bytes
+        self.place = place
+        self.given: tuple[int, int] | None = None
+        self.has_begun = False
+        self._is_over = False
+
+    def begin(self) -> bool:
+        self.has_begun = not self._is_over
+        return self.has_begun
+
+    def give(self, place: tuple[int, int]) -> None:
+        assert self.given is None
+        self.given = place
+
+    def end(self) -> None:
+        assert self.given is not None
+        self.has_begun, self._is_over = False, True
 
 
-def same_rows(ways: list[tuple[LogSplit, ...]], request: DumpRequest) -> list[Row]:
-    first, *others = [rows_of(splits, request) for splits in ways]
-    for other in others:
-        assert other == first
-    return first
+def in_ranges(split: LogSplit, request: DumpRequest, range_bytes: int, report: Report | None = None) -> list[Row]:
+    """Rows of a split up to the end of its file, each range read by another reader."""
+    rows, place, report = list[Row](), None, report or Report()
+    while True:
+        relay = OneRange(range_bytes, place)
+        reader = LogReader(request, report, NO_PROGRESS)
+        rows += [row for chunk in reader.rows(split.file, split.unit, None, split.part, relay) for row in chunk.rows()]
+        place = relay.given
+        if place is None:
+            return rows
 
 
 def data_rows(rows: Iterable[Row]) -> list[tuple[str, ...]]:
@@ -147,22 +169,20 @@ def test_pieces_of_any_log_are_the_whole(
     with mock.patch.object(scan_module, "_BEYOND_BYTES", beyond):
         pieces = in_pieces(log, split_bytes=split_bytes, level=level)
     assert data_rows(pieces) == data_rows(dump_rows(log, level=level))
+    if pieces:
+        assert_ranges_are_the_whole(log, split_bytes, level, beyond)
 
 
-def test_a_start_that_another_process_found_in_what_is_gone(tmp_path: Path) -> None:
-    """A broker truncated the log meanwhile, and appended to it again."""
-    place = write_segments(tmp_path / "topic-0", {0: b"".join(batch_v2(records(n, 1, size=300)) for n in range(40))})
-    (path,) = place.glob("*.log")
-    (whole,) = plan_splits(DumpRequest(targets=tuple(resolve([str(place)])), level="records")).splits
-    stale = started(replace(whole, part=FilePart(start=6000, end=9000)))
-    assert stale.part.hint is not None
-    with path.open("r+b") as file:  # the same file
-        file.truncate(0)
-        file.write(b"".join(batch_v2(records(n, 1, size=500)) for n in range(40)))
-    request = DumpRequest(targets=(), level="records")
-    rows = rows_of([stale], request)
-    assert len(offsets_of(rows)) > 3
-    assert rows == rows_of([replace(stale, part=replace(stale.part, hint=None))], request)
+def assert_ranges_are_the_whole(log: Path, range_bytes: int, level: str, start: int) -> None:
+    """Ranges of a file, and of the rest of it, give the rows of a scan in their order, and the same counts."""
+    request = DumpRequest(targets=tuple(resolve([str(log)])), level=level)
+    (whole,) = plan_splits(request).splits
+    of_one, of_many = Report(), Report()
+    expected = rows_of([whole], request, of_one)
+    assert in_ranges(whole, request, range_bytes, of_many) == expected
+    assert of_many.summary_row() == of_one.summary_row()
+    rest = replace(whole, part=FilePart(start=start))
+    assert in_ranges(rest, request, range_bytes) == rows_of([rest], request)
 
 
 @pytest.mark.parametrize("count", [70, 200])
