@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
+from threading import Event
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
@@ -33,11 +34,12 @@ from kafkalog_core.storage.listing import (
     list_directory,
     stat_path,
 )
+from kafkalog_core.storage.object_paths import is_object
 from kafkalog_core.storage.paths import absolute, exists, real
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Partition", "PartitionFormat", "partition_name", "partition_of", "read_partition"]
 
@@ -47,6 +49,9 @@ _METADATA_KINDS: Final = frozenset({FileKind.LEADER_EPOCH, FileKind.PARTITION_ME
 _UNFINISHED: Final = frozenset({FileState.TEMPORARY, FileState.PARTIAL})
 _NO_FILE: Final = frozenset({"file.broken-link", "file.not-regular", "dir.nested"})
 _INDEX_KINDS: Final = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX})
+_MOST_PAUSES: Final = 5
+_PAUSE_S: Final = 0.02
+_PAUSE: Final = Event()
 _CODE_OF_STATE: Final = {
     SegmentState.DELETED: "segment.deleted",
     SegmentState.SWAP: "segment.swap",
@@ -197,7 +202,8 @@ def _log_findings(partition: Partition) -> Iterator[Finding]:
             yield found(code, file.path, offset=file.name.base_offset)
     has_timeindex = any(segment.timeindex for segment in partition.segments)
     for segment in partition.segments:
-        yield from _segment_findings(segment, has_timeindex=has_timeindex)
+        is_active = segment is partition.segments[-1]
+        yield from _segment_findings(segment, has_timeindex=has_timeindex, is_active=is_active)
     with_log = frozenset(
         segment.base_offset for segment in (*partition.segments, *partition.other_segments) if segment.log is not None
     )
@@ -208,7 +214,7 @@ def _log_findings(partition: Partition) -> Iterator[Finding]:
             yield from _other_segment_findings(segment, partition)
 
 
-def _segment_findings(segment: Segment, *, has_timeindex: bool) -> Iterator[Finding]:
+def _segment_findings(segment: Segment, *, has_timeindex: bool, is_active: bool) -> Iterator[Finding]:
     if segment.size_bytes > MAX_INT32:  # no start opens it (`LogLoader.loadSegmentFiles`)
         yield found("segment.oversize", _path_of(segment), size_bytes=segment.size_bytes, offset=segment.base_offset)
     if not segment.size_bytes:  # recent releases create the indexes of a new segment at its first append
@@ -217,7 +223,7 @@ def _segment_findings(segment: Segment, *, has_timeindex: bool) -> Iterator[Find
         ("segment.index-missing", segment.index, FileKind.OFFSET_INDEX, True),
         ("segment.timeindex-missing", segment.timeindex, FileKind.TIME_INDEX, has_timeindex),
     ):
-        if expected and part is None and _is_missing_still(segment, kind):
+        if expected and part is None and _is_missing_still(segment, kind, is_active=is_active):
             yield found(code, _path_of(segment), offset=segment.base_offset)
 
 
@@ -315,8 +321,39 @@ def _size_now(segment: Segment) -> int:
         return segment.size_bytes
 
 
-def _is_missing_still(segment: Segment, kind: FileKind) -> bool:
-    """Return whether, on a second look too, the log exists and its index does not."""
+class _Patience:
+    """Waits for files that a live broker is creating. On a dead disk they never come: some waits in vain are the last.
+
+    So thousands of logs that were copied without their indexes take no longer than one.
+    """
+
+    def __init__(self) -> None:
+        self._left = _MOST_PAUSES
+
+    def is_in_vain(self, is_there: Callable[[], bool]) -> bool:
+        """Return whether a file is not there, and does not come."""
+        given = self._left
+        while not is_there():
+            if not self._left:
+                return True
+            self._left -= 1
+            _PAUSE.wait(_PAUSE_S)
+        self._left = given
+        return False
+
+
+_patience: Final = _Patience()
+
+
+def _is_missing_still(segment: Segment, kind: FileKind, *, is_active: bool) -> bool:
+    """Return whether, on a second look too, the log exists and its index does not.
+
+    A broker creates the indexes of the active segment one after the other, when it has written its first batch.
+    """
     log_path = _path_of(segment)
-    index_name = segment_file_name(segment.base_offset, kind)
-    return exists(log_path) and not exists(f"{log_path.rpartition('/')[0]}/{index_name}")
+    index_path = f"{log_path.rpartition('/')[0]}/{segment_file_name(segment.base_offset, kind)}"
+
+    def is_there() -> bool:
+        return exists(index_path) or not exists(log_path)
+
+    return _patience.is_in_vain(is_there) if is_active and not is_object(log_path) else not is_there()

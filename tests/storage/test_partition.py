@@ -95,6 +95,40 @@ def test_an_index_that_appears_after_the_listing_is_not_missing(home: Path, monk
     assert not read_partition(str(home)).findings
 
 
+class Pauses:
+    """Pauses in which something happens; `counted` is their number."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, happens: Callable[[int], object] = lambda _: None) -> None:
+        self.counted = 0
+        self._happens = happens
+        monkeypatch.setattr(module, "_PAUSE", self)
+        monkeypatch.setattr(module, "_patience", module._Patience())
+
+    def wait(self, seconds: float) -> None:
+        assert 0 < seconds < 0.1
+        self.counted += 1
+        self._happens(self.counted)
+
+
+def test_an_index_that_a_broker_is_about_to_create(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen next to 4.3.1: the active segment has its `.index`, and a moment later its `.timeindex`."""
+    late = home / named(9, TIMEINDEX)
+    for _ in range(3):
+        late.unlink(missing_ok=True)
+        pauses = Pauses(monkeypatch, lambda number: late.touch() if number == 3 else None)
+        assert codes(make(home, *whole(5), named(9, LOG), named(9, INDEX))) == []
+        assert pauses.counted == 3
+
+
+def test_only_a_few_pauses_are_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs that were copied without their indexes; and only the active segment's may still come."""
+    pauses = Pauses(monkeypatch)
+    for number in range(40):
+        found = codes(make(tmp_path / f"orders-{number}", named(5, LOG), named(9, LOG)))
+        assert found == [(named(5, LOG), "segment.index-missing"), (named(9, LOG), "segment.index-missing")]
+    assert pauses.counted == 5
+
+
 def test_a_segment_that_is_deleted_after_the_listing_misses_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

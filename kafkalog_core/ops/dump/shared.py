@@ -158,7 +158,7 @@ class _SharedDump:
                     self.files.look(path)
 
     def _take_one(self, left_bytes: int = 0) -> bool:
-        """Take the next step, or a range of one that leaves so many bytes; return whether it was a piece of a log."""
+        """Take the next step, or a range of one that leaves `left_bytes`; return whether it was a piece of a log."""
         step = self._ahead.popleft()
         if not isinstance(step, LogPiece):
             self._write(step)
