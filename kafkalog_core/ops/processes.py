@@ -47,6 +47,8 @@ _MOST_TEMP_BYTES: Final = 70
 """Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
 _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
+_WAIT_SECONDS: Final = 0.02
+"""For the end of a scan, which takes less than a millisecond."""
 _AHEAD: Final = 4
 """Pieces of work that wait for each process: enough to keep it busy, so few that results do not pile up."""
 
@@ -323,7 +325,8 @@ class TurnWriter:
     """A stream to the output of the pool for one piece of work, in a process of the pool: it writes when it may.
 
     What it gets before its turn it keeps, in memory that all pieces of the process use, up to _KEPT_BYTES; then it
-    waits. What was written to its `room` is there already: copying it takes as long as a third of making it.
+    waits. So it does not wait at the end of a range, whose rows may stay there while the next one is read. What was
+    written to its `room` is there already: copying it takes as long as a third of making it.
     """
 
     def __init__(self, number: int) -> None:
@@ -332,7 +335,8 @@ class TurnWriter:
         self._turns: Turns = _state["turns"]
         self._descriptor: int = _state["output"]
         self._memory: mmap = _state["memory"]
-        self._kept_bytes = 0
+        self._kept_bytes = self._written_bytes = 0
+        self._ended: deque[tuple[int, int]] = deque()  # earlier ranges: number, and where their rows end in the memory
         self._has_begun = False
 
     def room(self) -> memoryview:
@@ -341,8 +345,7 @@ class TurnWriter:
 
     def write(self, data: bytes | memoryview) -> None:
         """Take bytes. Raises OSError."""
-        if not self._has_begun and self._turns.is_at(self._number, self._part):
-            self.put()
+        self.put_what_may()
         if self._has_begun:
             self._write(data)
             return
@@ -359,19 +362,49 @@ class TurnWriter:
     def begin_part(self, part: int) -> None:
         """Begin a range of the piece."""
         self._part, self._has_begun = part, False
+        if not self._ended:
+            self._kept_bytes = self._written_bytes = 0
 
-    def end(self, *, has_more: bool = False) -> None:
-        """Write what is kept, and end the turn of the piece, or of a range before another one. Raises OSError."""
+    def end_part(self) -> None:
+        """End a range of the piece before another one. Raises OSError."""
+        self.put_what_may()
+        if self._has_begun:
+            self._turns.end(self._number, self._part + 1)
+        else:
+            self._ended.append((self._part, self._kept_bytes))
+
+    def end(self) -> None:
+        """Write what is kept, and end the turn of the piece. Raises OSError."""
         self.put()
-        self._turns.end(self._number, self._part + 1 if has_more else None)
+        self._turns.end(self._number)
 
     def put(self) -> None:
         """Write what is kept, when its turn has come. Raises OSError."""
+        self.put_ended()
         self._turns.wait(self._number, self._part, lambda: _advance(0))
-        self._has_begun = True
-        with memoryview(self._memory) as memory, memory[: self._kept_bytes] as kept:
+        self.put_what_may()
+
+    def put_ended(self) -> None:
+        """Write what is kept of the ranges that have ended, when their turn has come. Raises OSError."""
+        while self._ended:
+            self._turns.wait(self._number, self._ended[0][0], lambda: _advance(0))
+            self.put_what_may()
+
+    def put_what_may(self) -> None:
+        """Write what is kept and whose turn has come. Raises OSError."""
+        while self._ended and self._turns.is_at(self._number, self._ended[0][0]):
+            part, end = self._ended.popleft()
+            self._put_to(end)
+            self._turns.end(self._number, part + 1)
+        if not self._ended and not self._has_begun and self._turns.is_at(self._number, self._part):
+            self._put_to(self._kept_bytes)
+            self._kept_bytes = self._written_bytes = 0
+            self._has_begun = True
+
+    def _put_to(self, end: int) -> None:
+        with memoryview(self._memory) as memory, memory[self._written_bytes : end] as kept:
             self._write(kept)
-        self._kept_bytes = 0
+        self._written_bytes = end
 
     def _write(self, data: bytes | memoryview) -> None:
         written = 0
@@ -393,7 +426,8 @@ class TurnRelay:
 
     def begin(self) -> bool:
         """See Relay."""
-        while not self._turns.reading.acquire(timeout=_LOOK_SECONDS):
+        while not self._turns.reading.acquire(timeout=_WAIT_SECONDS):
+            self._stream.put_what_may()  # for which the one that reads may be waiting
             _advance(0)
         number, part, *place = self._turns.relayed
         if number > self._number or (number == self._number and part == _NO_RANGE):
@@ -414,7 +448,7 @@ class TurnRelay:
 
     def end(self) -> None:
         """See Relay."""
-        self._stream.end(has_more=True)
+        self._stream.end_part()
         self.has_begun = False
 
     def __enter__(self) -> Self:
@@ -427,12 +461,14 @@ class TurnRelay:
         if kind is not None:
             _state["stop"].value = 1
             return
-        is_last = self._is_reading
-        if is_last:
-            self._turns.relayed[1] = _NO_RANGE
-            self._turns.reading.release()
-        if self.has_begun:
-            self._stream.end(has_more=not is_last)
+        if not self._is_reading:
+            if self.has_begun:  # and the rest of its rows could not be read
+                self._stream.end_part()
+            self._stream.put_ended()
+            return
+        self._turns.relayed[1] = _NO_RANGE
+        self._turns.reading.release()
+        self._stream.end()
 
 
 def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:

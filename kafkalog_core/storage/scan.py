@@ -152,6 +152,8 @@ def _part(run: Run, first: int, last: int) -> Run:
 HINT: Final = "--resync searches for batches after it"
 APPEND_CUT: Final = "an append cut short"
 """What a torn tail is assumed to be, in its detail, by a reader of one file; other files may show something else."""
+_WHOLE: Final = frozenset({kernels.STOP_END, kernels.STOP_MORE})
+"""Why a walk of whole entries ends."""
 _PASSABLE: Final = frozenset({kernels.STOP_CHECKSUM, kernels.STOP_LIMIT, kernels.STOP_MAGIC, kernels.STOP_LENGTH})
 """What may be wrong with an entry whose length is still right."""
 
@@ -249,6 +251,7 @@ class Scanner:
         self._holds_to = self._searched_to = -1
         self._chased_bytes = 0
         self._leads_nowhere = self._trusted_at = -1
+        self._seen: tuple[memoryview, int] | None = None
         self._is_sound = False  # whether nothing is wrong in the last window
 
     @property
@@ -264,22 +267,49 @@ class Scanner:
         if previous is not None:
             self._previous, self._knows_offset = previous, True
         self._position = position
-        self._wanted, self._needed = min(self._options.first_window_bytes, WINDOW_BYTES), 0
+        self._wanted, self._needed, self._seen = min(self._options.first_window_bytes, WINDOW_BYTES), 0, None
+
+    def glance(self) -> tuple[int, int] | None:
+        """Return a place that the scan will come to, as `place`, before it computes checksums; None: none is known.
+
+        A scan follows the lengths that lead to a good batch, whatever else is wrong on the way. So the last batch in
+        the next window is checked, and the others only when they are scanned.
+        """
+        try:
+            self._seen = self._window()
+        except UnreadableError:
+            return None
+        window, batches, limit = self._seen[0], self._batches, self._options.max_batch_bytes
+        stop, passed = self._framing.walk(window, self._position, self._previous, limit, check=False, into=batches)
+        if stop not in _WHOLE or not batches.count:
+            return None
+        position, last_offset = batches.column("position")[-1], batches.column("last_offset")[-1]
+        last = window[position - self._position : passed]
+        self._framing.walk(last, position, -1, limit, check=True, into=self._probe)
+        return (self._position + passed, last_offset) if self._probe.count else None
+
+    def _window(self) -> tuple[memoryview, int]:
+        """Return the next window, and the size that it should have."""
+        if self._seen is not None:
+            seen, self._seen = self._seen, None
+            return seen
+        most = max(self._until - self._position + _BEYOND_BYTES, _BEYOND_BYTES, self._needed)
+        size = min(self._wanted, self._end - self._position, most)
+        return self._source.window(self._position, size), size
 
     def __iter__(self) -> Iterator[Run | Damage]:
         while self._position < self._end:
-            most = max(self._until - self._position + _BEYOND_BYTES, _BEYOND_BYTES, self._needed)
-            size = min(self._wanted, self._end - self._position, most)
-            self._wanted = min(2 * self._wanted, WINDOW_BYTES)
             try:
-                window = self._source.window(self._position, size)
+                window, size = self._window()
             except UnreadableError as error:
                 detail = f"the disk cannot read {error.size_bytes} bytes here"
+                self._wanted = min(2 * self._wanted, WINDOW_BYTES)
                 yield self._lost("unreadable", detail, search_from=self._position + error.size_bytes)
                 continue
+            self._wanted = min(2 * self._wanted, WINDOW_BYTES)
             self._end = min(self._end, self._source.size_bytes)  # the file may have been truncated meanwhile
             stop, next_index = self._walk_on(window)
-            self._is_sound = not self._damaged.count and stop in {kernels.STOP_END, kernels.STOP_MORE}
+            self._is_sound = not self._damaged.count and stop in _WHOLE
             window_end = self._position + len(window)
             position, self._position = self._position, self._position + next_index
             yield from self._walked(window, position)

@@ -254,7 +254,8 @@ def _write_piece(
                 if relay is None or relay.has_read:
                     spans.append(dumper.spans.pop(split.path))
         except KafkalogError:
-            stream.put()
+            if relay is None or relay.has_begun:
+                stream.put()
             raise
     if relay is None:
         stream.end()

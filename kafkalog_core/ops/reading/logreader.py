@@ -32,7 +32,7 @@ from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, Unrea
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.reading.chunks import LineRoom
@@ -104,8 +104,7 @@ def part_items(
     until = MAX_INT64 if part.end is None else part.end
     source.wanted_to = until
     for item in scan(source, base_offset=base_offset, options=options, start=start, until=until):
-        position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
-        if part.end is not None and position >= part.end:
+        if part.end is not None and _position_of(item) >= part.end:
             return
         kept = _kept(item, part)
         if kept is not None:
@@ -145,8 +144,7 @@ def _relayed_items(
 ) -> Iterator[Run | Damage]:
     """Yield the items of the ranges that this reader gets, of a part up to the file's end; the first one has begun.
 
-    A range ends with the first run of a window in which nothing is wrong: from there on, a scan of the whole file
-    depends on nothing that came before. The last range, which ends with the file, is left to the caller to end.
+    The last range, which ends with the file, is left to the caller to end.
     """
     framing, options = LogFraming(max(base_offset or 0, 0)), replace(options, first_window_bytes=relay.range_bytes)
     scanner = Scanner(source, base_offset, framing, options, (0, None, MAX_INT64), None)
@@ -157,20 +155,39 @@ def _relayed_items(
             scanner.go_to(start)
         else:
             return
-        for item in scanner:
-            place = scanner.place if isinstance(item, Run) else None
-            if place is not None:
-                relay.give(place)
-            kept = _kept(item, part)
-            if kept is not None:
-                yield kept
-            if place is not None:
-                break
-        else:
+        has_given = yield from _range_items(scanner, part, relay)
+        if not has_given:
             return
         relay.end()
         if not relay.begin():
             return
+
+
+def _range_items(scanner: Scanner, part: FilePart, relay: Relay) -> Generator[Run | Damage, None, bool]:
+    """Yield the items of one range, and return whether its end was given to the next reader; false: the file ends.
+
+    A range ends with the first window whose last batch is good: from there on, a scan of the whole file depends on
+    nothing that came before. Most often a glance tells where that is.
+    """
+    place = scanner.glance()
+    if place is not None:
+        relay.give(place)
+    for item in scanner:
+        if place is not None and _position_of(item) >= place[0]:
+            return True
+        if place is None and isinstance(item, Run) and (place := scanner.place) is not None:
+            relay.give(place)
+        kept = _kept(item, part if place is None else replace(part, end=place[0]))
+        if kept is not None:
+            yield kept
+        if place is not None and scanner.place == place:  # nothing is wrong, so nothing more is said of the range
+            return True
+    return place is not None
+
+
+def _position_of(item: Run | Damage) -> int:
+    position: int = item.position if isinstance(item, Damage) else item.batches.cell("position", 0)
+    return position
 
 
 def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
