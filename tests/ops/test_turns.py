@@ -1,0 +1,131 @@
+"""Several processes write to one output in turn: their rows keep their order, and nobody waits without need."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from mmap import mmap
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkalog_core.ops import processes
+from kafkalog_core.ops.processes import TurnRelay, Turns, TurnWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Output:
+    """A file, and streams to it for pieces of work, each as in a process of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
+        self.turns = Turns(multiprocessing.get_context())
+
+    def stream(self, number: int) -> TurnWriter:
+        context = multiprocessing.get_context()
+        counts = {"read_bytes": context.Value("q", 0), "stop": context.Value("b", 0)}
+        processes._state.update(counts, turns=self.turns, output=self.descriptor, memory=mmap(-1, 1 << 26))
+        return TurnWriter(number)
+
+    def relay(self, number: int) -> tuple[TurnRelay, TurnWriter]:
+        stream = self.stream(number)
+        return TurnRelay(number, stream, 100), stream
+
+    def text(self) -> bytes:
+        return self._path.read_bytes()
+
+
+@pytest.fixture
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Output]:
+    monkeypatch.setattr(processes, "_state", {})
+    found = Output(tmp_path / "output")
+    yield found
+    os.close(found.descriptor)
+
+
+def test_pieces_are_written_in_their_order(output: Output) -> None:
+    first, second = output.stream(0), output.stream(1)
+    second.write(b"3 ")
+    room = second.room()
+    room[:2] = b"4 "
+    second.write(room[:2])
+    first.write(b"1 ")
+    assert output.text() == b"1 "
+    first.write(b"2 ")
+    first.end()
+    assert output.text() == b"1 2 "
+    second.write(b"5 ")
+    assert output.text() == b"1 2 3 4 5 "
+    second.end()
+    assert output.turns.is_at(2)
+
+
+def test_a_reader_of_ranges_goes_on_while_another_one_is_behind(output: Output) -> None:
+    """It keeps the rows of three ranges; of the next piece too, nothing is written too early."""
+    (slow, of_slow), (fast, of_fast), after = output.relay(0), output.relay(0), output.stream(1)
+    with slow, fast:
+        assert slow.begin()
+        assert slow.place is None
+        slow.give((100, 9))
+        for number in range(3):
+            assert fast.begin()
+            assert fast.place == (100 * (number + 1), 9 + number)
+            fast.give((100 * (number + 2), 10 + number))
+            of_fast.write(b"%d " % (number + 2))
+            fast.end()
+        after.write(b"6")
+        assert output.text() == b""
+        of_slow.write(b"1 ")
+        slow.end()
+        assert output.text() == b"1 "
+        assert fast.begin()
+        of_fast.write(b"5 ")
+        assert output.text() == b"1 2 3 4 5 "
+    assert not slow.begin()
+    after.end()
+    assert output.text() == b"1 2 3 4 5 6"
+
+
+def test_rows_that_wait_are_written_by_one_that_waits_for_a_range(output: Output) -> None:
+    """The other reader may hold the place, because something is wrong there, and itself wait for them to be written."""
+    (first, of_first), (second, of_second) = output.relay(0), output.relay(0)
+    assert first.begin()
+    first.give((100, 9))
+    with second:
+        assert second.begin()
+        second.give((200, 19))
+        of_second.write(b"2 ")
+        second.end()
+        of_first.write(b"1 ")
+        first.end()
+        assert first.begin()
+        of_first.write(b"3 ")
+        assert output.text() == b"1 "
+        reading = Thread(target=second.begin)
+        reading.start()
+        of_first.put()
+        assert output.text() == b"1 2 3 "
+        first.give((300, 29))
+        reading.join()
+        first.end()
+        of_second.write(b"4")
+    assert output.text() == b"1 2 3 4"
+
+
+def test_the_rest_of_a_range_that_cannot_be_read(output: Output) -> None:
+    """Its rows are written, and those of the next one."""
+    (first, of_first), (second, of_second) = output.relay(0), output.relay(0)
+    with first:
+        assert first.begin()
+        first.give((100, 9))
+        of_first.write(b"1 ")
+    with second:
+        assert second.begin()
+        of_second.write(b"2")
+    assert output.text() == b"1 2"
+    assert output.turns.is_at(1)
