@@ -47,6 +47,9 @@ _MOST_TEMP_BYTES: Final = 70
 """Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
 _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
+_PAUSE: Final = Event()
+_LEAST_PAUSE_S: Final = 0.0005
+_MOST_PAUSE_S: Final = 0.01
 _WAIT_SECONDS: Final = 0.02
 """For the end of a scan, which takes less than a millisecond."""
 _AHEAD: Final = 4
@@ -79,7 +82,6 @@ class Turns:
     """
 
     def __init__(self, context: multiprocessing.context.BaseContext) -> None:
-        self._changed = context.Condition()
         self._at: Any = context.Value("q", 0, lock=False)
         self.reading = context.Lock()
         self.relayed: Any = context.Array("q", 4, lock=False)
@@ -91,19 +93,19 @@ class Turns:
         return bool(self._at.value == number * _RANGES + part)
 
     def wait(self, number: int, part: int, look: Callable[[], object]) -> None:
-        """Wait for the turn of a piece, or a range of it. look: called now and then; it may raise an error."""
-        if self.is_at(number, part):
-            return
-        with self._changed:
-            while not self.is_at(number, part):
-                look()
-                self._changed.wait(_LOOK_SECONDS)
+        """Wait for the turn of a piece, or a range of it. look: called now and then; it may raise an error.
+
+        It looks again and again: who wakes others by a condition waits for them, for ever if one was killed.
+        """
+        pause_s = _LEAST_PAUSE_S
+        while not self.is_at(number, part):
+            look()
+            _PAUSE.wait(pause_s)
+            pause_s = min(1.1 * pause_s, _MOST_PAUSE_S)
 
     def end(self, number: int, next_part: int | None = None) -> None:
         """End the turn of a piece, or of a range of it before the next one."""
-        with self._changed:
-            self._at.value = (number + 1) * _RANGES if next_part is None else number * _RANGES + next_part
-            self._changed.notify_all()
+        self._at.value = (number + 1) * _RANGES if next_part is None else number * _RANGES + next_part
 
 
 class Pool:
@@ -180,7 +182,7 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._stop.value = 1
+            self._stop.get_obj().value = 1  # without its lock, as below
         if self._starting is not None:
             self._starting.join()
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -219,7 +221,7 @@ class Pool:
             except BrokenProcessPool as error:
                 raise _lost() from error
             finally:
-                read_bytes = self._read_bytes.value
+                read_bytes = self._read_bytes.get_obj().value  # without its lock, with which a process may be killed
                 self._progress.advance(read_bytes - self._counted_bytes)
                 self._counted_bytes = read_bytes
 

@@ -167,7 +167,7 @@ def _range_items(scanner: Scanner, part: FilePart, relay: Relay) -> Generator[Ru
     """Yield the items of one range, and return whether its end was given to the next reader; false: the file ends.
 
     A range ends with the first window whose last batch is good: from there on, a scan of the whole file depends on
-    nothing that came before. Most often a glance tells where that is.
+    nothing that came before. Most often a glance is enough to know where that is.
     """
     place = scanner.glance()
     if place is not None:
@@ -180,7 +180,7 @@ def _range_items(scanner: Scanner, part: FilePart, relay: Relay) -> Generator[Ru
         kept = _kept(item, part if place is None else replace(part, end=place[0]))
         if kept is not None:
             yield kept
-        if place is not None and scanner.place == place:  # nothing is wrong, so nothing more is said of the range
+        if place is not None and scanner.place == place:  # nothing is wrong: no damage follows
             return True
     return place is not None
 
