@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
+from kafkalog_core.storage.scan import Place
 from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Turns:
     def __init__(self, context: multiprocessing.context.BaseContext) -> None:
         self._at: Any = context.Value("q", 0, lock=False)
         self.reading = context.Lock()
-        self.relayed: Any = context.Array("q", 4, lock=False)
+        self.relayed: Any = context.Array("q", 5, lock=False)
         """While `reading` is held: number of the last piece in ranges, its next range, and where that begins."""
         self.relayed[0] = -1
 
@@ -417,13 +418,14 @@ class TurnWriter:
 class TurnRelay:
     """What several processes need to read one piece in ranges (`logreader.Relay`); each writes the rows of its own."""
 
-    def __init__(self, number: int, stream: TurnWriter, range_bytes: int) -> None:
+    def __init__(self, number: int, stream: TurnWriter, range_bytes: int, start: Place | None) -> None:
         self.range_bytes = range_bytes
+        self._start = start
         self._number = number
         self._stream = stream
         self._turns: Turns = _state["turns"]
         self._is_reading = False
-        self.place: tuple[int, int] | None = None
+        self.place: Place | None = None
         self.has_begun = self.has_read = False
 
     def begin(self) -> bool:
@@ -435,16 +437,15 @@ class TurnRelay:
         if number > self._number or (number == self._number and part == _NO_RANGE):
             self._turns.reading.release()
             return False
-        is_first = number < self._number
-        part, self.place = (0, None) if is_first else (part, (place[0], place[1]))
+        part, self.place = (0, self._start) if number < self._number else (part, Place(*place))
         self._turns.relayed[0], self._turns.relayed[1] = self._number, part + 1
         self._stream.begin_part(part)
         self._is_reading = self.has_begun = self.has_read = True
         return True
 
-    def give(self, place: tuple[int, int]) -> None:
+    def give(self, place: Place) -> None:
         """See Relay."""
-        self._turns.relayed[2], self._turns.relayed[3] = place
+        self._turns.relayed[2:] = place
         self._is_reading = False
         self._turns.reading.release()
 

@@ -24,6 +24,7 @@ __all__ = [
     "BATCHES_TO_JUDGE",
     "HINT",
     "Damage",
+    "Place",
     "Run",
     "ScanOptions",
     "Scanner",
@@ -59,6 +60,18 @@ class Run(NamedTuple):
         positions = self.batches.column("position")
         start: int = positions[row] - (positions[0] if self.begins is None else self.begins)
         return start
+
+
+class Place(NamedTuple):
+    """Where a scan goes on, if nothing is wrong before it: from there on it depends on nothing that came before.
+
+    `position` is the byte at which an entry starts, `previous` the last offset before it, and `wanted` the size of the
+    next window, in bytes: which rows come before or after which depends on what is in a window together.
+    """
+
+    position: int
+    previous: int
+    wanted: int
 
 
 class Damage(Struct, frozen=True):
@@ -251,67 +264,48 @@ class Scanner:
         self._holds_to = self._searched_to = -1
         self._chased_bytes = 0
         self._leads_nowhere = self._trusted_at = -1
-        self._seen: tuple[memoryview, int] | None = None
-        self._is_sound = False  # whether nothing is wrong in the last window
+        self._is_sound, self._then_wanted = False, 0  # whether nothing is wrong in the last window; size of the next
 
     @property
-    def place(self) -> tuple[int, int] | None:
-        """Where the scan goes on after the run that was just yielded, and the last offset before that.
+    def place(self) -> Place | None:
+        """Where the scan goes on after the run that was just yielded.
 
         None: it is not known before the next item: something is wrong in the window that the run is in.
         """
-        return (self._position, self._batches.column("last_offset")[-1]) if self._is_sound else None
-
-    def go_to(self, position: int, previous: int | None = None) -> None:
-        """Go on with the scan at the start of another entry; previous: the last offset before it, None: as before."""
-        if previous is not None:
-            self._previous, self._knows_offset = previous, True
-        self._position = position
-        self._wanted, self._needed, self._seen = min(self._options.first_window_bytes, WINDOW_BYTES), 0, None
-
-    def glance(self) -> tuple[int, int] | None:
-        """Return a place that the scan will come to, as `place`, before it computes checksums; None: none is known.
-
-        A scan follows the lengths that lead to a good batch, whatever else is wrong on the way. So the last batch in
-        the next window is checked, and the others only when they are scanned.
-        """
-        try:
-            self._seen = self._window()
-        except UnreadableError:
+        if not self._is_sound:
             return None
-        window, batches, limit = self._seen[0], self._batches, self._options.max_batch_bytes
-        stop, passed = self._framing.walk(window, self._position, self._previous, limit, check=False, into=batches)
-        if stop not in _WHOLE or not batches.count:
-            return None
-        position, last_offset = batches.column("position")[-1], batches.column("last_offset")[-1]
-        last = window[position - self._position : passed]
-        self._framing.walk(last, position, -1, limit, check=True, into=self._probe)
-        return (self._position + passed, last_offset) if self._probe.count else None
+        return Place(self._position, self._batches.column("last_offset")[-1], self._then_wanted)
 
-    def _window(self) -> tuple[memoryview, int]:
-        """Return the next window, and the size that it should have."""
-        if self._seen is not None:
-            seen, self._seen = self._seen, None
-            return seen
-        most = max(self._until - self._position + _BEYOND_BYTES, _BEYOND_BYTES, self._needed)
-        size = min(self._wanted, self._end - self._position, most)
-        return self._source.window(self._position, size), size
+    def go_to(self, place: Place) -> None:
+        """Go on at the place of another scan of the file, as that one would."""
+        self._position, self._previous, self._wanted = place
+        self._knows_offset, self._needed = True, 0
+
+    def _wanted_after(self, stop: int, window: memoryview, next_index: int) -> int:
+        """Return the size of the window after one in which nothing is wrong."""
+        rest, header_bytes = window[next_index:], self._framing.header_bytes
+        if stop == kernels.STOP_END and len(rest):  # the columns are full: the rest of the window is read again
+            return min(WINDOW_BYTES, next_index + next_index // 16)
+        needed = self._framing.entry_bytes(rest) if len(rest) >= header_bytes else header_bytes
+        return max(needed, self._wanted) if stop == kernels.STOP_MORE else self._wanted
 
     def __iter__(self) -> Iterator[Run | Damage]:
         while self._position < self._end:
+            most = max(self._until - self._position + _BEYOND_BYTES, _BEYOND_BYTES, self._needed)
+            size = min(self._wanted, self._end - self._position, most)
+            self._wanted = min(2 * self._wanted, WINDOW_BYTES)
             try:
-                window, size = self._window()
+                window = self._source.window(self._position, size)
             except UnreadableError as error:
                 detail = f"the disk cannot read {error.size_bytes} bytes here"
-                self._wanted = min(2 * self._wanted, WINDOW_BYTES)
                 yield self._lost("unreadable", detail, search_from=self._position + error.size_bytes)
                 continue
-            self._wanted = min(2 * self._wanted, WINDOW_BYTES)
             self._end = min(self._end, self._source.size_bytes)  # the file may have been truncated meanwhile
             stop, next_index = self._walk_on(window)
-            self._is_sound = not self._damaged.count and stop in _WHOLE
             window_end = self._position + len(window)
             position, self._position = self._position, self._position + next_index
+            self._is_sound = not self._damaged.count and stop in _WHOLE
+            self._then_wanted = self._wanted_after(stop, window, next_index) if self._is_sound else 0
             yield from self._walked(window, position)
             if self._batches.count:
                 self._expected = self._previous + 1
@@ -327,8 +321,8 @@ class Scanner:
             elif stop != kernels.STOP_END:
                 yield self._stopped(stop)
                 self._wanted = DISK_BLOCK_BYTES  # where damage is dense, whole windows would be read again and again
-            elif next_index < len(window):  # the columns are full: the rest of the window is read again
-                self._wanted = min(WINDOW_BYTES, next_index + next_index // 16)
+            elif next_index < len(window):
+                self._wanted = self._wanted_after(stop, window, next_index)
 
     def _need_more(self, header: memoryview, window_end: int, *, is_short: bool) -> Damage | None:
         """Read on for an entry that continues after the window, or return why that cannot be."""

@@ -42,7 +42,7 @@ from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.source import WINDOW_BYTES, code_of_error
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
+    from kafkalog_core.storage.scan import Place
 
 __all__ = ["Dumper", "LogPiece", "Step", "dump"]
 
@@ -62,26 +63,20 @@ class LogPiece(Struct, frozen=True):
     """Parts of a log that are read together.
 
     targets: its file, if that is itself a target. growth: how many times it grows when it is decompressed, about.
-    range_bytes: of a large file, which several processes read in ranges of this size, about; 0: one process reads it.
+    range_bytes: of a large file, which several processes read in ranges of this size; 0: one process reads it. place:
+    where they begin; None: at its start.
     """
 
     splits: tuple[LogSplit, ...]
     targets: tuple[FileTarget, ...] = ()
     growth: int = 1
     range_bytes: int = 0
-
-    def divided(self, size_bytes: int) -> tuple[LogPiece, LogPiece]:
-        """Return the first bytes of a file as a piece, and the rest."""
-        (split,) = self.splits
-        middle = split.part.start + size_bytes
-        first = replace(split, part=replace(split.part, end=middle))
-        rest = replace(split, part=replace(split.part, start=middle))
-        return replace(self, splits=(first,), range_bytes=0), replace(self, splits=(rest,))
+    place: Place | None = None
 
     @property
     def size_bytes(self) -> int:
         """Bytes of log to read."""
-        return sum(split.size_bytes for split in self.splits)
+        return sum(split.size_bytes for split in self.splits) - (0 if self.place is None else self.place.position)
 
     @property
     def work_bytes(self) -> int:
@@ -160,12 +155,12 @@ class Dumper:
                 return
 
     def rows_of(self, step: Step, relay: Relay | None = None) -> Iterator[Chunk]:
-        """Yield the rows of a step; relay: of several readers of it, if it is the rest of a file."""
+        """Yield the rows of a step; relay: of several readers of it, if it is a large file."""
         if not isinstance(step, LogPiece):
             yield from step()
             return
         for split in step.splits:
-            rows = self._reader.rows(split.file, split.unit, None, split.part, relay)
+            rows = self._reader.rows(split.file, split.unit, None, relay=relay)
             yield from self._uncounted(self._guarded(rows, split.path, split.unit))
             self.add_span(split.path, self._reader.take_spans().get(split.path))
 

@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.dump.dump import Step
     from kafkalog_core.ops.processes import TurnWriter
     from kafkalog_core.ops.reading.logfiles import OffsetSpan
+    from kafkalog_core.ops.reading.logreader import Relay
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.storage.scan import Place
 
 __all__ = ["ChunkWriter", "SharedOutput", "dump_shared"]
 
@@ -164,18 +166,20 @@ class _SharedDump:
             self._write(step)
             return False
         self._ahead_bytes -= step.work_bytes
-        path, rest = step.splits[-1].path, None
-        if step.range_bytes and step.work_bytes - step.range_bytes >= left_bytes:
-            step, rest = step.divided(step.range_bytes // step.growth)
-        self._write(step)
-        if rest is not None and self._dumper.spans[path] is not None:  # else its rows say why it was not read
+        path, relay = step.splits[-1].path, None
+        has_more = step.range_bytes > 0 and step.work_bytes - step.range_bytes >= left_bytes
+        if has_more or step.place is not None:
+            relay = _Alone(step.range_bytes, step.place, has_others=has_more)
+        self._write(step, relay)
+        if relay is not None and relay.place_of_others is not None:
+            rest = replace(step, place=relay.place_of_others)
             self._ahead.appendleft(rest)
             self._ahead_bytes += rest.work_bytes
         self.files.give_back(path)
         return True
 
-    def _write(self, step: Step) -> None:
-        for chunk in self._dumper.rows_of(step):
+    def _write(self, step: Step, relay: Relay | None = None) -> None:
+        for chunk in self._dumper.rows_of(step, relay):
             self._report.rows += chunk.count
             self._output.writer.write(chunk)
 
@@ -208,9 +212,35 @@ class _SharedDump:
             self._dumper.add_span(split.path, span)
 
 
+class _Alone:
+    """The reader of a large file in this process (`Relay`): of one range, which others follow, or of all of them."""
+
+    def __init__(self, range_bytes: int, place: Place | None, *, has_others: bool) -> None:
+        self.range_bytes = range_bytes
+        self.place = place
+        self.has_begun = False
+        self.place_of_others: Place | None = None
+        self._has_others = has_others
+
+    def begin(self) -> bool:
+        """See Relay."""
+        self.has_begun = self.place_of_others is None
+        return self.has_begun
+
+    def give(self, place: Place) -> None:
+        """See Relay."""
+        if self._has_others:
+            self.place_of_others = place
+        self.place = place
+
+    def end(self) -> None:
+        """See Relay."""
+        self.has_begun = False
+
+
 def _shared_files(piece: LogPiece) -> list[str]:
     """Note the files that others read too, and return their paths."""
-    paths = [split.path for split in piece.splits if piece.range_bytes or not split.part.is_whole]
+    paths = [split.path for split in piece.splits if piece.range_bytes]
     READING.shared.update(paths)
     return paths
 
@@ -245,7 +275,8 @@ def _write_piece(
     dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)
     spans: list[OffsetSpan | None] = []
-    with TurnRelay(number, stream, piece.range_bytes) if piece.range_bytes else nullcontext() as relay:
+    shared = TurnRelay(number, stream, piece.range_bytes, piece.place) if piece.range_bytes else nullcontext()
+    with shared as relay:
         try:
             for split in piece.splits:
                 for chunk in dumper.rows_of(LogPiece((split,), piece.targets), relay):

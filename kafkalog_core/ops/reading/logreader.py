@@ -32,7 +32,7 @@ from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, Unrea
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.reading.chunks import LineRoom
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.storage.scan import ScanOptions
+    from kafkalog_core.storage.scan import Place, ScanOptions
 
 __all__ = [
     "WHOLE",
@@ -104,7 +104,8 @@ def part_items(
     until = MAX_INT64 if part.end is None else part.end
     source.wanted_to = until
     for item in scan(source, base_offset=base_offset, options=options, start=start, until=until):
-        if part.end is not None and _position_of(item) >= part.end:
+        position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
+        if part.end is not None and position >= part.end:
             return
         kept = _kept(item, part)
         if kept is not None:
@@ -112,18 +113,18 @@ def part_items(
 
 
 class Relay(Protocol):
-    """One of several readers of a part of a file: each reads the next range from where the one before it stopped.
+    """One of several readers of a file: each reads the next range from where the one before it stopped.
 
     A reader begins a range, gives the place where it ends to the next reader, and has done with it after its rows.
     """
 
     @property
     def range_bytes(self) -> int:
-        """Size of a range, about: that of the batches in a window."""
+        """Size of a range, at most: that of the batches in a window."""
 
     @property
-    def place(self) -> tuple[int, int] | None:
-        """The byte at which an entry starts and the range begins, and the last offset before it; None: the part's."""
+    def place(self) -> Place | None:
+        """Where the range begins; None: at the start of the file."""
 
     @property
     def has_begun(self) -> bool:
@@ -132,7 +133,7 @@ class Relay(Protocol):
     def begin(self) -> bool:
         """Wait for the next range; false: there is none, the others have read the rest."""
 
-    def give(self, place: tuple[int, int]) -> None:
+    def give(self, place: Place) -> None:
         """Give the place where the next range begins to its reader."""
 
     def end(self) -> None:
@@ -140,54 +141,30 @@ class Relay(Protocol):
 
 
 def _relayed_items(
-    source: Source, part: FilePart, relay: Relay, *, base_offset: int | None, options: ScanOptions
+    source: Source, relay: Relay, *, base_offset: int | None, options: ScanOptions
 ) -> Iterator[Run | Damage]:
-    """Yield the items of the ranges that this reader gets, of a part up to the file's end; the first one has begun.
+    """Yield the items of the ranges that this reader gets, of which the first one has begun.
 
-    The last range, which ends with the file, is left to the caller to end.
+    A range ends with the first run of a window in which nothing is wrong. The last one, which ends with the file, is
+    left to the caller to end.
     """
     framing, options = LogFraming(max(base_offset or 0, 0)), replace(options, first_window_bytes=relay.range_bytes)
     scanner = Scanner(source, base_offset, framing, options, (0, None, MAX_INT64), None)
     while True:
         if relay.place is not None:
-            scanner.go_to(*relay.place)
-        elif (start := _scan_start(source, part, options)) is not None:
-            scanner.go_to(start)
+            scanner.go_to(relay.place._replace(wanted=min(relay.place.wanted, relay.range_bytes)))
+        for item in scanner:
+            place = scanner.place if isinstance(item, Run) else None
+            if place is not None:
+                relay.give(place)
+            yield item
+            if place is not None:
+                break
         else:
-            return
-        has_given = yield from _range_items(scanner, part, relay)
-        if not has_given:
             return
         relay.end()
         if not relay.begin():
             return
-
-
-def _range_items(scanner: Scanner, part: FilePart, relay: Relay) -> Generator[Run | Damage, None, bool]:
-    """Yield the items of one range, and return whether its end was given to the next reader; false: the file ends.
-
-    A range ends with the first window whose last batch is good: from there on, a scan of the whole file depends on
-    nothing that came before. Most often a glance is enough to know where that is.
-    """
-    place = scanner.glance()
-    if place is not None:
-        relay.give(place)
-    for item in scanner:
-        if place is not None and _position_of(item) >= place[0]:
-            return True
-        if place is None and isinstance(item, Run) and (place := scanner.place) is not None:
-            relay.give(place)
-        kept = _kept(item, part if place is None else replace(part, end=place[0]))
-        if kept is not None:
-            yield kept
-        if place is not None and scanner.place == place:  # nothing is wrong: no damage follows
-            return True
-    return place is not None
-
-
-def _position_of(item: Run | Damage) -> int:
-    position: int = item.position if isinstance(item, Damage) else item.batches.cell("position", 0)
-    return position
 
 
 def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
@@ -449,8 +426,8 @@ class LogReader:
     ) -> Iterator[Chunk]:
         """Yield rows of the request's level of a file or a part of it. Raises StorageError if it cannot be opened.
 
-        Parts are read forwards, without a search after damage, and only of files that are not of 0.7. relay: of several
-        readers of the part, which reaches to the file's end.
+        Parts are read forwards, without a search after damage, and only of files that are not of 0.7; and so is a whole
+        file by several readers, each of which has a `relay`.
         """
         if relay is not None and not relay.begin():
             return
@@ -547,7 +524,7 @@ class LogReader:
     def _items(self, source: Source, file: LogFile, part: FilePart, relay: Relay | None) -> Iterator[Run | Damage]:
         options = self._request.scan_options
         if relay is not None:
-            return _relayed_items(source, part, relay, base_offset=file.base_offset, options=options)
+            return _relayed_items(source, relay, base_offset=file.base_offset, options=options)
         if not part.is_whole:
             return part_items(source, part, base_offset=file.base_offset, options=options)
         items = self._scan(source, file)

@@ -25,6 +25,9 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.progress import NO_PROGRESS, Advance
+from kafkalog_core.storage.scan import Place
+from kafkalog_core.storage.source import WINDOW_BYTES
+from kafkalog_core.structs import replace
 from tests.build import GZIP, NONE, batch_v2
 from tests.ops.logs import records, write_segments
 
@@ -151,9 +154,29 @@ def test_small_files_are_a_piece_together(codec: int, growth: int, tmp_path: Pat
     pieces = [step for step in steps if isinstance(step, LogPiece)]
     assert [len(piece.splits) for piece in pieces] == [2, 1, 1]
     assert [piece.range_bytes > 0 for piece in pieces] == [False, True, False]
-    first, rest = pieces[1].divided(1000)
-    assert (first.size_bytes, rest.size_bytes) == (1000, len(large) - 1000)
-    assert (first.work_bytes, rest.work_bytes) == (1000 * growth, (len(large) - 1000) * growth)
+    rest = replace(pieces[1], place=Place(1000, 100, 1))
+    assert (pieces[1].work_bytes, rest.work_bytes) == (len(large) * growth, (len(large) - 1000) * growth)
+
+
+@pytest.mark.parametrize("level", ["batches", "records"])
+@pytest.mark.parametrize("wrong", [b"\x09", b"\x02"])  # an unknown magic, and the right one
+def test_rows_around_damage_keep_their_order(
+    wrong: bytes, level: str, tmp_path: Path, output: Callable[[str], Output]
+) -> None:
+    """What is wrong with batches of a window comes before its rows: the processes read the windows that one reads."""
+    small = batch_v2(records(0, 1))[:50]
+    log = bytearray()
+    for number in range(40 if not kernels.COMPILED else 400):
+        count = 120 if number % 5 == 3 else 100
+        entry = bytearray(batch_v2(records(number * 100, 100, size=150), records_count=count))
+        if number % 30 == 11:
+            entry = entry if wrong == b"\x09" else bytearray(small[:8] + (38).to_bytes(4, "big") + small[12:])
+            entry[16:17] = wrong
+        log += entry
+    request = request_of(write_segments(tmp_path / "orders-0", {0: bytes(log)}), level=level)
+    expected = alone(request, "ndjson", output("alone"))
+    assert expected[0].count(b'"type":"damage"') > 5
+    assert together(request, "ndjson", output("together"), size=WINDOW_BYTES) == expected
 
 
 @pytest.mark.parametrize("is_at_once", [False, True])
@@ -214,9 +237,9 @@ class SlowPipe:
 
     def _read_all(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            while data := file.read(16 * 1024):
+            while data := file.read(64 * 1024):
                 self._read.append(data)
-                sleep(0.001)
+                sleep(0.004)
 
     def text(self) -> bytes:
         self._file.close()
