@@ -16,7 +16,7 @@ import click
 
 from kafkalog_cli.command import ExitStatus, status_of
 from kafkalog_cli.render.progress import end_progress, open_progress
-from kafkalog_core.errors import KafkalogError
+from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.format import kernels
 from kafkalog_core.storage.object_paths import REACHING
 
@@ -186,8 +186,8 @@ class _Finishing(Protocol):
 def early_end(writer: _Finishing, report: Report) -> Iterator[None]:
     """Write the summary of what is known so far where the body ends by Ctrl-C or a KafkalogError, then raise it again.
 
-    There is no summary for an error before the first row. After a body that ends normally the caller writes the
-    summary of the whole result.
+    There is no summary for an error before the first row, and of rows that a process wrote that is lost: nobody counted
+    them. After a body that ends normally the caller writes the summary of the whole result.
     """
     try:
         yield
@@ -196,7 +196,7 @@ def early_end(writer: _Finishing, report: Report) -> Iterator[None]:
         writer.finish(report.summary_row() | {"interrupted": True, "exit_status": int(ExitStatus.CRASH)} | unfinished)
         raise
     except KafkalogError as error:
-        if report.rows:
+        if report.rows and not (isinstance(error, WorkerLostError) and error.wrote_rows):
             writer.finish(report.summary_row() | {"exit_status": int(status_of(error))})
         raise
 

@@ -18,15 +18,16 @@ from collections import deque
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures import TimeoutError as NotYetError
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import partial
 from mmap import mmap
 from multiprocessing import reduction
 from threading import Event, Thread, active_count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from kafkalog_core.errors import WorkerLostError
+from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.storage.object_paths import REACHING
-from kafkalog_core.storage.scan import Place
+from kafkalog_core.storage.scan import ScanPlace
 from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ _MOST_TEMP_BYTES: Final = 70
 """Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
 _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
+_AT_ONCE: Final = 1
+_AFTER_RANGES: Final = 2
+"""When processes stop."""
+_PATIENCE_S: Final = 2.0
 _PAUSE: Final = Event()
 _LEAST_PAUSE_S: Final = 0.0005
 _MOST_PAUSE_S: Final = 0.01
@@ -114,6 +119,7 @@ class Pool:
 
     `scratch` is a directory for temporary files, which is deleted with the pool. `output` is a file descriptor that
     the work may write to, in `turns`. `own_limit` is what this process may read meanwhile, if it has given an output.
+    After a KeyboardInterrupt `is_stopping`, and results still come of what was read and written by then.
     """
 
     def __init__(self, jobs: int, progress: Progress, *, output: int | None = None, may_fork: bool = False) -> None:
@@ -121,6 +127,8 @@ class Pool:
         self.jobs = jobs
         self._progress = progress
         self._counted_bytes = 0
+        self._has_output = output is not None
+        self.is_stopping = False
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
         self.scratch = self._directory.name
         is_alone = active_count() == 1 and "pyarrow" not in sys.modules  # whose threads Python does not count
@@ -183,10 +191,14 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._stop.get_obj().value = 1  # without its lock, as below
+            self._stop.get_obj().value = _AT_ONCE  # without its lock, as below
         if self._starting is not None:
             self._starting.join()
-        self._executor.shutdown(wait=True, cancel_futures=True)
+        writers = multiprocessing.active_children() if kind is not None and self._has_output else []
+        self._executor.shutdown(wait=not writers, cancel_futures=True)
+        for process in writers:  # one that writes to a pipe of which nobody reads sees nothing of a stop
+            process.join(_PATIENCE_S / len(writers))
+            process.terminate()
         self._directory.cleanup()
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
@@ -201,17 +213,34 @@ class Pool:
                 waiting.append(self._submit(work_of, piece))
             if not waiting:
                 return
-            yield self._result(waiting.popleft(), waiting)
+            try:
+                result = self._result(waiting.popleft(), waiting)
+            except KeyboardInterrupt:
+                yield from self._written(waiting)
+                raise
+            yield result
+
+    def _written(self, waiting: deque[Future[_Result]]) -> Iterator[_Result]:
+        """Let processes that read a piece in ranges end after the present ones, and yield what they have found."""
+        if not self._has_output:
+            return
+        self.is_stopping, self._stop.get_obj().value = True, _AFTER_RANGES
+        with suppress(NotYetError, _StopWorkError, KafkalogError, OSError, BrokenProcessPool):
+            for future in waiting:
+                if future.cancel():
+                    return
+                yield future.result(_PATIENCE_S)
 
     def _submit(self, work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> Future[_Result]:
         try:
             return self._executor.submit(_work, work_of, piece)
         except BrokenProcessPool as error:
-            raise _lost() from error
+            raise self._lost() from error
 
     def _result(self, future: Future[_Result], others: deque[Future[_Result]]) -> _Result:
         while True:
             try:
+                self._look(future, others)
                 return future.result(_LOOK_SECONDS)
             except NotYetError:
                 continue
@@ -220,17 +249,26 @@ class Pool:
                     raise
                 future = others.popleft()
             except BrokenProcessPool as error:
-                raise _lost() from error
-            finally:
-                read_bytes = self._read_bytes.get_obj().value  # without its lock, with which a process may be killed
-                self._progress.advance(read_bytes - self._counted_bytes)
-                self._counted_bytes = read_bytes
+                raise self._lost() from error
 
+    def _lost(self) -> WorkerLostError:
+        end = ": the output ends there, maybe inside a line" if self._has_output else ""
+        message = (
+            f"a worker process was killed, perhaps by the out-of-memory killer{end}; --jobs 1 needs the least memory"
+        )
+        error = WorkerLostError(message)
+        error.wrote_rows = self._has_output
+        return error
 
-def _lost() -> WorkerLostError:
-    return WorkerLostError(
-        "a worker process was killed, perhaps by the out-of-memory killer; --jobs 1 needs the least memory"
-    )
+    def _look(self, future: Future[_Result], others: deque[Future[_Result]]) -> None:
+        """Show what was read meanwhile. If that ends the work, the result that is waited for is still to come."""
+        read_bytes = self._read_bytes.get_obj().value  # without its lock, with which a process may be killed
+        counted_bytes, self._counted_bytes = self._counted_bytes, read_bytes
+        try:
+            self._progress.advance(read_bytes - counted_bytes)
+        except KeyboardInterrupt:
+            others.appendleft(future)
+            raise
 
 
 def _start_server(context: multiprocessing.context.BaseContext) -> None:
@@ -418,14 +456,14 @@ class TurnWriter:
 class TurnRelay:
     """What several processes need to read one piece in ranges (`logreader.Relay`); each writes the rows of its own."""
 
-    def __init__(self, number: int, stream: TurnWriter, range_bytes: int, start: Place | None) -> None:
+    def __init__(self, number: int, stream: TurnWriter, range_bytes: int, start: ScanPlace | None) -> None:
         self.range_bytes = range_bytes
         self._start = start
         self._number = number
         self._stream = stream
         self._turns: Turns = _state["turns"]
         self._is_reading = False
-        self.place: Place | None = None
+        self.place: ScanPlace | None = None
         self.has_begun = self.has_read = False
 
     def begin(self) -> bool:
@@ -433,17 +471,20 @@ class TurnRelay:
         while not self._turns.reading.acquire(timeout=_WAIT_SECONDS):
             self._stream.put_what_may()  # for which the one that reads may be waiting
             _advance(0)
+        if _state["stop"].value == _AFTER_RANGES:
+            self._turns.reading.release()
+            return False
         number, part, *place = self._turns.relayed
         if number > self._number or (number == self._number and part == _NO_RANGE):
             self._turns.reading.release()
             return False
-        part, self.place = (0, self._start) if number < self._number else (part, Place(*place))
+        part, self.place = (0, self._start) if number < self._number else (part, ScanPlace(*place))
         self._turns.relayed[0], self._turns.relayed[1] = self._number, part + 1
         self._stream.begin_part(part)
         self._is_reading = self.has_begun = self.has_read = True
         return True
 
-    def give(self, place: Place) -> None:
+    def give(self, place: ScanPlace) -> None:
         """See Relay."""
         self._turns.relayed[2:] = place
         self._is_reading = False
@@ -462,7 +503,7 @@ class TurnRelay:
     ) -> None:
         """End the last range, and with it the piece; or let all others end, which would wait for this one."""
         if kind is not None:
-            _state["stop"].value = 1
+            _state["stop"].value = _AT_ONCE
             return
         if not self._is_reading:
             if self.has_begun:  # and the rest of its rows could not be read
@@ -479,7 +520,7 @@ def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:
 
 
 def _advance(size_bytes: int) -> None:
-    if _state["stop"].value:
+    if _state["stop"].value == _AT_ONCE:
         raise _StopWorkError
     with _state["read_bytes"].get_lock():
         _state["read_bytes"].value += size_bytes

@@ -24,9 +24,9 @@ __all__ = [
     "BATCHES_TO_JUDGE",
     "HINT",
     "Damage",
-    "Place",
     "Run",
     "ScanOptions",
+    "ScanPlace",
     "Scanner",
     "batch_too_high",
     "crc_mismatch",
@@ -62,7 +62,7 @@ class Run(NamedTuple):
         return start
 
 
-class Place(NamedTuple):
+class ScanPlace(NamedTuple):
     """Where a scan goes on, if nothing is wrong before it: from there on it depends on nothing that came before.
 
     `position` is the byte at which an entry starts, `previous` the last offset before it, and `wanted` the size of the
@@ -267,16 +267,16 @@ class Scanner:
         self._is_sound, self._then_wanted = False, 0  # whether nothing is wrong in the last window; size of the next
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ScanPlace | None:
         """Where the scan goes on after the run that was just yielded.
 
         None: it is not known before the next item: something is wrong in the window that the run is in.
         """
         if not self._is_sound:
             return None
-        return Place(self._position, self._batches.column("last_offset")[-1], self._then_wanted)
+        return ScanPlace(self._position, self._batches.column("last_offset")[-1], self._then_wanted)
 
-    def go_to(self, place: Place) -> None:
+    def go_to(self, place: ScanPlace) -> None:
         """Go on at the place of another scan of the file, as that one would."""
         self._position, self._previous, self._wanted = place
         self._knows_offset, self._needed = True, 0

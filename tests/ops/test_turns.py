@@ -12,7 +12,7 @@ import pytest
 
 from kafkalog_core.ops import processes
 from kafkalog_core.ops.processes import TurnRelay, Turns, TurnWriter
-from kafkalog_core.storage.scan import Place
+from kafkalog_core.storage.scan import ScanPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,11 +72,11 @@ def test_a_reader_of_ranges_goes_on_while_another_one_is_behind(output: Output) 
     with slow, fast:
         assert slow.begin()
         assert slow.place is None
-        slow.give(Place(100, 9, 7))
+        slow.give(ScanPlace(100, 9, 7))
         for number in range(3):
             assert fast.begin()
             assert fast.place == (100 * (number + 1), 9 + number, 7)
-            fast.give(Place(100 * (number + 2), 10 + number, 7))
+            fast.give(ScanPlace(100 * (number + 2), 10 + number, 7))
             of_fast.write(b"%d " % (number + 2))
             fast.end()
         after.write(b"6")
@@ -96,10 +96,10 @@ def test_rows_that_wait_are_written_by_one_that_waits_for_a_range(output: Output
     """The other reader may hold the place, because something is wrong there, and itself wait for them to be written."""
     (first, of_first), (second, of_second) = output.relay(0), output.relay(0)
     assert first.begin()
-    first.give(Place(100, 9, 7))
+    first.give(ScanPlace(100, 9, 7))
     with second:
         assert second.begin()
-        second.give(Place(200, 19, 7))
+        second.give(ScanPlace(200, 19, 7))
         of_second.write(b"2 ")
         second.end()
         of_first.write(b"1 ")
@@ -111,7 +111,7 @@ def test_rows_that_wait_are_written_by_one_that_waits_for_a_range(output: Output
         reading.start()
         of_first.put()
         assert output.text() == b"1 2 3 "
-        first.give(Place(300, 29, 7))
+        first.give(ScanPlace(300, 29, 7))
         reading.join()
         first.end()
         of_second.write(b"4")
@@ -123,7 +123,7 @@ def test_the_rest_of_a_range_that_cannot_be_read(output: Output) -> None:
     (first, of_first), (second, of_second) = output.relay(0), output.relay(0)
     with first:
         assert first.begin()
-        first.give(Place(100, 9, 7))
+        first.give(ScanPlace(100, 9, 7))
         of_first.write(b"1 ")
     with second:
         assert second.begin()

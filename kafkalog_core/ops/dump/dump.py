@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.scan import Place
+    from kafkalog_core.storage.scan import ScanPlace
 
 __all__ = ["Dumper", "LogPiece", "Step", "dump"]
 
@@ -71,7 +71,7 @@ class LogPiece(Struct, frozen=True):
     targets: tuple[FileTarget, ...] = ()
     growth: int = 1
     range_bytes: int = 0
-    place: Place | None = None
+    place: ScanPlace | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.storage.scan import Place
+    from kafkalog_core.storage.scan import ScanPlace
 
 __all__ = ["ChunkWriter", "SharedOutput", "dump_shared"]
 
@@ -135,8 +135,10 @@ class _SharedDump:
             self._output.flush()
             for result in pool.map(_write_piece, self._pieces(jobs)):
                 number, piece = self._begun.popleft()
+                while not isinstance(piece, LogPiece):  # because the work is stopping
+                    number, piece = self._begun.popleft()
                 self._took(piece, result)
-                while self._begun and not isinstance(self._begun[0][1], LogPiece):
+                while not pool.is_stopping and self._begun and not isinstance(self._begun[0][1], LogPiece):
                     number, step = self._begun.popleft()
                     self._write(step)
                     self._output.flush()
@@ -167,7 +169,8 @@ class _SharedDump:
             return False
         self._ahead_bytes -= step.work_bytes
         path, relay = step.splits[-1].path, None
-        has_more = step.range_bytes > 0 and step.work_bytes - step.range_bytes >= left_bytes
+        left = self._ahead_bytes + step.work_bytes - step.range_bytes
+        has_more = 0 < step.range_bytes < step.work_bytes and left >= left_bytes
         if has_more or step.place is not None:
             relay = _Alone(step.range_bytes, step.place, has_others=has_more)
         self._write(step, relay)
@@ -202,9 +205,7 @@ class _SharedDump:
                     yield number, self._request, step, self._output.open_writer
             number += 1
 
-    def _took(self, piece: Step, result: _PieceResult) -> None:
-        if not isinstance(piece, LogPiece):
-            raise TypeError(f"a step of this process has a result: {piece!r}")
+    def _took(self, piece: LogPiece, result: _PieceResult) -> None:
         self.files.give_back(piece.splits[-1].path)
         self._report.add(result.report)
         self._dumper.matches += result.matches
@@ -215,11 +216,11 @@ class _SharedDump:
 class _Alone:
     """The reader of a large file in this process (`Relay`): of one range, which others follow, or of all of them."""
 
-    def __init__(self, range_bytes: int, place: Place | None, *, has_others: bool) -> None:
+    def __init__(self, range_bytes: int, place: ScanPlace | None, *, has_others: bool) -> None:
         self.range_bytes = range_bytes
         self.place = place
         self.has_begun = False
-        self.place_of_others: Place | None = None
+        self.place_of_others: ScanPlace | None = None
         self._has_others = has_others
 
     def begin(self) -> bool:
@@ -227,7 +228,7 @@ class _Alone:
         self.has_begun = self.place_of_others is None
         return self.has_begun
 
-    def give(self, place: Place) -> None:
+    def give(self, place: ScanPlace) -> None:
         """See Relay."""
         if self._has_others:
             self.place_of_others = place

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.storage.scan import Place, ScanOptions
+    from kafkalog_core.storage.scan import ScanOptions, ScanPlace
 
 __all__ = [
     "WHOLE",
@@ -123,7 +123,7 @@ class Relay(Protocol):
         """Size of a range, at most: that of the batches in a window."""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> ScanPlace | None:
         """Where the range begins; None: at the start of the file."""
 
     @property
@@ -133,7 +133,7 @@ class Relay(Protocol):
     def begin(self) -> bool:
         """Wait for the next range; false: there is none, the others have read the rest."""
 
-    def give(self, place: Place) -> None:
+    def give(self, place: ScanPlace) -> None:
         """Give the place where the next range begins to its reader."""
 
     def end(self) -> None:

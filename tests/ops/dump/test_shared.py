@@ -25,7 +25,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.progress import NO_PROGRESS, Advance
-from kafkalog_core.storage.scan import Place
+from kafkalog_core.storage.scan import ScanPlace
 from kafkalog_core.storage.source import WINDOW_BYTES
 from kafkalog_core.structs import replace
 from tests.build import GZIP, NONE, batch_v2
@@ -91,7 +91,7 @@ def alone(request: DumpRequest, form: str, output: Output) -> tuple[bytes, dict[
 def together(
     request: DumpRequest,
     form: str,
-    output: Output | SlowPipe,
+    output: Output,
     progress: Progress = NO_PROGRESS,
     *,
     jobs: int = 2,
@@ -154,7 +154,7 @@ def test_small_files_are_a_piece_together(codec: int, growth: int, tmp_path: Pat
     pieces = [step for step in steps if isinstance(step, LogPiece)]
     assert [len(piece.splits) for piece in pieces] == [2, 1, 1]
     assert [piece.range_bytes > 0 for piece in pieces] == [False, True, False]
-    rest = replace(pieces[1], place=Place(1000, 100, 1))
+    rest = replace(pieces[1], place=ScanPlace(1000, 100, 1))
     assert (pieces[1].work_bytes, rest.work_bytes) == (len(large) * growth, (len(large) - 1000) * growth)
 
 
@@ -224,22 +224,23 @@ def test_a_named_file_that_is_gone(
 
 
 class SlowPipe:
-    """A pipe in the place of standard output, of which somebody reads some KiB in a millisecond."""
+    """A pipe in the place of standard output, of which somebody reads so much in a millisecond, about."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, size_bytes: int) -> None:
         reading, writing = os.pipe()
         self._file = os.fdopen(writing, "wb")
         monkeypatch.setattr(writers.sys, "stdout", self)
         self.buffer, self.flush, self.fileno = self._file, self._file.flush, self._file.fileno
+        self._size_bytes = size_bytes
         self._read: list[bytes] = []
         self._reader = Thread(target=self._read_all, args=(reading,))
         self._reader.start()
 
     def _read_all(self, descriptor: int) -> None:
         with os.fdopen(descriptor, "rb", buffering=0) as file:
-            while data := file.read(64 * 1024):
+            while data := file.read(self._size_bytes):
                 self._read.append(data)
-                sleep(0.004)
+                sleep(0.001)
 
     def text(self) -> bytes:
         self._file.close()
@@ -247,8 +248,11 @@ class SlowPipe:
         return b"".join(self._read)
 
 
-def test_it_is_stopped_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = b"".join(batch_v2(records(at, 10, size=1000)) for at in range(0, 20_000, 10))
+@pytest.mark.parametrize("size_bytes", [4 << 10, 64 << 10])
+def test_it_is_stopped_between_lines(size_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the report counts what was written; of a reader that lets the others wait for seconds, less than that."""
+    count, size = (200_000, 1000) if kernels.COMPILED else (2000, 100_000)
+    data = b"".join(batch_v2(records(at, 10, size=size)) for at in range(0, count, 10))
     write_segments(tmp_path / "orders-0", {0: data})
 
     def stop(size_bytes: int) -> None:
@@ -257,14 +261,19 @@ def test_it_is_stopped_between_lines(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if left < 0:
             raise KeyboardInterrupt
 
-    left = len(data) // 3
-    to = SlowPipe(monkeypatch)
+    left = len(data) // 8
+    to, report = SlowPipe(monkeypatch, size_bytes), Report()
+    request, settings = request_of(tmp_path / "orders-0", level="records"), RowSettings(tables=())
+    going_on = writer_going_on("ndjson", settings)
+    assert going_on is not None
+    shared_output = SharedOutput(to.fileno(), open_writer("ndjson", settings), to.flush, going_on)
     with pytest.raises(KeyboardInterrupt):
-        together(request_of(tmp_path / "orders-0", level="records"), "ndjson", to, Advance(stop), size=100_000)
+        dump_shared(request, report, Advance(stop), shared_output, jobs=2, piece_bytes=1_000_000, shared_bytes=1)
     lines = to.text().split(b"\n")
-    assert lines[-1] == b""
-    assert 1000 < len(lines) < 20_000
+    assert lines[-1] == b"" or size_bytes < 64 << 10  # a process that writes to such a reader is killed
+    assert 100 < len(lines) < count
     assert all(line.startswith(b"{") and line.endswith(b"}") for line in lines[:-1])
+    assert report.rows == len(lines) - 1 or (size_bytes < 64 << 10 and report.rows < len(lines))
 
 
 def die(*_: object) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog_core.storage.partition import Partition
-    from kafkalog_core.storage.scan import Place
+    from kafkalog_core.storage.scan import ScanPlace
 
 
 DATA = ("record", "batch", "segment", "damage")
@@ -67,10 +67,10 @@ def in_pieces(*paths: Path, split_bytes: int, **options: Any) -> list[Row]:
 class OneRange:
     """What a reader knows of a file that several read together, if it gets one range of it."""
 
-    def __init__(self, range_bytes: int, place: Place | None) -> None:
+    def __init__(self, range_bytes: int, place: ScanPlace | None) -> None:
         self.range_bytes = range_bytes
         self.place = place
-        self.given: Place | None = None
+        self.given: ScanPlace | None = None
         self.has_begun = False
         self._is_over = False
 
@@ -78,7 +78,7 @@ class OneRange:
         self.has_begun = not self._is_over
         return self.has_begun
 
-    def give(self, place: Place) -> None:
+    def give(self, place: ScanPlace) -> None:
         assert self.given is None
         self.given = place
 
