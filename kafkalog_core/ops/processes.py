@@ -240,16 +240,18 @@ class Pool:
     def _result(self, future: Future[_Result], others: deque[Future[_Result]]) -> _Result:
         while True:
             try:
-                self._look(future, others)
-                return future.result(_LOOK_SECONDS)
+                result = future.result(_LOOK_SECONDS)
             except NotYetError:
-                continue
+                self._look(future, others)
             except _StopWorkError:  # because another one has failed, whose error is the reason
                 if not others:
                     raise
                 future = others.popleft()
             except BrokenProcessPool as error:
                 raise self._lost() from error
+            else:
+                self._look(future, others)
+                return result
 
     def _lost(self) -> WorkerLostError:
         end = ": the output ends there, maybe inside a line" if self._has_output else ""
@@ -261,7 +263,7 @@ class Pool:
         return error
 
     def _look(self, future: Future[_Result], others: deque[Future[_Result]]) -> None:
-        """Show what was read meanwhile. If that ends the work, the result that is waited for is still to come."""
+        """Show what was read meanwhile. If that raises KeyboardInterrupt, the result is the first of those to come."""
         read_bytes = self._read_bytes.get_obj().value  # without its lock, with which a process may be killed
         counted_bytes, self._counted_bytes = self._counted_bytes, read_bytes
         try:
