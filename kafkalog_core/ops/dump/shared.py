@@ -4,8 +4,8 @@ This process begins alone: a reader that wants ten rows has them before another 
 while the others start, and if there is too little left for them. Then it only takes the steps between the pieces, which
 need what was found in them: offsets missing between two segments, the number of matching records.
 
-Small files are a piece together, which one process reads. A large one is read by all of them in ranges: what a process
-makes of a range before its turn must fit into the cache of its processor, or it takes a quarter longer.
+Small files are a piece together, which one process reads. A large one is read by all of them in ranges of a window, so
+that few rows wait for their turn.
 
 A process writes its rows itself, to a copy of the output's descriptor: they would take longer to get from one process
 to another than to be made.
