@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from tests.spark.forking import Forks
+
 HERE = Path(__file__).parent
 HAS_LAKE, HAS_ENGINES = (
     all(importlib.util.find_spec(name) is not None for name in names)
@@ -42,6 +44,16 @@ def spark() -> Iterator[SparkSession]:
     """A session on two cores of this machine."""
     with spark_session(SessionSettings(master="local[2]", is_light=True)) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """What runs exports in processes of their own."""
+    from tests.spark.forking import Forks  # noqa: PLC0415 -- it needs the extras
+
+    running = Forks()
+    yield running
+    running.close()
 
 
 @pytest.fixture

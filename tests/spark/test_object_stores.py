@@ -6,11 +6,7 @@ import json
 import os
 import random
 import re
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -35,13 +31,13 @@ from tests.spark.test_output import Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from tests.clouds import Cloud
     from tests.s3 import Server
-
-ROOT = Path(__file__).parents[2]
+    from tests.spark.forking import Exporter, Forks
 
 
 @pytest.fixture(scope="module", params=CLOUDS)
@@ -237,38 +233,18 @@ def test_credentials_that_cannot_be(disk: Path, uri: str, options: dict[str, str
 
 
 # --- two at once, and killed ------------------------------------------------------------------------------------------
-PROGRAM = """
-import json, sys
-from pathlib import Path
-from kafkalog_core.errors import KafkalogError
-from kafkalog_core.spark.lake.store import Store
-from tests.spark.exporting import Run
-uri, options, disk, number, commit_bytes = sys.argv[1:]
-Run.number = int(number)
-print(flush=True)
-try:
-    Run(Store.of(uri, json.loads(options)), Path(disk), commit_bytes=int(commit_bytes))
-except KafkalogError as error:
-    print(f"{type(error).__name__}: {error}")
-"""
-
-
-def begin(there: There, disk: Path, number: int, commit_bytes: int = 1 << 30) -> subprocess.Popen[str]:
-    options = json.dumps(dict(there.store.options))
-    command = [sys.executable, "-c", PROGRAM, there.uri, options, str(disk), str(number), str(commit_bytes)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def begin(forks: Forks, there: There, disk: Path, number: int, commit_bytes: int = 1 << 30) -> Exporter:
+    return forks.export(there.uri, disk, number, dict(there.store.options), commit_bytes=commit_bytes)
 
 
 @pytest.mark.parametrize(("cloud", "seed"), times(30, 10), indirect=["cloud"])
-def test_a_process_that_is_killed_at_any_time(disk: Path, there: There, seed: int) -> None:
+def test_a_process_that_is_killed_at_any_time(disk: Path, there: There, forks: Forks, seed: int) -> None:
     dice = random.Random(seed)
     if seed % 3:
         Run(there.store, disk / "t-0")
-    with begin(there, disk, 5000, dice.choice([1, 1 << 30])) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with begin(forks, there, disk, 5000, dice.choice([1, 1 << 30])) as process:
         time.sleep(dice.random() * 0.8)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
     assert all(found == list(range(len(found))) for found in all_offsets(there).values())
     Run(there.store, disk)
     assert all_offsets(there) == {"t": [*range(100)], "u": [*range(100)]}
@@ -276,10 +252,13 @@ def test_a_process_that_is_killed_at_any_time(disk: Path, there: There, seed: in
 
 
 @pytest.mark.parametrize(("cloud", "turn"), times(20, 6), indirect=["cloud"])
-def test_two_processes_at_once(disk: Path, there: There, turn: int) -> None:
+def test_two_processes_at_once(disk: Path, there: There, forks: Forks, turn: int) -> None:
     """Of the same partitions, or of others: nothing is there twice, and who could not commit says so."""
-    both = [begin(there, disk, 6000, 1), begin(there, disk if turn % 2 else disk / "u-0", 7000, 1)]
-    said = [process.communicate(timeout=60)[0].strip() for process in both]
+    with (
+        begin(forks, there, disk, 6000, 1) as one,
+        begin(forks, there, disk if turn % 2 else disk / "u-0", 7000, 1) as other,
+    ):
+        said = [process.communicate() for process in (one, other)]
     assert all(not each or "since this one began" in each for each in said), said
     assert all(found == list(range(len(found))) for found in all_offsets(there).values())
     Run(there.store, disk)

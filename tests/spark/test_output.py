@@ -6,7 +6,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -43,6 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.sql import SparkSession
+
+    from tests.spark.forking import Forks
 
 ROOT = Path(__file__).parents[2]
 
@@ -108,25 +109,14 @@ def test_processes_at_once(disk: Path, out: Path) -> None:
 
 # --- runs that have ended ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", range(60))
-def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, seed: int) -> None:
+def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, forks: Forks, seed: int) -> None:
     """Nothing is lost, nothing is there twice, and the next run leaves no file that no commit knows."""
     dice = random.Random(seed)
     if seed % 3:
         Run(out, disk / "t-0")
-    program = (
-        "import sys\n"
-        "from pathlib import Path\n"
-        "from tests.spark.exporting import Run\n"
-        "Run.number = 5000\n"
-        "print(flush=True)\n"
-        "Run(Path(sys.argv[1]), Path(sys.argv[2]), commit_bytes=int(sys.argv[3]))\n"
-    )
-    command = [sys.executable, "-c", program, out, disk, str(dice.choice([1, 1 << 30]))]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with forks.export(str(out), disk, 5000, {}, commit_bytes=dice.choice([1, 1 << 30])) as process:
         time.sleep(dice.random() * 0.3)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
     for name in ("t", "u"):
         there = offsets_in(out, name)
         assert there == list(range(len(there)))

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
+    from tests.spark.forking import Forks
 
 
 def run(out: Path | Store, *paths: Path, **given: Any) -> Run:
@@ -236,25 +235,12 @@ def test_killed_at_any_step(disk: Path, tmp_path: Path, spark: SparkSession) -> 
     assert at > 2
 
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from tests.spark.exporting import Run
-Run.number = 5000
-print(flush=True)
-Run(Path(sys.argv[1]), Path(sys.argv[2]), format="parquet")
-"""
-
-
 @pytest.mark.parametrize("seed", range(20))
-def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, seed: int) -> None:
+def test_a_process_that_is_killed_at_any_time(disk: Path, out: Path, forks: Forks, seed: int) -> None:
     """What it leaves is complete, or refused by the next run, or nothing."""
-    command = [sys.executable, "-c", PROGRAM, out, disk]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with forks.export(str(out), disk, 5000, {}, format="parquet") as process:
         time.sleep(random.Random(seed).random() * 0.15)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
     if (out / "_SUCCESS").exists():
         assert offsets(out) == ALL
         return
