@@ -33,9 +33,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kafkalog_core.spark.source.options import OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["ELLIPSIS", "ROOT", "Block", "Step", "blocks_of", "matches", "pages", "refreshed", "run"]
+    TextsOf = Callable[[Sequence[str], Path], list[str]]
+
+__all__ = [
+    "ELLIPSIS",
+    "ROOT",
+    "Block",
+    "Step",
+    "arguments_of",
+    "blocks_of",
+    "environment",
+    "matches",
+    "pages",
+    "refreshed",
+    "run",
+]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 COLUMNS: Final = 100
@@ -117,19 +131,22 @@ def _steps(lines: Sequence[str]) -> list[Step]:
     return steps
 
 
-def run(block: Block) -> list[list[str]]:
-    """Run a block's commands one after the other, and return the output lines of each."""
+def run(block: Block, texts_of: TextsOf | None = None) -> list[list[str]]:
+    """Run a block's commands one after the other, and return the output lines of each.
+
+    `texts_of` runs them in a directory and returns what each has printed; by default each is a process of its own.
+    """
+    texts_of = texts_of or _texts_of
+    commands = [step.command for step in block.steps]
     if block.prepared is None:
-        return [_output(step.command, ROOT) for step in block.steps]
+        return [*map(_lines, texts_of(commands, ROOT))]
     shown = block.prepared.path
     with tempfile.TemporaryDirectory(**_of_the_same_length(shown)) as directory:
         os.chmod(directory, 0o755)  # noqa: S103 - as a broker's log directory is
         real = directory if os.path.isabs(shown) else shown
         _prepare(block.prepared, Path(directory, real))
-        return [
-            [line.replace(real, shown) for line in _output(step.command.replace(shown, real), Path(directory))]
-            for step in block.steps
-        ]
+        texts = texts_of([command.replace(shown, real) for command in commands], Path(directory))
+        return [[line.replace(real, shown) for line in _lines(text)] for text in texts]
 
 
 def _of_the_same_length(shown: str) -> dict[str, str]:
@@ -146,21 +163,33 @@ def _prepare(prepared: Prepared, target: Path) -> None:
         subprocess.run([sys.executable, "-m", prepared.source, str(target)], cwd=ROOT, check=True)
 
 
-def _output(command: str, directory: Path) -> list[str]:
+def _texts_of(commands: Sequence[str], directory: Path) -> list[str]:
+    texts = []
+    for command in commands:
+        run_it = [sys.executable, "-m", "kafkalog_cli", *arguments_of(command)]
+        done = subprocess.run(
+            run_it, cwd=directory, env=environment(), capture_output=True, text=True, encoding="utf-8", check=False
+        )
+        texts.append(done.stdout)
+    return texts
+
+
+def arguments_of(command: str) -> list[str]:
+    """Return the words of a command after `kafkalog`."""
     program, *arguments = shlex.split(command)
     if program != "kafkalog":
         raise ValueError(f"only kafkalog is run, not: {command}")
+    return arguments
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of a process that runs commands."""
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "kafkalog_cli", *arguments],
-        cwd=directory,
-        env=os.environ | {"COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8", "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        check=False,
-    )
-    text = done.stdout.strip("\n")
+    return os.environ | {"COLUMNS": str(COLUMNS), "PYTHONIOENCODING": "utf-8", "PYTHONPATH": paths}
+
+
+def _lines(text: str) -> list[str]:
+    text = text.strip("\n")
     for varying, shown in VARYING:
         text = varying.sub(shown, text)
     return [line.rstrip() for line in text.split("\n")]

@@ -5,13 +5,17 @@ After a change of a text, `python -m tools.console_blocks --update` writes the n
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.console_blocks import ROOT, Block, blocks_of, matches, pages, refreshed, run
+from tools.console_blocks import ROOT, Block, arguments_of, blocks_of, environment, matches, pages, refreshed, run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
@@ -33,8 +37,25 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("block", [_named(block) for block in BLOCKS])
 def test_a_page_shows_what_is_printed(block: Block) -> None:
-    for step, printed in zip(block.steps, run(block), strict=True):
+    has_many = block.needs_spark and len(block.steps) > 1
+    printed_lines = run(block, in_one_session if has_many else None)
+    for step, printed in zip(block.steps, printed_lines, strict=True):
         assert matches(step.shown, printed), "\n".join(printed)
+
+
+def in_one_session(commands: Sequence[str], directory: Path) -> list[str]:
+    """Run commands in one process, since each session of Spark costs half a minute of a processor."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.docs.one_session", json.dumps([*map(arguments_of, commands)])],
+        cwd=directory,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        check=True,
+    )
+    texts: list[str] = json.loads(done.stdout)
+    return texts
 
 
 def test_no_output_is_shown_that_is_not_run() -> None:
