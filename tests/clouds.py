@@ -18,6 +18,7 @@ from typing import Final
 import pytest
 from pyarrow.fs import AzureFileSystem
 
+from tests.installing import GO_INSTALL, GO_VARIABLES, one_at_a_time
 from tests.s3 import free_port
 
 _ROOT: Final = Path(__file__).parents[1]
@@ -37,25 +38,29 @@ def _home() -> Path:
 def _installed(name: str, program: str, command: list[str], environment: dict[str, str]) -> Path:
     """Return a program that is installed once, in a cache outside the checkout."""
     home = _home() / re.sub(r"[^a-z0-9.]+", "-", name)
-    if not (home / program).exists():
-        scratch = home.with_name(f"{home.name}-{os.getpid()}")
-        scratch.mkdir(parents=True)
-        tool = shutil.which(command[0]) or shutil.which(f"/usr/local/go/bin/{command[0]}")
-        if tool is None:
-            pytest.skip(f"there is no {command[0]} to install {name} with")
-        done = subprocess.run(
-            [tool, *command[1:], name],
-            cwd=scratch,
-            env={**os.environ, **{key: value.format(scratch) for key, value in environment.items()}},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            pytest.skip(f"{name} could not be installed: {done.stderr[-300:]}")
-        with contextlib.suppress(OSError):  # another process was first
-            scratch.rename(home)
+    with one_at_a_time(home):
+        if not (home / program).exists():
+            _install(name, home, command, environment)
     return home / program
+
+
+def _install(name: str, home: Path, command: list[str], environment: dict[str, str]) -> None:
+    scratch = home.with_name(f"{home.name}-{os.getpid()}")
+    scratch.mkdir()
+    tool = shutil.which(command[0]) or shutil.which(f"/usr/local/go/bin/{command[0]}")
+    if tool is None:
+        pytest.skip(f"there is no {command[0]} to install {name} with")
+    done = subprocess.run(
+        [tool, *command[1:], name],
+        cwd=scratch,
+        env={**os.environ, **{key: value.format(scratch) for key, value in environment.items()}},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        pytest.skip(f"{name} could not be installed: {done.stderr[-300:]}")
+    scratch.rename(home)
 
 
 class Cloud:
@@ -144,7 +149,7 @@ class Google(Cloud):
     """fake-gcs-server, with which Google's own clients are tested, behind what it lacks of the XML interface."""
 
     def __init__(self, directory: Path) -> None:
-        program = _installed(_FAKE_GCS, "fake-gcs-server", ["go", "install"], {"GOBIN": "{}", "GOFLAGS": "-mod=mod"})
+        program = _installed(_FAKE_GCS, "fake-gcs-server", ["go", *GO_INSTALL], {"GOBIN": "{}", **GO_VARIABLES})
         behind, port = free_port(), free_port()
         place = f"127.0.0.1:{port}"
         words = ["-backend", "memory", "-scheme", "http", "-host", "127.0.0.1", "-port", str(behind)]

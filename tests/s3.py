@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 import pytest
 
 from tests.bad_line import copy, reset
+from tests.installing import GO_INSTALL, GO_VARIABLES, one_at_a_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,18 +30,29 @@ def program() -> Path:
     """The server, which Go builds once in a cache outside the checkout; `KAFKALOG_S3` names another directory."""
     home = Path(os.environ.get("KAFKALOG_S3") or Path.home() / ".cache" / "kafkalog-s3")
     path = home / _PACKAGE.rpartition("@")[2] / "versitygw"
-    if not path.exists():
-        go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-        if go is None:
-            pytest.skip("there is no Go to build an S3 server with")
-        scratch = path.with_name(f"building-{os.getpid()}")
-        environment = {**os.environ, "GOBIN": str(scratch), "GOFLAGS": "-mod=mod"}
-        built = subprocess.run([go, "install", _PACKAGE], env=environment, check=False, capture_output=True, text=True)
-        if built.returncode:
-            pytest.skip(f"an S3 server could not be built: {built.stderr[-300:]}")
-        (scratch / "versitygw").replace(path)
-        scratch.rmdir()
+    with one_at_a_time(path.parent):
+        if not path.exists():
+            _build(path)
     return path
+
+
+def _build(path: Path) -> None:
+    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+    if go is None:
+        pytest.skip("there is no Go to build an S3 server with")
+    scratch = path.with_name(f"building-{os.getpid()}")
+    built = subprocess.run(
+        [go, *GO_INSTALL, _PACKAGE],
+        env={**os.environ, **GO_VARIABLES, "GOBIN": str(scratch)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if built.returncode:
+        pytest.skip(f"an S3 server could not be built: {built.stderr[-300:]}")
+    path.parent.mkdir(exist_ok=True)
+    (scratch / "versitygw").replace(path)
+    scratch.rmdir()
 
 
 class Server:
