@@ -16,7 +16,7 @@ from kafkalog_core.structs import Struct, replace
 from tests.corpus import archives, faults, pairing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tests.corpus.archives import Contents
 
@@ -32,6 +32,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     `records` and `committed` are files of the corpus tree: what a consumer read, and what a read_committed one did
     (records, offsets, or a fault's sheet). `stopped_at` is the offset at which the consumer gave up with an error,
     `BEHIND_LAST` where the sheet names none: it saw nothing from there on. `goldens` are texts of Kafka's dump tool.
+    `same_as` is the id of the base's snapshot where a fault has changed no file of this directory and none next to it.
     """
 
     log_dir: str
@@ -42,6 +43,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     committed: str | None = None
     stopped_at: int | None = None
     goldens: tuple[str, ...] = ()
+    same_as: str | None = None
 
     @property
     def id(self) -> str:
@@ -105,15 +107,28 @@ def _faulty(contents: Contents, sheets: set[str]) -> Iterator[Snapshot]:
         if fault.base not in bases:
             prefix = fault.base + "/"
             bases[fault.base] = {path.removeprefix(prefix) for path in contents.files if path.startswith(prefix)}
+        of_base = _by_directory(dict.fromkeys(bases[fault.base]))
         for state in fault.states:
-            for path in _partitions(fault.origins(state, bases[fault.base])):
+            origins = fault.origins(state, bases[fault.base])
+            found = _by_directory(origins)
+            for path in _partitions(origins):
+                is_same = all(found.get(place) == of_base.get(place) for place in (path, path.parent))
                 snapshot = Snapshot(
                     log_dir=str(PurePosixPath(fault.path, state, path.parent)),
                     partition=path.name,
                     fault=fault,
                     state=state,
+                    same_as=str(PurePosixPath(fault.base, path)) if is_same else None,
                 )
                 yield _with_reading(contents, fault, snapshot)
+
+
+def _by_directory(origins: Mapping[str, str | None]) -> dict[PurePosixPath, dict[str, str | None]]:
+    """The files of each directory, with the layer that each comes from; None is the base."""
+    found: dict[PurePosixPath, dict[str, str | None]] = {}
+    for name, layer in origins.items():
+        found.setdefault(PurePosixPath(name).parent, {})[name] = layer
+    return found
 
 
 def _with_reading(contents: Contents, fault: faults.Fault, snapshot: Snapshot) -> Snapshot:
