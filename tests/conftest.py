@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import os
 import signal
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests import marks, reaching, skips
 from tests.corpus import archives
 from tests.corpus.tree import Tree
+from tests.installing import one_at_a_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +48,16 @@ def pytest_report_header() -> str:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The unpacked corpus, `old/<case>` and `modern/<case>`: the whole where KAFKALOG_CORPUS names it, or fixtures/.
 
-    All tests of a session share it, so none may change it: the next one would find another log.
+    All tests of a session share it, so none may change it: the next one would find another log. So do the workers of
+    pytest-xdist, of which the first one unpacks it.
     """
-    directory = tmp_path_factory.mktemp("corpus")
-    archives.unpack(archives.source(), directory)
+    place = tmp_path_factory.getbasetemp()
+    directory = (place.parent if "PYTEST_XDIST_WORKER" in os.environ else place) / "corpus"
+    with one_at_a_time(directory):
+        if not directory.exists():
+            unpacking = directory.with_name(f"unpacking-{os.getpid()}")
+            archives.unpack(archives.source(), unpacking)
+            unpacking.rename(directory)
     before = _state(directory)
     yield directory
     after = _state(directory)
