@@ -41,8 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two cores of this machine."""
-    with spark_session(SessionSettings(master="local[2]", is_light=True)) as session:
+    """A session on two cores of this machine, and with as many partitions after a shuffle; Spark's own are 200."""
+    confs = {"spark.sql.shuffle.partitions": "2"}
+    with spark_session(SessionSettings(master="local[2]", confs=confs, is_light=True)) as session:
         yield session
 
 
