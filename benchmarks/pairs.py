@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -50,7 +51,8 @@ class Pair(Struct, frozen=True):
     """Two lines of a shell, and the most, or with `is_least` the least, that the ratio should be.
 
     goal: None: there is none. is_cold: the page cache is dropped before the left line and before the first right one;
-    the right side is then the slower of the two right lines.
+    the right side is then the slower of the two right lines. log: is read into the page cache before each other line:
+    the lines of ours leave it as they have found it, and a virtual machine may take pages away.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Pair(Struct, frozen=True):
     is_least: bool = False
     is_cold: bool = False
     warm: str | None = None
+    log: str | None = None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -93,20 +96,25 @@ def _pairs(logs: dict[str, str], directory: Path, share: float) -> Iterator[Pair
     for codec in CODEC_NAMES:
         log = shlex.quote(logs[codec])
         full = f"{RECORDS} --jobs 1 {log}"
-        yield Pair(f"filter {codec}, to verify", f"{RECORDS} --jobs 1 {user} {log}", f"{VERIFY} {log}", 1.3)
-        yield Pair(f"no literal {codec}, to full", f"{RECORDS} --jobs 1 {pattern} {log}", full, 1.0)
-        yield Pair(f"dump {codec}, one process to two", full, f"{RECORDS} --jobs 2 {log}", 1.7, is_least=True)
+        of_log = partial(Pair, log=logs[codec])
+        yield of_log(f"filter {codec}, to verify", f"{RECORDS} --jobs 1 {user} {log}", f"{VERIFY} {log}", 1.3)
+        yield of_log(f"no literal {codec}, to full", f"{RECORDS} --jobs 1 {pattern} {log}", full, 1.0)
+        yield of_log(f"dump {codec}, one process to two", full, f"{RECORDS} --jobs 2 {log}", 1.7, is_least=True)
         java, goal = _java_line(log), 12.0 if codec == "none" else 8.0
         if java is not None:
-            yield Pair(f"dump {codec}, Kafka's tool to ours", java, f"{RECORDS} {log}", goal, is_least=True)
+            yield of_log(f"dump {codec}, Kafka's tool to ours", java, f"{RECORDS} {log}", goal, is_least=True)
     log, keyed = shlex.quote(logs["none"]), shlex.quote(logs["keyed"])
-    yield Pair("head -1, to --help", f"{RECORDS} {log} | head -1", f"{OURS} --help", 1.5)
-    yield Pair("dump csv, to ndjson", f"{OURS} dump --records --output csv --jobs 1 {log}", f"{RECORDS} --jobs 1 {log}")
+    yield Pair("head -1, to --help", f"{RECORDS} {log} | head -1", f"{OURS} --help", 1.5, log=logs["none"])
+    csv = f"{OURS} dump --records --output csv --jobs 1 {log}"
+    yield Pair("dump csv, to ndjson", csv, f"{RECORDS} --jobs 1 {log}", log=logs["none"])
     for given in ("--key user-000004711", "--header x"):
-        yield Pair(f"{given}, to verify", f"{RECORDS} --jobs 1 {given} {keyed}", f"{VERIFY} {keyed}", 1.7)
+        line = f"{RECORDS} --jobs 1 {given} {keyed}"
+        yield Pair(f"{given}, to verify", line, f"{VERIFY} {keyed}", 1.7, log=logs["keyed"])
     if os.access(_DROP, os.W_OK):
         for name, line in (("verify", f"{VERIFY} {log}"), ("filter", f"{RECORDS} --jobs 1 {user} {log}")):
-            yield Pair(f"cold {name}, to cat or warm", line, f"cat {log}", 1.2, is_cold=True, warm=line)
+            yield Pair(
+                f"cold {name}, to cat or warm", line, f"cat {log}", 1.2, is_cold=True, warm=line, log=logs["none"]
+            )
     yield from _of_many_files(directory, share)
 
 
@@ -138,11 +146,12 @@ def _measured(pair: Pair, turns: int) -> dict[str, Any]:
     sides: dict[str, list[float]] = {"left": [], "right": []} | ({"warm": []} if pair.warm else {})
     lines = {"left": pair.left, "right": pair.right, "warm": pair.warm or ""}
     if not pair.is_cold:
-        for side in sides:  # into the page cache
-            _seconds(lines[side], is_cold=False)
+        for side in sides:  # directories of many files, into the page cache
+            _seconds(lines[side], log=pair.log)
     for _ in range(turns):
         for side, seconds in sides.items():
-            seconds.append(_seconds(lines[side], is_cold=pair.is_cold and side != "warm"))
+            is_cold = pair.is_cold and side != "warm"
+            seconds.append(_seconds(lines[side], is_cold=is_cold, log=None if is_cold else pair.log))
     medians = {side: median(seconds) for side, seconds in sides.items()}
     left, right = medians.pop("left"), max(medians.values())
     goal = "" if pair.goal is None else f"{'>=' if pair.is_least else '<='} {pair.goal}"
@@ -155,7 +164,9 @@ def _measured(pair: Pair, turns: int) -> dict[str, Any]:
     }
 
 
-def _seconds(line: str, *, is_cold: bool) -> float:
+def _seconds(line: str, *, is_cold: bool = False, log: str | None = None) -> float:
+    if log is not None:
+        subprocess.run(("cat", log), stdout=subprocess.DEVNULL, check=True)
     if is_cold:
         os.sync()
         _DROP.write_text("1\n")

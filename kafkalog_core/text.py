@@ -20,6 +20,7 @@ __all__ = [
     "has_controls",
     "json_text",
     "moment",
+    "names_near",
     "needs_quotes",
     "size",
     "sizes",
@@ -135,3 +136,10 @@ def first_of(items: Sequence[_T], text_of: Callable[[_T], str] = str, *, joint: 
     parts = [text_of(item) for item in items[:_SHOWN]]
     more = len(items) - len(parts)
     return joint.join([*parts, f"and {more:,} more"] if more else parts)
+
+
+def names_near(text: str, names: Iterable[str], *, count: int = 3, least: float = 0.6) -> list[str]:
+    """Return the names that resemble a text most, the best first; least: the ratio of `difflib.SequenceMatcher`."""
+    from difflib import get_close_matches  # noqa: PLC0415 -- for a text that is wrong
+
+    return get_close_matches(text, [*names], n=count, cutoff=least)

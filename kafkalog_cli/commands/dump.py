@@ -20,7 +20,6 @@ from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.dump.follow import follow
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
@@ -202,17 +201,18 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         writer, stoppable = open_writer(output, settings), StoppableProgress(progress, interruption)
         is_shared = jobs > 1 and not is_following and not is_in_store and request.comes_batch_by_batch
         going_on = writer_going_on(output, settings) if is_shared else None
-        chunks = (
-            follow(
+        if is_following:
+            from kafkalog_core.ops.dump.follow import follow  # noqa: PLC0415 -- as below
+
+            chunks = follow(
                 request,
                 report,
                 wait=lambda: interruption.wait(poll_ms / 1000),
                 is_over=interruption.is_noted,
                 targets=lambda: resolve(paths, selection, on_refusal=lambda _: None),
             )
-            if is_following
-            else _until(interruption, dump(request, report, stoppable))
-        )
+        else:
+            chunks = _until(interruption, dump(request, report, stoppable))
         with early_end(writer, report):
             if going_on is not None and (descriptor := _descriptor()) is not None:
                 from kafkalog_core.ops.dump import shared  # noqa: PLC0415 - most dumps take less time than its import

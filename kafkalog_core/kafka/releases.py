@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from difflib import get_close_matches
+from collections import Counter
 from typing import Final, NamedTuple
 
 from kafkalog_core.errors import SettingError
+from kafkalog_core.text import names_near
 
 __all__ = [
     "KNOWN",
@@ -268,7 +269,7 @@ def _is_known(release: Release) -> bool:
 
 
 def _refusal(text: str, release: Release | None) -> str:
-    near = _neighbours(release) if release is not None else get_close_matches(text, map(short_name, RELEASES), n=3)
+    near = _neighbours(release) if release is not None else names_near(text, map(short_name, RELEASES))
     newer = f"Kafka {text} is newer than this kafkalog knows ({LATEST})"
     said = newer if release is not None and release > LATEST else f"{text!r} is not a release that kafkalog knows"
     advice = f"; the nearest: {' or '.join(near)}" if near else ""
@@ -286,7 +287,9 @@ def _family(release: Release) -> tuple[int, ...]:
     return release[:1] if release.major else release[:2]
 
 
+_RELEASES_IN: Final = Counter(map(_family, RELEASES))
+
+
 def short_name(release: Release) -> str:
     """Return a release as people write it: 0.7, not 0.7.0."""
-    has_siblings = sum(_family(each) == _family(release) for each in RELEASES) > 1
-    return str(release) if has_siblings else f"{release.major}.{release.minor}"
+    return str(release) if _RELEASES_IN[_family(release)] > 1 else f"{release.major}.{release.minor}"

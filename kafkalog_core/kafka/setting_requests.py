@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from kafkalog_core.errors import SettingError
 from kafkalog_core.kafka.setting_table import SETTINGS, known_names
 from kafkalog_core.structs import Struct
+from kafkalog_core.text import names_near
 
 __all__ = ["SettingsRequest", "parse_assignment", "parse_topic_assignment"]
 
@@ -89,6 +88,6 @@ def parse_topic_assignment(text: str) -> tuple[str, str, str]:
 def _check_name(key: str, names: list[str]) -> None:
     if key in names:
         return
-    near = get_close_matches(key, names, n=3, cutoff=0.5)
+    near = names_near(key, names, least=0.5)
     hint = f"; is {' or '.join(near)} meant?" if near else ""
     raise SettingError(f"no setting {key!r} has to do with Kafka's files{hint}")

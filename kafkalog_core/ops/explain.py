@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.command_lines import shell_word
@@ -16,6 +15,7 @@ from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, hear
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.structs import Struct, field
+from kafkalog_core.text import names_near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -170,7 +170,7 @@ def explained(word: str) -> list[Entry]:
 
 def near(word: str) -> list[str]:
     """Return codes that resemble a word, the best match first."""
-    return get_close_matches(word, entries(), n=_NEAR, cutoff=0.5)
+    return names_near(word, entries(), count=_NEAR, least=0.5)
 
 
 def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:

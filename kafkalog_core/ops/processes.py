@@ -1,125 +1,82 @@
 """Worker processes: each does one piece of work after another, and results come in the order of the pieces.
 
-Workers ignore Ctrl-C: the process that waits for them stops them, and they end within one window of a file. If that
-process dies, they end too.
+Pieces and results go through pipes, which this process looks at while it waits for a result: it needs no thread, and a
+process is there a few milliseconds after it was asked for. Workers ignore Ctrl-C: the process that waits for them stops
+them, and they end within one window of a file. If that process dies, they end too.
 """
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import multiprocessing
 import os
-import shutil
+import pickle
+import select
 import signal
 import sys
-import tempfile
 from collections import deque
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures import TimeoutError as NotYetError
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from mmap import mmap
-from multiprocessing import reduction
 from threading import Event, Thread, active_count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from kafkalog_core.errors import KafkalogError, WorkerLostError
+from kafkalog_core.ops.turns import AFTER_RANGES, AT_ONCE, SharedCells, StopWorkError, Token, Turns, WorkerPlace
 from kafkalog_core.storage.object_paths import REACHING
-from kafkalog_core.storage.scan import ScanPlace
 from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from multiprocessing.sharedctypes import Synchronized
+    from multiprocessing.process import BaseProcess
     from types import TracebackType
 
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.object_paths import StorageOptions
     from kafkalog_core.storage.source import ReadLimit
 
-__all__ = ["Pool", "TurnRelay", "TurnWriter", "Turns"]
+__all__ = ["Pool"]
 
 START_METHOD: Final = "forkserver" if sys.platform == "linux" else "spawn"
 """Not fork: the process has threads of its own, for progress and for waiting, and descriptors of locks."""
-_FORK: Final = "fork" if sys.platform == "linux" else ""
+_CAN_FORK: Final = sys.platform == "linux"
 """Where none of that is so: the processes are there at once, with all that this one has imported."""
 _MOST_TEMP_BYTES: Final = 70
 """Of TMPDIR: the server listens on a socket 32 bytes below it, and the address of a socket has 107 (sun_path)."""
 _WORK_MODULE: Final = "kafkalog_core.ops.verify.work"
 _LOOK_SECONDS: Final = 0.2
-_AT_ONCE: Final = 1
-_AFTER_RANGES: Final = 2
-"""When processes stop."""
 _PATIENCE_S: Final = 2.0
 _PAUSE: Final = Event()
-_LEAST_PAUSE_S: Final = 0.0005
-_MOST_PAUSE_S: Final = 0.01
-_WAIT_SECONDS: Final = 0.02
-"""For the end of a scan, which takes less than a millisecond."""
+_PAUSE_S: Final = 0.002
 _AHEAD: Final = 4
 """Pieces of work that wait for each process: enough to keep it busy, so few that results do not pile up."""
-
-_RANGES: Final = 1 << 32
-"""More than a piece has."""
-_NO_RANGE: Final = -1
+_SENT: Final = 2
+"""Of those, how many it has: the one that it works on, and the next one. Pieces that have turns must be begun in their
+order, so it has one of them: the next one could be begun by another process."""
+_PIPE_BYTES: Final = 1 << 16
+_LENGTH_BYTES: Final = 8
+_NO_OUTPUT: Final = -1
 
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 _MAPPED_BYTES: Final = 32 * 1024 * 1024
 _HELD_BYTES: Final = 64 * 1024 * 1024
-ROOM_BYTES: Final = 4 * 1024 * 1024
-_KEPT_BYTES: Final = 32 * 1024 * 1024
-_ALL_BYTES: Final = _KEPT_BYTES + ROOM_BYTES
 
 _Result = TypeVar("_Result")
 
 
-class _StopWorkError(Exception):
-    """The caller no longer waits for the work."""
-
-
-class Turns:
-    """Whose turn it is to write: pieces of work are numbered from 0, and each waits until those before it have ended.
-
-    Pieces must be begun in the order of their numbers, so that the one whose turn it is is never waiting for a process.
-    Several processes may work on one piece, in ranges (`TurnRelay`), which have turns of their own.
-    """
-
-    def __init__(self, context: multiprocessing.context.BaseContext) -> None:
-        self._at: Any = context.Value("q", 0, lock=False)
-        self.reading = context.Lock()
-        self.relayed: Any = context.Array("q", 5, lock=False)
-        """While `reading` is held: number of the last piece in ranges, its next range, and where that begins."""
-        self.relayed[0] = -1
-
-    def is_at(self, number: int, part: int = 0) -> bool:
-        """Return whether it is the turn of a piece, or a range of it."""
-        return bool(self._at.value == number * _RANGES + part)
-
-    def wait(self, number: int, part: int, look: Callable[[], object]) -> None:
-        """Wait for the turn of a piece, or a range of it. look: called now and then; it may raise an error.
-
-        It looks again and again: who wakes others by a condition waits for them, for ever if one was killed.
-        """
-        pause_s = _LEAST_PAUSE_S
-        while not self.is_at(number, part):
-            look()
-            _PAUSE.wait(pause_s)
-            pause_s = min(1.1 * pause_s, _MOST_PAUSE_S)
-
-    def end(self, number: int, next_part: int | None = None) -> None:
-        """End the turn of a piece, or of a range of it before the next one."""
-        self._at.value = (number + 1) * _RANGES if next_part is None else number * _RANGES + next_part
+class _LostError(Exception):
+    """A process has ended before its work."""
 
 
 class Pool:
     """At most `jobs` processes, as a context manager. `progress` receives the bytes that they read.
 
-    `scratch` is a directory for temporary files, which is deleted with the pool. `output` is a file descriptor that
-    the work may write to, in `turns`. `own_limit` is what this process may read meanwhile, if it has given an output.
-    After a KeyboardInterrupt `is_stopping`, and results still come of what was read and written by then.
+    `scratch` is a directory for temporary files, which is deleted with the pool; None: the processes are copies of this
+    one. `output` is a file descriptor that the work may write to, in `turns`. `own_limit` is what this process may read
+    meanwhile, if it has given an output. After a KeyboardInterrupt `is_stopping`, and results still come of what was
+    read and written by then.
     """
 
     def __init__(self, jobs: int, progress: Progress, *, output: int | None = None, may_fork: bool = False) -> None:
@@ -128,57 +85,42 @@ class Pool:
         self._progress = progress
         self._counted_bytes = 0
         self._has_output = output is not None
+        self._sent = 1 if self._has_output else _SENT
         self.is_stopping = False
-        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
-        self.scratch = self._directory.name
         is_alone = active_count() == 1 and "pyarrow" not in sys.modules  # whose threads Python does not count
-        method = _FORK if may_fork and _FORK and is_alone else START_METHOD
-        if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
-            method = "spawn"
-        context = multiprocessing.get_context(method)
-        if method == "forkserver":
-            _start_server(context)
-        self._read_bytes: Synchronized[int] = context.Value("q", 0)
-        self._stop: Synchronized[int] = context.Value("b", 0)
-        self.turns = Turns(context)
-        self._starting: Thread | None = None
-        self._has_started = Event()
-        self._is_forked = method == _FORK
         readers = jobs + (output is not None)  # who shares the output out reads too
         self.own_limit = None if READING.limit is None else READING.limit.share(readers)
-        passed: Any = output if output is None or self._is_forked else _Passed(output)
-        self._executor = ProcessPoolExecutor(
-            jobs,
-            mp_context=context,
-            initializer=_start_worker,
-            initargs=(
-                self._read_bytes,
-                self._stop,
-                self.scratch,
-                self.turns,
-                passed,
-                _process_of(readers),
-            ),
-        )
+        if may_fork and _CAN_FORK and is_alone:
+            self._starter: _Fork | _Start = _Fork(jobs, output, _settings_of(readers))
+        else:
+            self._starter = _Start(jobs, output, _settings_of(readers))
+        self.scratch = self._starter.scratch
+        self.turns = Turns(self._starter.cells)
+        self._cells = self._starter.cells
+        self._workers: list[_Worker] = []
+        self._unsent: deque[tuple[int, bytes]] = deque()
+        self._results: dict[int, tuple[bool, Any]] = {}
+        self._number = 0
+        self._starting: Thread | None = None
+        self._has_started = Event()
 
     def start(self) -> None:
         """Start the processes; the caller may work meanwhile, until `has_started`."""
-        if self._is_forked:  # at once, and in this thread, the only one
-            self._executor.submit(_no_work)
-            self._has_started.set()
+        if isinstance(self._starter, _Fork):  # at once, and in this thread, the only one
+            self._start()
             return
         self._starting = Thread(target=self._start, daemon=True)
         self._starting.start()
 
     @property
     def has_started(self) -> bool:
-        """Whether a process is ready after `start`, or has failed, as the next piece of work will."""
+        """Whether the processes are there after `start`, or one has failed, as the next piece of work will."""
         return self._has_started.is_set()
 
     def _start(self) -> None:
         try:
-            for each in [self._executor.submit(_no_work) for _ in range(self.jobs)][:1]:
-                each.result()
+            while len(self._workers) < self.jobs:
+                self._workers.append(self._starter.start(len(self._workers)))
         except Exception:  # noqa: BLE001 -- the next piece of work meets it too, and reports it
             return
         finally:
@@ -191,19 +133,23 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._stop.get_obj().value = _AT_ONCE  # without its lock, as below
+            self._cells.stop = AT_ONCE
         if self._starting is not None:
             self._starting.join()
-        writers = multiprocessing.active_children() if kind is not None and self._has_output else []
-        self._executor.shutdown(wait=not writers, cancel_futures=True)
-        for process in writers:  # one that writes to a pipe of which nobody reads sees nothing of a stop
-            process.join(_PATIENCE_S / len(writers))
-            process.terminate()
-        self._directory.cleanup()
+        for worker in self._workers:
+            worker.close()
+        if kind is not None and self._has_output:
+            for worker in self._workers:  # one that writes to a pipe of which nobody reads sees nothing of a stop
+                worker.join(_PATIENCE_S / len(self._workers))
+                worker.terminate()
+        for worker in self._workers:
+            worker.end()
+        self._starter.close()
 
+    # --- the work -----------------------------------------------------------------------------------------------------
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
         """See `pool.Workers`."""
-        waiting: deque[Future[_Result]] = deque()
+        waiting: deque[int] = deque()
         source = iter(pieces)
         while True:
             while len(waiting) < self.jobs * _AHEAD:
@@ -214,66 +160,290 @@ class Pool:
             if not waiting:
                 return
             try:
-                result = self._result(waiting.popleft(), waiting)
+                result = self._result(waiting)
             except KeyboardInterrupt:
                 yield from self._written(waiting)
                 raise
             yield result
 
-    def _written(self, waiting: deque[Future[_Result]]) -> Iterator[_Result]:
+    def _written(self, waiting: deque[int]) -> Iterator[Any]:
         """Let processes that read a piece in ranges end after the present ones, and yield what they have found."""
         if not self._has_output:
             return
-        self.is_stopping, self._stop.get_obj().value = True, _AFTER_RANGES
-        with suppress(NotYetError, _StopWorkError, KafkalogError, OSError, BrokenProcessPool):
-            for future in waiting:
-                if future.cancel():
+        self.is_stopping, self._cells.stop = True, AFTER_RANGES
+        unsent = {number for number, _ in self._unsent}
+        self._unsent.clear()
+        with suppress(StopWorkError, KafkalogError, OSError, _LostError):
+            for number in waiting:
+                if number in unsent or not self._has_come(number, _PATIENCE_S):
                     return
-                yield future.result(_PATIENCE_S)
+                yield self._taken(number)
 
-    def _submit(self, work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> Future[_Result]:
-        try:
-            return self._executor.submit(_work, work_of, piece)
-        except BrokenProcessPool as error:
-            raise self._lost() from error
+    def _submit(self, work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> int:
+        self._number += 1
+        self._unsent.append((self._number, pickle.dumps((self._number, work_of, piece))))
+        self._guarded(0.0)
+        return self._number
 
-    def _result(self, future: Future[_Result], others: deque[Future[_Result]]) -> _Result:
+    def _result(self, waiting: deque[int]) -> Any:
+        """Return the first of the results that are waited for, which then is no longer one of them."""
         while True:
-            try:
-                result = future.result(_LOOK_SECONDS)
-            except NotYetError:
-                self._look(future, others)
-            except _StopWorkError:  # because another one has failed, whose error is the reason
-                if not others:
-                    raise
-                future = others.popleft()
-            except BrokenProcessPool as error:
-                raise self._lost() from error
-            else:
-                self._look(future, others)
-                return result
-
-    def _lost(self) -> WorkerLostError:
-        end = ": the output ends there, maybe inside a line" if self._has_output else ""
-        message = (
-            f"a worker process was killed, perhaps by the out-of-memory killer{end}; --jobs 1 needs the least memory"
-        )
-        error = WorkerLostError(message)
-        error.wrote_rows = self._has_output
-        return error
-
-    def _look(self, future: Future[_Result], others: deque[Future[_Result]]) -> None:
-        """Show what was read meanwhile. If that raises KeyboardInterrupt, the result is the first of those to come."""
-        read_bytes = self._read_bytes.get_obj().value  # without its lock, with which a process may be killed
-        counted_bytes, self._counted_bytes = self._counted_bytes, read_bytes
-        try:
+            has_come = waiting[0] in self._results
+            if not has_come:
+                self._guarded(_LOOK_SECONDS)
+                has_come = waiting[0] in self._results
+            read_bytes = self._cells.read_bytes
+            counted_bytes, self._counted_bytes = self._counted_bytes, read_bytes
             self._progress.advance(read_bytes - counted_bytes)
-        except KeyboardInterrupt:
-            others.appendleft(future)
-            raise
+            if not has_come:
+                continue
+            try:
+                return self._taken(waiting.popleft())
+            except StopWorkError:  # because another one has failed, whose error is the reason
+                if not waiting:
+                    raise
+
+    def _taken(self, number: int) -> Any:
+        is_good, result = self._results.pop(number)
+        if is_good:
+            return result
+        raise result
+
+    def _has_come(self, number: int, patience_s: float) -> bool:
+        """Return whether a result has come, or comes within some seconds, or less if others come."""
+        for _ in range(int(patience_s / _PAUSE_S)):
+            if number in self._results:
+                return True
+            self._exchange(_PAUSE_S)
+        return number in self._results
+
+    def _guarded(self, wait_s: float) -> None:
+        """Exchange what there is. Raises WorkerLostError."""
+        try:
+            self._exchange(wait_s)
+        except _LostError as lost:
+            end = ": the output ends there, maybe inside a line" if self._has_output else ""
+            message = (
+                "a worker process was killed, perhaps by the out-of-memory killer"
+                f"{end}; --jobs 1 needs the least memory"
+            )
+            error = WorkerLostError(message)
+            error.wrote_rows = self._has_output
+            raise error from lost
+
+    def _exchange(self, wait_s: float) -> None:
+        """Send pieces to processes that have too few, and take results, for which it waits some seconds at most."""
+        if self._starting is not None and not self._has_started.is_set():
+            self._starting.join(wait_s)
+            return
+        self._send()
+        waiting = select.poll()
+        for worker in self._workers:
+            waiting.register(worker.results, select.POLLIN)
+            if worker.outgoing:
+                waiting.register(worker.pieces, select.POLLOUT)
+        found = {descriptor for descriptor, _ in waiting.poll(wait_s * 1000)}
+        for worker in self._workers:
+            if worker.results in found:
+                for number, is_good, result in worker.received():
+                    self._results[number] = (is_good, result)
+            if worker.pieces in found:
+                worker.send()
+        if found:
+            self._send()
+
+    def _send(self) -> None:
+        """Send pieces, each to a process that has the fewest, which is started if there is none."""
+        while self._unsent:
+            worker = min(self._workers, key=lambda each: each.at_work, default=None)
+            if (worker is None or worker.at_work) and len(self._workers) < self.jobs:
+                worker = self._starter.start(len(self._workers))
+                self._workers.append(worker)
+            if worker is None or worker.at_work >= self._sent:
+                return
+            _, piece = self._unsent.popleft()
+            worker.send(piece)
 
 
-def _start_server(context: multiprocessing.context.BaseContext) -> None:
+# --- a process, as the one that has started it sees it ----------------------------------------------------------------
+class _Worker:
+    """A process with its two pipes. `at_work` counts its pieces; `outgoing` is what the pipe had no room for."""
+
+    def __init__(self, process: _Copy | BaseProcess, pieces: int, results: int) -> None:
+        self.pieces = pieces
+        self.results = results
+        self.at_work = 0
+        self.outgoing = bytearray()
+        self._process = process
+        self._incoming = bytearray()
+        os.set_blocking(pieces, False)
+        os.set_blocking(results, False)
+
+    def send(self, piece: bytes = b"") -> None:
+        """Send a piece, or more of what is outgoing; it never waits."""
+        if piece:
+            self.at_work += 1
+            self.outgoing += len(piece).to_bytes(_LENGTH_BYTES, "big") + piece
+        with suppress(BlockingIOError, BrokenPipeError):  # of a process that is gone: its results have ended too
+            while self.outgoing:
+                del self.outgoing[: os.write(self.pieces, self.outgoing[:_PIPE_BYTES])]
+
+    def received(self) -> Iterator[tuple[int, bool, Any]]:
+        """Yield the results that have come: number of the piece, whether it is a result, result or error.
+
+        Raises _LostError after the last result if the process is gone.
+        """
+        has_ended = False
+        with suppress(BlockingIOError):
+            while not has_ended:
+                data = os.read(self.results, _PIPE_BYTES)
+                self._incoming += data
+                has_ended = not data
+        while len(self._incoming) >= _LENGTH_BYTES:
+            end = _LENGTH_BYTES + int.from_bytes(self._incoming[:_LENGTH_BYTES], "big")
+            if len(self._incoming) < end:
+                break
+            message = bytes(self._incoming[_LENGTH_BYTES:end])
+            del self._incoming[:end]
+            self.at_work -= 1
+            yield pickle.loads(message)  # noqa: S301 -- of a process of our own
+        if has_ended:
+            raise _LostError
+
+    def close(self) -> None:
+        """Let the process end: no piece comes any more."""
+        os.close(self.pieces)
+        os.close(self.results)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for its end, at most some seconds."""
+        self._process.join(timeout_s)
+
+    def terminate(self) -> None:
+        """Kill it, if it is still there."""
+        self._process.terminate()
+
+    def end(self) -> None:
+        """Wait for its end, and give back what is known of it."""
+        self._process.join(None)
+        self._process.close()
+
+
+class _Copy:
+    """A forked process, as far as it is a `multiprocessing.Process`."""
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        """Fork; the copy runs a function and ends."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        self._pid = os.fork()
+        if not self._pid:
+            _run_to_the_end(run)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._is_there = True
+
+    def join(self, timeout_s: float | None) -> None:
+        """Wait for its end, at most some seconds; None: as long as it takes."""
+        looks = 1 if timeout_s is None else 1 + int(timeout_s / _PAUSE_S)
+        for _ in range(looks):
+            if self._is_there:
+                pid, _ = os.waitpid(self._pid, 0 if timeout_s is None else os.WNOHANG)
+                self._is_there = not pid
+            if not self._is_there:
+                return
+            _PAUSE.wait(_PAUSE_S)
+
+    def terminate(self) -> None:
+        """Kill it, if it is still there."""
+        if self._is_there:
+            os.kill(self._pid, signal.SIGTERM)
+
+    def close(self) -> None:
+        """Give back nothing: the system has forgotten a process that was waited for."""
+
+
+class _Fork:
+    """Starts processes that are copies of this one."""
+
+    scratch = None
+
+    def __init__(self, jobs: int, output: int | None, settings: _ProcessSettings) -> None:
+        self._memory = mmap(-1, SharedCells.size_bytes(jobs))
+        self.cells = SharedCells(self._memory)
+        self._token, self._life = _token_pipe(), os.pipe()
+        self._output, self._settings = _NO_OUTPUT if output is None else output, settings
+        self._others: list[int] = []
+
+    def start(self, number: int) -> _Worker:
+        """Start a process."""
+        (pieces, to_pieces), (results, to_results) = os.pipe(), os.pipe()
+        ours = (to_pieces, results)
+
+        def run() -> None:
+            for descriptor in (*ours, *self._others, self._life[1]):
+                os.close(descriptor)
+            place = WorkerPlace(number, self.cells, Token(self._token), self._output)
+            _serve(place, self._settings, pieces, to_results, self._life[0], None)
+
+        process = _Copy(run)
+        os.close(pieces)
+        os.close(to_results)
+        self._others += ours
+        return _Worker(process, *ours)
+
+    def close(self) -> None:
+        """Give back what the processes shared with this one."""
+        for descriptor in (*self._token, *self._life):
+            os.close(descriptor)
+
+
+class _Start:
+    """Starts processes by the standard library, for which everything that they get is pickled."""
+
+    def __init__(self, jobs: int, output: int | None, settings: _ProcessSettings) -> None:
+        multiprocessing, tempfile = import_module("multiprocessing"), import_module("tempfile")
+        self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
+        self.scratch = self._directory.name
+        method = START_METHOD
+        if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
+            method = "spawn"
+        self._context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            _start_server(self._context)
+        self._path, size = os.path.join(self.scratch, "shared"), SharedCells.size_bytes(jobs)
+        with open(self._path, "w+b", buffering=0) as file:
+            file.write(bytes(size))  # not a hole: a full disk would kill who writes to its memory
+            self.cells = SharedCells(mmap(file.fileno(), size))
+        self._token, self._life = _token_pipe(), os.pipe()
+        self._outputs, self._settings = [] if output is None else [output], settings
+
+    def start(self, number: int) -> _Worker:
+        """Start a process."""
+        (pieces, to_pieces), (results, to_results) = os.pipe(), os.pipe()
+        descriptors = (pieces, to_results, self._life[0], *self._token, *self._outputs)
+        passed = [_Passed(each) for each in descriptors]
+        process = self._context.Process(
+            target=_serve_started, args=(number, self._path, passed, self._settings, self.scratch), daemon=True
+        )
+        process.start()
+        os.close(pieces)
+        os.close(to_results)
+        return _Worker(process, to_pieces, results)
+
+    def close(self) -> None:
+        """Delete what the processes shared with this one."""
+        for descriptor in (*self._token, *self._life):
+            os.close(descriptor)
+        self._directory.cleanup()
+
+
+def _token_pipe() -> tuple[int, int]:
+    """Return the ends of a pipe in which there is a token."""
+    ends = os.pipe()
+    Token(ends).release()
+    return ends
+
+
+def _start_server(context: Any) -> None:
     """Start the fork server with SIGINT blocked, so that neither it nor its processes receive one."""
     from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 -- only where there is one
 
@@ -286,10 +456,23 @@ def _start_server(context: multiprocessing.context.BaseContext) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class _Passed:
+    """A file descriptor on its way to a process that starts, where it becomes the number of its copy."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from multiprocessing import reduction  # noqa: PLC0415 -- only here
+
+        return _copied, (reduction.DupFd(self._descriptor),)
+
+
+def _copied(passed: Any) -> int:
+    return int(passed.detach())
+
+
 # --- in the other processes -------------------------------------------------------------------------------------------
-_state: dict[str, Any] = {}
-
-
 class _ProcessSettings(NamedTuple):
     """What this process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
 
@@ -299,29 +482,63 @@ class _ProcessSettings(NamedTuple):
     gc_threshold: tuple[int, int, int]
 
 
-def _process_of(jobs: int) -> _ProcessSettings:
+def _settings_of(jobs: int) -> _ProcessSettings:
     """Return the settings of each of some processes: they share what this one may read in a second."""
     limit = None if READING.limit is None else READING.limit.share(jobs)
     return _ProcessSettings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
 
 
-def _start_worker(
-    read_bytes: Synchronized[int],
-    stop: Synchronized[int],
-    scratch: str,
-    turns: Turns,
-    output: int | None,
-    settings: _ProcessSettings,
+def _run_to_the_end(run: Callable[[], None]) -> None:
+    """Run a function and end this process, without what the other one does at its end."""
+    status = 1
+    try:
+        run()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _serve_started(number: int, shared: str, passed: list[int], settings: _ProcessSettings, scratch: str) -> None:
+    pieces, results, life, from_token, to_token, *outputs = passed
+    with open(shared, "r+b", buffering=0) as file:
+        cells = SharedCells(mmap(file.fileno(), 0))
+    place = WorkerPlace(number, cells, Token((from_token, to_token)), *(outputs or [_NO_OUTPUT]))
+    _run_to_the_end(partial(_serve, place, settings, pieces, results, life, scratch))
+
+
+def _serve(
+    place: WorkerPlace, settings: _ProcessSettings, pieces: int, results: int, life: int, scratch: str | None
 ) -> None:
+    """Do the pieces of work that come, until none comes any more. life: ends with the process that sends them."""
     gc.set_threshold(*settings.gc_threshold)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
     _keep_memory()
-    _state.update(read_bytes=read_bytes, stop=stop, turns=turns, output=output)
-    REACHING.check = partial(_advance, 0)
-    if output is not None:
-        _state.update(memory=mmap(-1, _ALL_BYTES))
-    Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
+    WorkerPlace.here = place
+    REACHING.check = partial(place.advance, 0)
+    Thread(target=_end_with_parent, args=(life, scratch), daemon=True).start()
+    with open(pieces, "rb") as incoming, suppress(BrokenPipeError):
+        while length := incoming.read(_LENGTH_BYTES):
+            answer = memoryview(_answer(incoming.read(int.from_bytes(length, "big")), place))
+            while answer:
+                answer = answer[os.write(results, answer) :]
+
+
+def _answer(message: bytes, place: WorkerPlace) -> bytes:
+    """Do a piece of work, and return the bytes of its result or its error."""
+    number, is_good = 0, True
+    try:
+        number, work_of, piece = pickle.loads(message)  # noqa: S301 -- of the process that has started this one
+        result = work_of(*piece, place.advance)
+    except Exception as error:  # noqa: BLE001 -- it is raised where the result is waited for
+        is_good, result = False, error
+    try:
+        answer = pickle.dumps((number, is_good, result))
+        if not is_good:  # there are classes of errors that only go one way
+            pickle.loads(answer)  # noqa: S301 -- made a moment ago
+    except Exception as error:  # noqa: BLE001 -- of any class
+        answer = pickle.dumps((number, False, TypeError(f"{error}, of {result!r}")))
+    return len(answer).to_bytes(_LENGTH_BYTES, "big") + answer
 
 
 def _keep_memory() -> None:
@@ -337,192 +554,11 @@ def _keep_memory() -> None:
     mallopt(_M_TRIM_THRESHOLD, _HELD_BYTES)
 
 
-def _end_with_parent(scratch: str) -> None:
-    """Wait until the parent process is dead, then delete its temporary files and end."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        shutil.rmtree(scratch, ignore_errors=True)
-        os._exit(1)
-
-
-class _Passed:
-    """A file descriptor on its way to a process that starts, where it becomes the number of its copy."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _copied, (reduction.DupFd(self._descriptor),)
-
-
-def _copied(passed: Any) -> int:
-    return int(passed.detach())
-
-
-def _no_work() -> None:
-    """Do nothing: the process is there."""
-
-
-class TurnWriter:
-    """A stream to the output of the pool for one piece of work, in a process of the pool: it writes when it may.
-
-    What it gets before its turn it keeps, in memory that all pieces of the process use, up to _KEPT_BYTES; then it
-    waits. So it does not wait at the end of a range, whose rows may stay there while the next one is read. What was
-    written to its `room` is there already: copying it takes as long as a third of making it.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._part = 0
-        self._turns: Turns = _state["turns"]
-        self._descriptor: int = _state["output"]
-        self._memory: mmap = _state["memory"]
-        self._kept_bytes = self._written_bytes = 0
-        self._ended: deque[tuple[int, int]] = deque()  # earlier ranges: number, and where their rows end in the memory
-        self._has_begun = False
-
-    def room(self) -> memoryview:
-        """Return memory for lines, which are then given to `write`."""
-        return memoryview(self._memory)[self._kept_bytes : self._kept_bytes + ROOM_BYTES]
-
-    def write(self, data: bytes | memoryview) -> None:
-        """Take bytes. Raises OSError."""
-        self.put_what_may()
-        if self._has_begun:
-            self._write(data)
-            return
-        if len(data) > ROOM_BYTES:  # a line as long as that
-            self.put()
-            self._write(data)
-            return
-        if not isinstance(data, memoryview) or data.obj is not self._memory:
-            self._memory[self._kept_bytes : self._kept_bytes + len(data)] = data
-        self._kept_bytes += len(data)
-        if self._kept_bytes >= _KEPT_BYTES:
-            self.put()
-
-    def begin_part(self, part: int) -> None:
-        """Begin a range of the piece."""
-        self._part, self._has_begun = part, False
-        if not self._ended:
-            self._kept_bytes = self._written_bytes = 0
-
-    def end_part(self) -> None:
-        """End a range of the piece before another one. Raises OSError."""
-        self.put_what_may()
-        if self._has_begun:
-            self._turns.end(self._number, self._part + 1)
-        else:
-            self._ended.append((self._part, self._kept_bytes))
-
-    def end(self) -> None:
-        """Write what is kept, and end the turn of the piece. Raises OSError."""
-        self.put()
-        self._turns.end(self._number)
-
-    def put(self) -> None:
-        """Write what is kept, when its turn has come. Raises OSError."""
-        self.put_ended()
-        self._turns.wait(self._number, self._part, lambda: _advance(0))
-        self.put_what_may()
-
-    def put_ended(self) -> None:
-        """Write what is kept of the ranges that have ended, when their turn has come. Raises OSError."""
-        while self._ended:
-            self._turns.wait(self._number, self._ended[0][0], lambda: _advance(0))
-            self.put_what_may()
-
-    def put_what_may(self) -> None:
-        """Write what is kept and whose turn has come. Raises OSError."""
-        while self._ended and self._turns.is_at(self._number, self._ended[0][0]):
-            part, end = self._ended.popleft()
-            self._put_to(end)
-            self._turns.end(self._number, part + 1)
-        if not self._ended and not self._has_begun and self._turns.is_at(self._number, self._part):
-            self._put_to(self._kept_bytes)
-            self._kept_bytes = self._written_bytes = 0
-            self._has_begun = True
-
-    def _put_to(self, end: int) -> None:
-        with memoryview(self._memory) as memory, memory[self._written_bytes : end] as kept:
-            self._write(kept)
-        self._written_bytes = end
-
-    def _write(self, data: bytes | memoryview) -> None:
-        written = 0
-        while written < len(data):
-            written += os.write(self._descriptor, data[written:])
-
-
-class TurnRelay:
-    """What several processes need to read one piece in ranges (`logreader.Relay`); each writes the rows of its own."""
-
-    def __init__(self, number: int, stream: TurnWriter, range_bytes: int, start: ScanPlace | None) -> None:
-        self.range_bytes = range_bytes
-        self._start = start
-        self._number = number
-        self._stream = stream
-        self._turns: Turns = _state["turns"]
-        self._is_reading = False
-        self.place: ScanPlace | None = None
-        self.has_begun = self.has_read = False
-
-    def begin(self) -> bool:
-        """See Relay."""
-        while not self._turns.reading.acquire(timeout=_WAIT_SECONDS):
-            self._stream.put_what_may()  # for which the one that reads may be waiting
-            _advance(0)
-        if _state["stop"].value == _AFTER_RANGES:
-            self._turns.reading.release()
-            return False
-        number, part, *place = self._turns.relayed
-        if number > self._number or (number == self._number and part == _NO_RANGE):
-            self._turns.reading.release()
-            return False
-        part, self.place = (0, self._start) if number < self._number else (part, ScanPlace(*place))
-        self._turns.relayed[0], self._turns.relayed[1] = self._number, part + 1
-        self._stream.begin_part(part)
-        self._is_reading = self.has_begun = self.has_read = True
-        return True
-
-    def give(self, place: ScanPlace) -> None:
-        """See Relay."""
-        self._turns.relayed[2:] = place
-        self._is_reading = False
-        self._turns.reading.release()
-
-    def end(self) -> None:
-        """See Relay."""
-        self._stream.end_part()
-        self.has_begun = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """End the last range, and with it the piece; or let all others end, which would wait for this one."""
-        if kind is not None:
-            _state["stop"].value = _AT_ONCE
-            return
-        if not self._is_reading:
-            if self.has_begun:  # and the rest of its rows could not be read
-                self._stream.end_part()
-            self._stream.put_ended()
-            return
-        self._turns.relayed[1] = _NO_RANGE
-        self._turns.reading.release()
-        self._stream.end()
-
-
-def _work(work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> _Result:
-    return work_of(*piece, _advance)
-
-
-def _advance(size_bytes: int) -> None:
-    if _state["stop"].value == _AT_ONCE:
-        raise _StopWorkError
-    with _state["read_bytes"].get_lock():
-        _state["read_bytes"].value += size_bytes
+def _end_with_parent(life: int, scratch: str | None) -> None:
+    """Wait until the process that has started this one is dead, then delete its temporary files and end."""
+    waiting = select.poll()
+    waiting.register(life, 0)  # the end of a pipe is always seen
+    waiting.poll()
+    if scratch is not None:
+        import_module("shutil").rmtree(scratch, ignore_errors=True)
+    os._exit(1)

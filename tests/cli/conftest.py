@@ -133,7 +133,7 @@ class Dumping:
         self.request = None
         monkeypatch.setattr(dump_module, "Report", lambda: FakeReport(self.summary))
         monkeypatch.setattr(dump_module, "dump", self._dump)
-        monkeypatch.setattr(dump_module, "follow", self._follow)
+        monkeypatch.setattr("kafkalog_core.ops.dump.follow.follow", self._follow)
         monkeypatch.setattr("kafkalog_cli.running.kernels.COMPILED", True)
 
     def _dump(self, request, report, progress):

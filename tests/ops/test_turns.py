@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from mmap import mmap
 from threading import Thread
@@ -10,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops import processes
-from kafkalog_core.ops.processes import TurnRelay, Turns, TurnWriter
+from kafkalog_core.ops.turns import SharedCells, Token, TurnRelay, Turns, TurnWriter, WorkerPlace
 from kafkalog_core.storage.scan import ScanPlace
 
 if TYPE_CHECKING:
@@ -25,28 +23,35 @@ class Output:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT)
-        self.turns = Turns(multiprocessing.get_context())
+        self._cells = SharedCells(mmap(-1, SharedCells.size_bytes(1)))
+        self._ends = os.pipe()
+        Token(self._ends).release()
+        self.turns = Turns(self._cells)
+
+    def place(self) -> WorkerPlace:
+        return WorkerPlace(0, self._cells, Token(self._ends), self.descriptor)
 
     def stream(self, number: int) -> TurnWriter:
-        context = multiprocessing.get_context()
-        counts = {"read_bytes": context.Value("q", 0), "stop": context.Value("b", 0)}
-        processes._state.update(counts, turns=self.turns, output=self.descriptor, memory=mmap(-1, 1 << 26))
-        return TurnWriter(number)
+        return TurnWriter(number, self.place())
 
     def relay(self, number: int) -> tuple[TurnRelay, TurnWriter]:
-        stream = self.stream(number)
-        return TurnRelay(number, stream, 100, None), stream
+        place = self.place()
+        stream = TurnWriter(number, place)
+        return TurnRelay(number, stream, place, 100, None), stream
+
+    def close(self) -> None:
+        for descriptor in (self.descriptor, *self._ends):
+            os.close(descriptor)
 
     def text(self) -> bytes:
         return self._path.read_bytes()
 
 
 @pytest.fixture
-def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Output]:
-    monkeypatch.setattr(processes, "_state", {})
+def output(tmp_path: Path) -> Iterator[Output]:
     found = Output(tmp_path / "output")
     yield found
-    os.close(found.descriptor)
+    found.close()
 
 
 def test_pieces_are_written_in_their_order(output: Output) -> None:

@@ -7,8 +7,6 @@ at once (in SIMD), and the slots are prefetched meanwhile.
 
 from __future__ import annotations
 
-from hashlib import md5
-
 from kafkalog_core.format.kernels._cython import cython
 from kafkalog_core.format.kernels.constants import *
 from kafkalog_core.format.kernels.fields import bytes_of, cells_of, constant_cells_of, room_of, wrapped
@@ -115,6 +113,8 @@ def find_key(key: object, state: object, table: object) -> cython.longlong:
 
 def _digest_of(key: object) -> tuple[int, int]:
     """Return both halves of a key's MD5."""
+    from hashlib import md5  # noqa: PLC0415 -- it loads OpenSSL, which takes a hundredth of the start
+
     digest = md5(key, usedforsecurity=False).digest()
     return int.from_bytes(digest[:8], "little", signed=True), int.from_bytes(digest[8:], "little", signed=True)
 

@@ -21,7 +21,6 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from kafkalog_core.ops.reading.chunks import RowOrigin, rows_at
-from kafkalog_core.ops.reading.committed import CommittedView, committed_findings, read_committed_view, segments_after
 from kafkalog_core.ops.reading.logfiles import (
     Checkpoints,
     Compaction,
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Severity
     from kafkalog_core.ops.reading.chunks import LineRoom
+    from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.ops.reading.logreader import Relay
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
@@ -294,6 +294,8 @@ class Dumper:
 
         Raises SelectionError in that case if no log directory is a target.
         """
+        from kafkalog_core.ops.reading import committed  # noqa: PLC0415 -- the rules of transactions, on request
+
         high_watermark = None
         if self._request.committed == "high-watermark":
             high_watermark = self._checkpoints.high_watermark(unit)
@@ -304,8 +306,8 @@ class Dumper:
                 return None, [found(code, unit.path, topic=unit.topic, partition=unit.partition)]
         options = self._request.scan_options
         first = unit.files[0]
-        following, is_whole = segments_after(first) if self._named(first.path) else ((), True)
-        view = read_committed_view(
+        following, is_whole = committed.segments_after(first) if self._named(first.path) else ((), True)
+        view = committed.read_committed_view(
             unit.files,
             options,
             high_watermark,
@@ -314,7 +316,7 @@ class Dumper:
             is_whole=is_whole,
             compaction=Compaction(unit, self._checkpoints, options),
         )
-        return view, committed_findings(view, unit)
+        return view, committed.committed_findings(view, unit)
 
     def _named(self, path: str) -> list[FileTarget]:
         """Return the targets that are a file itself."""

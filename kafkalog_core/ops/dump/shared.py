@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.ops.dump.dump import Step
-    from kafkalog_core.ops.processes import TurnWriter
     from kafkalog_core.ops.reading.logfiles import OffsetSpan
     from kafkalog_core.ops.reading.logreader import Relay
     from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.ops.turns import TurnWriter
     from kafkalog_core.progress import Progress
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.scan import ScanPlace
@@ -270,13 +270,14 @@ def _write_piece(
 ) -> _PieceResult:
     """Read a piece, and write its rows when it is its turn. Raises StorageError for a file that is itself a target."""
     _shared_files(piece)
-    from kafkalog_core.ops.processes import TurnRelay, TurnWriter  # noqa: PLC0415 -- this is one of its processes
+    from kafkalog_core.ops.turns import TurnRelay, TurnWriter, WorkerPlace  # noqa: PLC0415 -- this is one of several
 
-    report, stream = Report(), TurnWriter(number)
+    report, here = Report(), WorkerPlace.here
+    stream = TurnWriter(number, here)
     dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
     writer = open_writer(stream)
     spans: list[OffsetSpan | None] = []
-    shared = TurnRelay(number, stream, piece.range_bytes, piece.place) if piece.range_bytes else nullcontext()
+    shared = TurnRelay(number, stream, here, piece.range_bytes, piece.place) if piece.range_bytes else nullcontext()
     with shared as relay:
         try:
             for split in piece.splits:

@@ -10,7 +10,6 @@ import os
 import re
 import shlex
 import stat
-from difflib import get_close_matches
 from glob import glob
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +48,7 @@ from kafkalog_core.storage.partition import Partition, partition_name, read_part
 from kafkalog_core.storage.paths import absolute, exists, is_object, parent, real
 from kafkalog_core.storage.source import Source, UnreadableError
 from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.text import names_near
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -456,7 +456,7 @@ def check_topics(topics: Iterable[str], targets: Iterable[Target]) -> None:
     known = {topic for topic, _ in names if topic is not None}
     for topic in wanted:
         if topic not in known:
-            near = get_close_matches(topic, sorted(known), n=3, cutoff=0.5)
+            near = names_near(topic, sorted(known), least=0.5)
             hint = f"is {' or '.join(near)} meant?" if near else describe_topics(names)
             raise SelectionError(f"--topic-config {topic}: no partition of this topic is among the targets; {hint}")
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,14 @@ class Told:
         self.bytes += size_bytes
         if self._limit is not None and self.bytes > self._limit:
             raise KeyboardInterrupt
+
+
+@pytest.fixture(params=["forked", "started"])
+def pool_of(request, monkeypatch):
+    """Make pools of processes that are copies of this one, and of others."""
+    monkeypatch.setattr(processes, "active_count", lambda: 1)  # threads of pytest's are no reason here
+    monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
+    return partial(Pool, may_fork=request.param == "forked")
 
 
 def double(number, advance):
@@ -63,17 +72,74 @@ def fail(advance):
     raise NotFoundError("no such file or directory", path="x")
 
 
-def test_results_come_in_the_order_of_the_pieces():
+def repeat(data, count, advance):
+    advance(count)
+    return data * count
+
+
+def refuse_twice(advance):
+    advance(1)
+    raise OneWayError("x", "y")
+
+
+class OneWayError(Exception):
+    """An error that is pickled and cannot be made again of what was pickled."""
+
+    def __init__(self, one, other):
+        super().__init__(f"{one} {other}")
+
+
+def function_of_its_own(advance):
+    advance(1)
+    return lambda: None
+
+
+def test_results_come_in_the_order_of_the_pieces(pool_of):
     told = Told()
-    with Pool(2, told) as pool:
+    with pool_of(2, told) as pool:
         pids = list(pool.map(whoami, [()] * 10))
         assert list(pool.map(double, ((number,) for number in range(100)))) == list(range(0, 200, 2))
-        scratch = Path(pool.scratch)
-        assert scratch.is_dir()
+        assert pool.scratch is None or Path(pool.scratch).is_dir()
     assert told.bytes == 10 + sum(range(100))
     assert os.getpid() not in pids
-    assert not scratch.exists()
+    assert pool.scratch is None or not Path(pool.scratch).exists()
     assert all(is_gone(pid) for pid in pids)
+
+
+def test_pieces_and_results_of_any_size(pool_of):
+    """More than a pipe has room for, both ways, of more pieces than there are processes."""
+    data = os.urandom(300_000)
+    with pool_of(3, Told()) as pool:
+        sizes = [len(each) for each in pool.map(repeat, [(data, count % 5) for count in range(20)])]
+    assert sizes == [300_000 * (count % 5) for count in range(20)]
+
+
+def test_several_maps_at_the_same_time(pool_of):
+    with pool_of(2, Told()) as pool:
+        first = pool.map(double, ((number,) for number in range(50)))
+        second = pool.map(repeat, ((b"x", number) for number in range(50)))
+        assert [next(first) for _ in range(3)] == [0, 2, 4]
+        assert [len(each) for each in second] == list(range(50))
+        assert list(first) == list(range(6, 100, 2))
+
+
+@pytest.mark.parametrize("work_of", [refuse_twice, function_of_its_own])
+def test_what_cannot_be_sent_is_an_error(pool_of, work_of):
+    """And the other pieces are done."""
+    with pool_of(1, Told()) as pool:
+        with pytest.raises(TypeError, match=r"OneWayError|function_of_its_own"):
+            list(pool.map(work_of, [()]))
+        assert list(pool.map(double, [(4,)])) == [8]
+
+
+def test_nothing_is_left_open(pool_of):
+    with pool_of(1, Told()) as pool:
+        list(pool.map(double, [(4,)]))  # the server of the second kind stays
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pool_of(2, Told()) as pool:
+            list(pool.map(double, [(4,)] * 4))
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_pieces_are_taken_as_there_is_room():
@@ -90,32 +156,33 @@ def test_pieces_are_taken_as_there_is_room():
         assert len(taken) < 10
 
 
-def test_what_fails_there_fails_here():
-    with Pool(1, Told()) as pool, pytest.raises(StorageError, match="no such file") as caught:
+def test_what_fails_there_fails_here(pool_of):
+    with pool_of(1, Told()) as pool, pytest.raises(StorageError, match="no such file") as caught:
         list(pool.map(fail, [()]))
     assert caught.value.path == "x"
 
 
-def test_a_process_that_is_killed_is_told_in_one_sentence():
-    with pytest.raises(WorkerLostError, match="killed"), Pool(2, Told()) as pool:
+def test_a_process_that_is_killed_is_told_in_one_sentence(pool_of):
+    with pytest.raises(WorkerLostError, match="killed"), pool_of(2, Told()) as pool:
         list(pool.map(kill_oneself, [()] * 50))
 
 
-def test_an_end_in_the_middle_ends_all(tmp_path):
+def test_an_end_in_the_middle_ends_all(pool_of, tmp_path):
     pids = tmp_path / "pids"
-    with pytest.raises(KeyboardInterrupt), Pool(2, Told(limit=50)) as pool:
+    with pytest.raises(KeyboardInterrupt), pool_of(2, Told(limit=50)) as pool:
         list(pool.map(read_for_ever, [(str(pids),)] * 8))
     assert all(is_gone(int(pid)) for pid in pids.read_text().split())
-    assert not Path(pool.scratch).exists()
+    assert pool.scratch is None or not Path(pool.scratch).exists()
 
 
-def test_processes_end_with_the_one_that_waits_for_them(tmp_path):
+@pytest.mark.parametrize("may_fork", [True, False])
+def test_processes_end_with_the_one_that_waits_for_them(may_fork, tmp_path):
     """Killed outright, it can tell them nothing; they clean up in its stead."""
     program = (
         "import sys\n"
         "from tests.ops.verify.test_processes import *\n"
         "if __name__ == '__main__':\n"
-        "    with Pool(2, Told()) as pool:\n"
+        "    with Pool(2, Told(), may_fork=bool(int(sys.argv[2]))) as pool:\n"
         "        print(pool.scratch, flush=True)\n"
         "        list(pool.map(read_for_ever, [(sys.argv[1],)] * 8))\n"
     )
@@ -123,7 +190,10 @@ def test_processes_end_with_the_one_that_waits_for_them(tmp_path):
     script.write_text(program)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, str(script), str(pids)], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, str(script), str(pids), str(int(may_fork))],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
     with process:
         assert process.stdout is not None
@@ -131,6 +201,7 @@ def test_processes_end_with_the_one_that_waits_for_them(tmp_path):
         wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
         process.kill()
     wait_for(lambda: all(is_gone(int(pid)) for pid in pids.read_text().split()))
+    assert may_fork == (scratch == Path("None"))
     wait_for(lambda: not scratch.exists())
 
 
