@@ -8,6 +8,7 @@ them, and they end within one window of a file. If that process dies, they end t
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import os
 import pickle
@@ -55,6 +56,7 @@ _SENT: Final = 2
 """Of those, how many it has: the one that it works on, and the next one. Pieces that have turns must be begun in their
 order, so it has one of them: the next one could be begun by another process."""
 _PIPE_BYTES: Final = 1 << 16
+_RESULT_BYTES: Final = 1 << 20
 _LENGTH_BYTES: Final = 8
 _NO_OUTPUT: Final = -1
 
@@ -80,7 +82,10 @@ class Pool:
     """
 
     def __init__(self, jobs: int, progress: Progress, *, output: int | None = None, may_fork: bool = False) -> None:
-        """Prepare the processes. may_fork: whether they may get all descriptors of this one, such as those of locks."""
+        """Prepare the processes. Raises WorkerLostError.
+
+        may_fork: whether they may get all descriptors of this one, such as those of locks.
+        """
         self.jobs = jobs
         self._progress = progress
         self._counted_bytes = 0
@@ -90,10 +95,11 @@ class Pool:
         is_alone = active_count() == 1 and "pyarrow" not in sys.modules  # whose threads Python does not count
         readers = jobs + (output is not None)  # who shares the output out reads too
         self.own_limit = None if READING.limit is None else READING.limit.share(readers)
-        if may_fork and _CAN_FORK and is_alone:
-            self._starter: _Fork | _Start = _Fork(jobs, output, _settings_of(readers))
-        else:
-            self._starter = _Start(jobs, output, _settings_of(readers))
+        can_fork = may_fork and _CAN_FORK and is_alone
+        try:
+            self._starter = (_Fork if can_fork else _Start)(jobs, output, _settings_of(readers))
+        except OSError as error:
+            raise _not_started(error) from error
         self.scratch = self._starter.scratch
         self.turns = Turns(self._starter.cells)
         self._cells = self._starter.cells
@@ -120,11 +126,28 @@ class Pool:
     def _start(self) -> None:
         try:
             while len(self._workers) < self.jobs:
-                self._workers.append(self._starter.start(len(self._workers)))
+                self._start_one()
         except Exception:  # noqa: BLE001 -- the next piece of work meets it too, and reports it
             return
         finally:
             self._has_started.set()
+
+    def _start_one(self) -> None:
+        """Start a process more. Raises WorkerLostError if the system gives none."""
+        ends: list[int] = []
+        try:
+            ends += os.pipe()
+            ends += os.pipe()
+            pieces, to_pieces, results, to_results = ends
+            _enlarge(results)
+            process = self._starter.start(len(self._workers), (pieces, to_results), (to_pieces, results))
+        except OSError as error:
+            for end in ends:
+                os.close(end)
+            raise _not_started(error) from error
+        os.close(pieces)
+        os.close(to_results)
+        self._workers.append(_Worker(process, to_pieces, results))
 
     def __enter__(self) -> Self:
         return self
@@ -257,8 +280,8 @@ class Pool:
         while self._unsent:
             worker = min(self._workers, key=lambda each: each.at_work, default=None)
             if (worker is None or worker.at_work) and len(self._workers) < self.jobs:
-                worker = self._starter.start(len(self._workers))
-                self._workers.append(worker)
+                self._start_one()
+                worker = self._workers[-1]
             if worker is None or worker.at_work >= self._sent:
                 return
             _, piece = self._unsent.popleft()
@@ -371,24 +394,19 @@ class _Fork:
         self.cells = SharedCells(self._memory)
         self._token, self._life = _token_pipe(), os.pipe()
         self._output, self._settings = _NO_OUTPUT if output is None else output, settings
-        self._others: list[int] = []
+        self._ours: list[int] = []
 
-    def start(self, number: int) -> _Worker:
-        """Start a process."""
-        (pieces, to_pieces), (results, to_results) = os.pipe(), os.pipe()
-        ours = (to_pieces, results)
+    def start(self, number: int, its: tuple[int, int], ours: tuple[int, int]) -> _Copy:
+        """Start a process, which gets the ends `its` of its pipes: to read pieces and to write results."""
+        self._ours += ours
 
         def run() -> None:
-            for descriptor in (*ours, *self._others, self._life[1]):
+            for descriptor in (*self._ours, self._life[1]):
                 os.close(descriptor)
             place = WorkerPlace(number, self.cells, Token(self._token), self._output)
-            _serve(place, self._settings, pieces, to_results, self._life[0], None)
+            _serve(place, self._settings, *its, self._life[0], None)
 
-        process = _Copy(run)
-        os.close(pieces)
-        os.close(to_results)
-        self._others += ours
-        return _Worker(process, *ours)
+        return _Copy(run)
 
     def close(self) -> None:
         """Give back what the processes shared with this one."""
@@ -406,7 +424,7 @@ class _Start:
         method = START_METHOD
         if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
             method = "spawn"
-        self._context = multiprocessing.get_context(method)
+        self._context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             _start_server(self._context)
         self._path, size = os.path.join(self.scratch, "shared"), SharedCells.size_bytes(jobs)
@@ -416,24 +434,31 @@ class _Start:
         self._token, self._life = _token_pipe(), os.pipe()
         self._outputs, self._settings = [] if output is None else [output], settings
 
-    def start(self, number: int) -> _Worker:
-        """Start a process."""
-        (pieces, to_pieces), (results, to_results) = os.pipe(), os.pipe()
-        descriptors = (pieces, to_results, self._life[0], *self._token, *self._outputs)
-        passed = [_Passed(each) for each in descriptors]
-        process = self._context.Process(
+    def start(self, number: int, its: tuple[int, int], ours: tuple[int, int]) -> BaseProcess:
+        """See `_Fork.start`."""
+        del ours
+        passed = [_Passed(each) for each in (*its, self._life[0], *self._token, *self._outputs)]
+        process: BaseProcess = self._context.Process(
             target=_serve_started, args=(number, self._path, passed, self._settings, self.scratch), daemon=True
         )
         process.start()
-        os.close(pieces)
-        os.close(to_results)
-        return _Worker(process, to_pieces, results)
+        return process
 
     def close(self) -> None:
         """Delete what the processes shared with this one."""
         for descriptor in (*self._token, *self._life):
             os.close(descriptor)
         self._directory.cleanup()
+
+
+def _not_started(error: OSError) -> WorkerLostError:
+    return WorkerLostError(f"no worker process could be started: {error}; --jobs 1 needs none")
+
+
+def _enlarge(pipe: int) -> None:
+    """Give a pipe room for more results, so that a process need not wait until this one looks at it."""
+    with suppress(OSError, AttributeError):  # the system's limit for a user, another system
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _RESULT_BYTES)
 
 
 def _token_pipe() -> tuple[int, int]:

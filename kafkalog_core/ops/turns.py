@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
-from mmap import mmap
+from mmap import PAGESIZE, mmap
 from threading import Event
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
@@ -189,7 +189,7 @@ class WorkerPlace:
         self.token = token
         self.turns = Turns(cells)
         self.output = output
-        self.memory = mmap(-1, _ALL_BYTES)  # of which the system gives what is touched
+        self.memory = mmap(-1, _ALL_BYTES if output >= 0 else PAGESIZE)
         self._process = process
 
     def advance(self, size_bytes: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -130,6 +131,25 @@ def test_what_cannot_be_sent_is_an_error(pool_of, work_of):
         with pytest.raises(TypeError, match=r"OneWayError|function_of_its_own"):
             list(pool.map(work_of, [()]))
         assert list(pool.map(double, [(4,)])) == [8]
+
+
+@pytest.mark.parametrize("left", [0, 2, 3])
+def test_a_process_that_cannot_be_started(pool_of, left, monkeypatch):
+    """For want of descriptors, say."""
+    pipe = os.pipe
+
+    def few_pipes():
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return pipe()
+
+    with pool_of(1, Told()) as pool:
+        assert list(pool.map(double, [(4,)])) == [8]  # the server of the second kind is there
+    monkeypatch.setattr(os, "pipe", few_pipes)
+    with pytest.raises(WorkerLostError, match=r"started: .*Too many open files; --jobs 1"), pool_of(3, Told()) as pool:
+        list(pool.map(double, [(4,)] * 9))
 
 
 def test_nothing_is_left_open(pool_of):
