@@ -16,7 +16,7 @@ import select
 import signal
 import sys
 from collections import deque
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
 from mmap import mmap
@@ -425,13 +425,16 @@ class _Start:
         if method == "forkserver" and len(os.fsencode(tempfile.gettempdir())) > _MOST_TEMP_BYTES:
             method = "spawn"
         self._context: Any = multiprocessing.get_context(method)
-        if method == "forkserver":
-            _start_server(self._context)
         self._path, size = os.path.join(self.scratch, "shared"), SharedCells.size_bytes(jobs)
-        with open(self._path, "w+b", buffering=0) as file:
-            file.write(bytes(size))  # not a hole: a full disk would kill who writes to its memory
-            self.cells = SharedCells(mmap(file.fileno(), size))
-        self._token, self._life = _token_pipe(), os.pipe()
+        with ExitStack() as undo:
+            undo.callback(self._directory.cleanup)
+            if method == "forkserver":
+                _start_server(self._context)
+            with open(self._path, "w+b", buffering=0) as file:
+                file.write(bytes(size))  # not a hole: a full disk would kill who writes to its memory
+                self.cells = SharedCells(mmap(file.fileno(), size))
+            self._token, self._life = _token_pipe(), os.pipe()
+            undo.pop_all()
         self._outputs, self._settings = [] if output is None else [output], settings
 
     def start(self, number: int, its: tuple[int, int], ours: tuple[int, int]) -> BaseProcess:
