@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -20,6 +20,7 @@ from kafkalog_core.errors import (
     UnfinishedError,
     WorkerLostError,
 )
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +92,7 @@ def version() -> str:
         return "from a source tree"
 
 
-class Example(NamedTuple):
+class Example(Struct, frozen=True):
     """A command line, and what it is good for."""
 
     line: str

@@ -77,14 +77,14 @@ _REBUILD: Final = "build it again with `python -m pip install -e .`"
 
 def text_hash(directory: str) -> str | None:
     """Return the hash of all compiled text, as Python hashes sources for its caches; `None`: a file is missing."""
-    text = b""
+    texts = []
     for name in (*(f"{module}.py" for module in MODULES), *NATIVE, *LAYOUT):
         try:
-            with open(os.path.join(directory, name), "rb") as source:
-                text += source.read()
+            with open(os.path.join(directory, name), "rb", buffering=0) as source:
+                texts.append(source.read())
         except FileNotFoundError:
             return None
-    return source_hash(text).hex()
+    return source_hash(b"".join(texts)).hex()
 
 
 def runs_compiled(loops: ModuleType) -> bool:

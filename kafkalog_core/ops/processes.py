@@ -21,12 +21,13 @@ from functools import partial
 from importlib import import_module
 from mmap import mmap
 from threading import Event, Thread, active_count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.ops.turns import AFTER_RANGES, AT_ONCE, SharedCells, StopWorkError, Token, Turns, WorkerPlace
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
+from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -57,6 +58,7 @@ _SENT: Final = 2
 order, so it has one of them: the next one could be begun by another process."""
 _PIPE_BYTES: Final = 1 << 16
 _RESULT_BYTES: Final = 1 << 20
+_MOST_TEXT: Final = 200
 _LENGTH_BYTES: Final = 8
 _NO_OUTPUT: Final = -1
 
@@ -86,7 +88,7 @@ class Pool:
 
         may_fork: whether they may get all descriptors of this one, such as those of locks.
         """
-        self.jobs = jobs
+        self.jobs = self._most = jobs
         self._progress = progress
         self._counted_bytes = 0
         self._has_output = output is not None
@@ -127,7 +129,7 @@ class Pool:
         try:
             while len(self._workers) < self.jobs:
                 self._start_one()
-        except Exception:  # noqa: BLE001 -- the next piece of work meets it too, and reports it
+        except Exception:  # noqa: BLE001 -- the next piece of work meets it too, and reports it if there is none
             return
         finally:
             self._has_started.set()
@@ -190,17 +192,25 @@ class Pool:
             yield result
 
     def _written(self, waiting: deque[int]) -> Iterator[Any]:
-        """Let processes that read a piece in ranges end after the present ones, and yield what they have found."""
+        """Let processes that read a piece in ranges end after the present ones, and yield what they have found.
+
+        Raises WorkerLostError if one does not end soon, because its reader takes so little: nobody knows what it wrote.
+        """
         if not self._has_output:
             return
         self.is_stopping, self._cells.stop = True, AFTER_RANGES
         unsent = {number for number, _ in self._unsent}
         self._unsent.clear()
-        with suppress(StopWorkError, KafkalogError, OSError, _LostError):
-            for number in waiting:
-                if number in unsent or not self._has_come(number, _PATIENCE_S):
-                    return
-                yield self._taken(number)
+        for number in waiting:
+            if number in unsent:
+                return
+            if not self._has_come(number, _PATIENCE_S):
+                raise _cut("interrupted, and a worker process did not end: the output ends there")
+            try:
+                result = self._taken(number)
+            except (StopWorkError, KafkalogError, OSError):
+                return
+            yield result
 
     def _submit(self, work_of: Callable[..., _Result], piece: tuple[Any, ...]) -> int:
         self._number += 1
@@ -237,7 +247,7 @@ class Pool:
         for _ in range(int(patience_s / _PAUSE_S)):
             if number in self._results:
                 return True
-            self._exchange(_PAUSE_S)
+            self._guarded(_PAUSE_S)
         return number in self._results
 
     def _guarded(self, wait_s: float) -> None:
@@ -245,14 +255,10 @@ class Pool:
         try:
             self._exchange(wait_s)
         except _LostError as lost:
-            end = ": the output ends there, maybe inside a line" if self._has_output else ""
-            message = (
-                "a worker process was killed, perhaps by the out-of-memory killer"
-                f"{end}; --jobs 1 needs the least memory"
-            )
-            error = WorkerLostError(message)
-            error.wrote_rows = self._has_output
-            raise error from lost
+            killed = "a worker process was killed, perhaps by the out-of-memory killer"
+            if self._has_output:
+                raise _cut(f"{killed}: the output ends there", "; --jobs 1 needs the least memory") from lost
+            raise WorkerLostError(f"{killed}; --jobs 1 needs the least memory") from lost
 
     def _exchange(self, wait_s: float) -> None:
         """Send pieces to processes that have too few, and take results, for which it waits some seconds at most."""
@@ -279,9 +285,15 @@ class Pool:
         """Send pieces, each to a process that has the fewest, which is started if there is none."""
         while self._unsent:
             worker = min(self._workers, key=lambda each: each.at_work, default=None)
-            if (worker is None or worker.at_work) and len(self._workers) < self.jobs:
-                self._start_one()
-                worker = self._workers[-1]
+            if (worker is None or worker.at_work) and len(self._workers) < self._most:
+                try:
+                    self._start_one()
+                except WorkerLostError:
+                    if worker is None:
+                        raise
+                    self._most = len(self._workers)  # those that are there do the work
+                else:
+                    worker = self._workers[-1]
             if worker is None or worker.at_work >= self._sent:
                 return
             _, piece = self._unsent.popleft()
@@ -368,17 +380,23 @@ class _Copy:
         """Wait for its end, at most some seconds; None: as long as it takes."""
         looks = 1 if timeout_s is None else 1 + int(timeout_s / _PAUSE_S)
         for _ in range(looks):
-            if self._is_there:
-                pid, _ = os.waitpid(self._pid, 0 if timeout_s is None else os.WNOHANG)
-                self._is_there = not pid
-            if not self._is_there:
+            if self._has_ended(os.WNOHANG if timeout_s is not None else 0):
                 return
             _PAUSE.wait(_PAUSE_S)
 
+    def _has_ended(self, options: int) -> bool:
+        if self._is_there:
+            try:
+                self._is_there = os.waitpid(self._pid, options)[0] == 0
+            except ChildProcessError:  # this process ignores SIGCHLD, so the system waits for its processes
+                self._is_there = False
+        return not self._is_there
+
     def terminate(self) -> None:
         """Kill it, if it is still there."""
-        if self._is_there:
-            os.kill(self._pid, signal.SIGTERM)
+        if not self._has_ended(os.WNOHANG):
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM)
 
     def close(self) -> None:
         """Give back nothing: the system has forgotten a process that was waited for."""
@@ -398,15 +416,16 @@ class _Fork:
 
     def start(self, number: int, its: tuple[int, int], ours: tuple[int, int]) -> _Copy:
         """Start a process, which gets the ends `its` of its pipes: to read pieces and to write results."""
-        self._ours += ours
 
         def run() -> None:
-            for descriptor in (*self._ours, self._life[1]):
+            for descriptor in (*self._ours, *ours, self._life[1]):
                 os.close(descriptor)
             place = WorkerPlace(number, self.cells, Token(self._token), self._output)
             _serve(place, self._settings, *its, self._life[0], None)
 
-        return _Copy(run)
+        process = _Copy(run)
+        self._ours += ours
+        return process
 
     def close(self) -> None:
         """Give back what the processes shared with this one."""
@@ -452,6 +471,13 @@ class _Start:
         for descriptor in (*self._token, *self._life):
             os.close(descriptor)
         self._directory.cleanup()
+
+
+def _cut(what: str, advice: str = "") -> WorkerLostError:
+    """Return the error after which no summary is written: it could follow half a line, and would count too little."""
+    error = WorkerLostError(f"{what}, maybe inside a line{advice}")
+    error.wrote_rows = True
+    return error
 
 
 def _not_started(error: OSError) -> WorkerLostError:
@@ -501,7 +527,7 @@ def _copied(passed: Any) -> int:
 
 
 # --- in the other processes -------------------------------------------------------------------------------------------
-class _ProcessSettings(NamedTuple):
+class _ProcessSettings(Struct, frozen=True):
     """What this process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
 
     keeps_cache: bool
@@ -558,14 +584,17 @@ def _answer(message: bytes, place: WorkerPlace) -> bytes:
     try:
         number, work_of, piece = pickle.loads(message)  # noqa: S301 -- of the process that has started this one
         result = work_of(*piece, place.advance)
-    except Exception as error:  # noqa: BLE001 -- it is raised where the result is waited for
-        is_good, result = False, error
+    except BaseException as error:  # noqa: BLE001 -- it is raised where the result is waited for
+        is_good, result = False, error if isinstance(error, Exception) else RuntimeError(repr(error))
+        if not isinstance(error, KafkalogError | StopWorkError):
+            result.add_note(import_module("traceback").format_exc())  # which does not go with it
     try:
         answer = pickle.dumps((number, is_good, result))
         if not is_good:  # there are classes of errors that only go one way
             pickle.loads(answer)  # noqa: S301 -- made a moment ago
     except Exception as error:  # noqa: BLE001 -- of any class
-        answer = pickle.dumps((number, False, TypeError(f"{error}, of {result!r}")))
+        what = str(error if is_good else result)[:_MOST_TEXT]
+        answer = pickle.dumps((number, False, RuntimeError(f"{type(result).__name__}: {what}")))
     return len(answer).to_bytes(_LENGTH_BYTES, "big") + answer
 
 

@@ -172,6 +172,12 @@ class Turns:
             _PAUSE.wait(pause_s)
             pause_s = min(1.1 * pause_s, _MOST_PAUSE_S)
 
+    def wait_for_piece(self, number: int, look: Callable[[], object]) -> None:
+        """Wait until the pieces before one have ended, as `wait` does."""
+        while self._cells.turn < number * _RANGES:
+            look()
+            _PAUSE.wait(_MOST_PAUSE_S)
+
     def end(self, number: int, next_part: int | None = None) -> None:
         """End the turn of a piece, or of a range of it before the next one."""
         self._cells.turn = (number + 1) * _RANGES if next_part is None else number * _RANGES + next_part
@@ -264,6 +270,10 @@ class TurnWriter:
         self._turns.wait(self._number, self._part, self._look)
         self.put_what_may()
 
+    def wait_for_piece(self) -> None:
+        """Wait until the pieces before this one have ended: what is wrong with it is said after their rows."""
+        self._turns.wait_for_piece(self._number, self._look)
+
     def put_ended(self) -> None:
         """Write what is kept of the ranges that have ended, when their turn has come. Raises OSError."""
         while self._ended:
@@ -287,9 +297,9 @@ class TurnWriter:
         self._written_bytes = end
 
     def _write(self, data: bytes | memoryview) -> None:
-        written = 0
-        while written < len(data):
-            written += os.write(self._descriptor, data[written:])
+        left = memoryview(data)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
 
     def _look(self) -> None:
         self._place.advance(0)

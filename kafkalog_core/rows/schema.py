@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from kafkalog_core.structs import Struct
 
 __all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 
 Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "double", "bool", "bytes", "headers", "map"]
 
 
-class Column(NamedTuple):
+class Column(Struct, frozen=True):
     """One column: `kind` defines its type in JSON and Arrow; every column except `type` may be null."""
 
     name: str
@@ -17,7 +19,7 @@ class Column(NamedTuple):
     doc: str
 
 
-class Table(NamedTuple):
+class Table(Struct, frozen=True):
     """A row type: `name` is the value of its `type` column."""
 
     name: str

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -73,9 +74,9 @@ def fail(advance):
     raise NotFoundError("no such file or directory", path="x")
 
 
-def repeat(data, count, advance):
-    advance(count)
-    return data * count
+def repeat(data, times, advance):
+    advance(times)
+    return data * times
 
 
 def refuse_twice(advance):
@@ -88,6 +89,11 @@ class OneWayError(Exception):
 
     def __init__(self, one, other):
         super().__init__(f"{one} {other}")
+
+
+def leave(advance):
+    advance(1)
+    sys.exit(3)
 
 
 def function_of_its_own(advance):
@@ -111,8 +117,8 @@ def test_pieces_and_results_of_any_size(pool_of):
     """More than a pipe has room for, both ways, of more pieces than there are processes."""
     data = os.urandom(300_000)
     with pool_of(3, Told()) as pool:
-        sizes = [len(each) for each in pool.map(repeat, [(data, count % 5) for count in range(20)])]
-    assert sizes == [300_000 * (count % 5) for count in range(20)]
+        sizes = [len(each) for each in pool.map(repeat, [(data, number % 5) for number in range(20)])]
+    assert sizes == [300_000 * (number % 5) for number in range(20)]
 
 
 def test_several_maps_at_the_same_time(pool_of):
@@ -128,7 +134,7 @@ def test_several_maps_at_the_same_time(pool_of):
 def test_what_cannot_be_sent_is_an_error(pool_of, work_of):
     """And the other pieces are done."""
     with pool_of(1, Told()) as pool:
-        with pytest.raises(TypeError, match=r"OneWayError|function_of_its_own"):
+        with pytest.raises(RuntimeError, match=r"OneWayError: x y|function: .*function_of_its_own"):
             list(pool.map(work_of, [()]))
         assert list(pool.map(double, [(4,)])) == [8]
 
@@ -150,6 +156,45 @@ def test_a_process_that_cannot_be_started(pool_of, left, monkeypatch):
     monkeypatch.setattr(os, "pipe", few_pipes)
     with pytest.raises(WorkerLostError, match=r"started: .*Too many open files; --jobs 1"), pool_of(3, Told()) as pool:
         list(pool.map(double, [(4,)] * 9))
+
+
+def test_what_no_work_should_raise_is_said_with_its_place(pool_of):
+    """A debugger reads where: the traceback stays behind."""
+    with pool_of(1, Told()) as pool, pytest.raises(RuntimeError, match=r"SystemExit\(3\)") as caught:
+        list(pool.map(leave, [()]))
+    assert "in leave" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("failing", [{1}, {1, 2}, {1, 2, 3, 4, 5, 6, 7, 8}, {0, 2}])
+def test_fewer_processes_than_were_asked_for(failing, monkeypatch):
+    """Those that could be started do all the work."""
+    fork, numbers = os.fork, count()
+
+    def some_fork():
+        if next(numbers) in failing:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return fork()
+
+    monkeypatch.setattr(processes, "active_count", lambda: 1)
+    monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
+    monkeypatch.setattr(os, "fork", some_fork)
+    told = Told()
+    with Pool(4, told, may_fork=True) as pool:
+        pool.start()
+        assert list(pool.map(double, ((number,) for number in range(40)))) == list(range(0, 80, 2))
+    assert told.bytes == sum(range(40))
+
+
+def test_a_process_that_ignores_its_children(pool_of):
+    """As a supervisor may start it: the system then forgets each of them at its end."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with pool_of(2, Told()) as pool:
+            assert list(pool.map(double, [(4,)] * 4)) == [8] * 4
+        with pytest.raises(WorkerLostError, match="killed"), pool_of(2, Told()) as pool:
+            list(pool.map(kill_oneself, [()] * 50))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_nothing_is_left_open(pool_of):
