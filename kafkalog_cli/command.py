@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import click
 
@@ -20,7 +20,6 @@ from kafkalog_core.errors import (
     UnfinishedError,
     WorkerLostError,
 )
-from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +91,7 @@ def version() -> str:
         return "from a source tree"
 
 
-class Example(Struct, frozen=True):
+class Example(NamedTuple):
     """A command line, and what it is good for."""
 
     line: str
