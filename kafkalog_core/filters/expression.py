@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.format.layout import CODEC_NAMES
@@ -23,7 +23,7 @@ ANY: Final[Range] = (None, None)
 _EVERYWHERE: Final = ("key", "value", "headers")
 
 
-class ContentCondition(Struct, frozen=True):
+class ContentCondition(NamedTuple):
     """A condition on the bytes of a record, cheap tests first.
 
     Attributes:

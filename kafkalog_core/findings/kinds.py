@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.structs import Struct
@@ -46,7 +46,7 @@ MARK_OF_ALL: Final = (
 """The end of such a cure if the other partitions were not checked; else the cure reports their state."""
 
 
-class Variant(Struct, frozen=True):
+class Variant(NamedTuple):
     """The texts of a finding for releases in which a rule has a value.
 
     Args:
@@ -64,7 +64,7 @@ class Variant(Struct, frozen=True):
     severity: Severity | None = None
 
 
-class FindingType(Struct, frozen=True):
+class FindingType(NamedTuple):
     """The declaration of one finding.
 
     Args:
@@ -86,7 +86,7 @@ class FindingType(Struct, frozen=True):
     next_step: str | None = None
 
 
-class BrokerMessage(Struct, frozen=True):
+class BrokerMessage(NamedTuple):
     """One message of a broker's own log. The texts are templates with the placeholders of its `wordings`.
 
     Args:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkalog_core.findings.kinds import (
     AT_DAMAGE,
@@ -18,7 +18,6 @@ from kafkalog_core.findings.kinds import (
     FindingType,
     Severity,
 )
-from kafkalog_core.structs import Struct, replace
 
 __all__ = [
     "DAMAGE_CODES",
@@ -69,7 +68,7 @@ _NOTHING: Final = "Nothing needs to be done."
 _IN_BATCH: Final = "In the batch at byte {position}, which ends at offset {last}: {detail}."
 
 
-class EntryDamageType(Struct, frozen=True):
+class EntryDamageType(NamedTuple):
     """One reason of damage in a small file: its meaning, what a broker does with it, and what to do."""
 
     meaning: str
@@ -77,7 +76,7 @@ class EntryDamageType(Struct, frozen=True):
     cure: str
 
 
-class LogDamageType(Struct, frozen=True):
+class LogDamageType(NamedTuple):
     """One reason of damage in a log, with the finding of verify about it."""
 
     code: str
@@ -500,8 +499,9 @@ _ENDS: Final = {
 LOGS: Final = {
     **{damage.code: damage.finding_type() for damage in LOG_DAMAGE.values()},
     # normal after a crash, but after a clean shutdown a broker does not start: the check of the directory decides
-    ZERO_TAIL: replace(
-        LOG_DAMAGE["zero-filled"].finding_type(),
+    ZERO_TAIL: LOG_DAMAGE["zero-filled"]
+    .finding_type()
+    ._replace(
         severity="warning",
         message="The file ends with {size_bytes} zero bytes, from byte {position} on{lost}.",
     ),
@@ -550,4 +550,4 @@ def in_07(code: str, kind: FindingType) -> FindingType:
     if code not in LOGS or kind.broker_action is None:
         return kind
     broker_action, cure = _FRAMING.get(code, (_SERVES, _AFTER))
-    return replace(kind, broker_action=broker_action, cure=cure)
+    return kind._replace(broker_action=broker_action, cure=cure)

@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, overload
 
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.layout import CHECKPOINT_VERSION
@@ -88,7 +88,7 @@ class CheckpointVerdict(Struct, frozen=True, kw_only=True):
     refusal: Refusal | None
 
 
-class NoEntry(Struct, frozen=True):
+class NoEntry(NamedTuple):
     """Why a line is not an entry, and how a broker fails on it."""
 
     problem: str
@@ -232,7 +232,7 @@ _NOISE: Final = " \t\v\f\0\ufeff"
 """Characters before an entry that make it unreadable: blanks, a byte order mark, zeros of a lost disk block."""
 
 
-class LineEdit(Struct, frozen=True):
+class LineEdit(NamedTuple):
     """A changed line. `number`: in the old file, from 1; `None` for a new line. `new` is `None` for a removed line."""
 
     number: int | None

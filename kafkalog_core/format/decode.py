@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
@@ -274,7 +274,7 @@ GROUP_BYTES: Final = 64 * 1024  # of compressed batches that are decompressed to
 MAX_HEADERS: Final = 1024 * 1024  # of one record; each takes 32 bytes in the columns
 
 
-class RecordRun(Struct, frozen=True):
+class RecordRun(NamedTuple):
     """Decoded records; `records` refers to `memory` and to rows of `batches`. Valid until the next run is requested."""
 
     memory: memoryview
@@ -477,7 +477,7 @@ def damage_at(batches: BatchColumns, state: array[int], result: int, next_offset
     return PayloadDamage(row, reason, f"{detail}, although the checksum is correct{lost}", ordinal, lost_from)
 
 
-class Contradiction(Struct, frozen=True):
+class Contradiction(NamedTuple):
     """A header (row `batch`) with values that contradict each other; `reason`: a reason of damage."""
 
     batch: int

@@ -28,12 +28,11 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from threading import local
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import FieldError, LimitError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import ZLIB, lz4_header_checksum
-from kafkalog_core.structs import Struct
 
 __all__ = [
     "FRAMED_CODECS",
@@ -286,7 +285,7 @@ _WHOLE_BYTES: Final = 8 * PIECE_BYTES
 _SIZE_MASK: Final = ~layout.LZ4_BLOCK_STORED
 
 
-class _Lz4Header(Struct, frozen=True):
+class _Lz4Header(NamedTuple):
     """The header of a frame, from its descriptor; `size_bytes`: of the header, with magic and checksum."""
 
     size_bytes: int

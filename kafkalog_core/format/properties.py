@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import LimitError
 from kafkalog_core.format.checkpoint import LineEdit
@@ -153,7 +153,7 @@ def read_quorum_state(data: bytes) -> PropertyFile:
     return PropertyFile(properties=document.properties, malformed=tuple(malformed), refusal=refusal)
 
 
-class _Wanted(Struct, frozen=True):
+class _Wanted(NamedTuple):
     """A required field of quorum-state, and the types that its JSON value may have."""
 
     key: str
@@ -275,7 +275,7 @@ def _refuse_topic_id(text: str | None) -> Refusal | None:
     return None
 
 
-class _Document(Struct, frozen=True):
+class _Document(NamedTuple):
     """A JSON object and its members, in order and with duplicates, or why it is not one (`problem`)."""
 
     members: dict[str, object]

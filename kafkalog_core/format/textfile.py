@@ -10,7 +10,7 @@ import base64
 import codecs
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.structs import Struct
@@ -71,7 +71,7 @@ class MalformedLine(Struct, frozen=True, kw_only=True):
     problem: str
 
 
-class Line(Struct, frozen=True):
+class Line(NamedTuple):
     """A line: `number` from 1, `data` without line end (cut if `is_cut`), `size_bytes` with line end."""
 
     number: int

@@ -20,7 +20,6 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.structs import Struct
 from kafkalog_core.text import names_near
 
 __all__ = [
@@ -155,7 +154,7 @@ class Since:
     FEATURES_IN_SNAPSHOT: Final = Release(4, 4)  # kafka-storage format writes no bootstrap.checkpoint
 
 
-class RuleClass(Struct, frozen=True):
+class RuleClass(NamedTuple):
     """A named span of releases: all from `first` on, below the next span.
 
     Rules differ within a span; `ReleaseGuess.agree` compares them.
@@ -165,7 +164,7 @@ class RuleClass(Struct, frozen=True):
     first: Release
 
 
-class KnownRelease(Struct, frozen=True):
+class KnownRelease(NamedTuple):
     """A release without its bug fixes; `levels`: the first and last level of metadata.version that came with it."""
 
     release: Release

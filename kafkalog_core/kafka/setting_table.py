@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
@@ -39,7 +39,7 @@ __all__ = [
 GapKind = Literal["zookeeper", "no-log", "damaged", "unlisted", "no-config", "other-node"]
 
 
-class SettingGap(Struct, frozen=True):
+class SettingGap(NamedTuple):
     """Why a stronger source of a value is unknown: its kind, and a clause for people."""
 
     kind: GapKind

@@ -21,13 +21,12 @@ from functools import partial
 from importlib import import_module
 from mmap import mmap
 from threading import Event, Thread, active_count
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.ops.turns import AFTER_RANGES, AT_ONCE, SharedCells, StopWorkError, Token, Turns, WorkerPlace
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
-from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -527,7 +526,7 @@ def _copied(passed: Any) -> int:
 
 
 # --- in the other processes -------------------------------------------------------------------------------------------
-class _ProcessSettings(Struct, frozen=True):
+class _ProcessSettings(NamedTuple):
     """What this process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
 
     keeps_cache: bool

@@ -6,10 +6,9 @@ Every event is a row of the type `event`. A column that does not belong to an ev
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from kafkalog_core.rows.schema import Column, new_table
-from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +41,7 @@ EVENT: Final = new_table(
 )
 
 
-class EventType(Struct, frozen=True):
+class EventType(NamedTuple):
     """An event: `facts` are the columns that it has after the message; some may be null."""
 
     level: Literal["info", "warning", "error"]

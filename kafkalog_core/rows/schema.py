@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
-
-from kafkalog_core.structs import Struct
+from typing import Final, Literal, NamedTuple
 
 __all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 
 Kind = Literal["string", "int8", "int16", "int32", "int64", "uint32", "double", "bool", "bytes", "headers", "map"]
 
 
-class Column(Struct, frozen=True):
+class Column(NamedTuple):
     """One column: `kind` defines its type in JSON and Arrow; every column except `type` may be null."""
 
     name: str
@@ -19,7 +17,7 @@ class Column(Struct, frozen=True):
     doc: str
 
 
-class Table(Struct, frozen=True):
+class Table(NamedTuple):
     """A row type: `name` is the value of its `type` column."""
 
     name: str

@@ -23,12 +23,11 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import check_topics, resolve
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.rows.tables import TABLES, Table
+from kafkalog_core.rows.tables import TABLES, Column, Table
 from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.schema import SPARK_TABLES, ddl
-from kafkalog_core.structs import replace
 from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
@@ -356,5 +355,5 @@ def _flat(table: Table) -> Table:
     """Return the table with string columns in place of maps, whose values have different types."""
     return Table(
         table.name,
-        tuple(replace(each, kind="string") if each.kind == "map" else each for each in table.columns),
+        tuple(Column(name, "string" if kind == "map" else kind, doc) for name, kind, doc in table.columns),
     )

@@ -41,7 +41,7 @@ BATCHES_TO_JUDGE: Final = 3
 """How many of the last batches `batch_too_high` looks at: wrong offsets of one show at the batch after it."""
 
 
-class Run(Struct, frozen=True):
+class Run(NamedTuple):
     """Consecutive whole entries; spans in `batches` refer to `memory`. Valid until the next item is asked for.
 
     `begins` is the position in the file that `memory` starts with; `None`: it starts with the first batch. With

@@ -8,7 +8,7 @@ last segment as a broker does, without reading the segments between them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_offset_entries, used_entries
@@ -30,7 +30,7 @@ _START_FILE: Final = "log-start-offset-checkpoint"
 _WATERMARK_FILE: Final = "replication-offset-checkpoint"
 
 
-class Bound(Struct, frozen=True):
+class Bound(NamedTuple):
     """One bound of a log.
 
     Args:

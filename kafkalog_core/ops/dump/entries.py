@@ -39,7 +39,6 @@ from kafkalog_core.kafka.logdir.text_files import checkpoint_rows, property_rows
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import INDEX_ENTRY, PRODUCER
 from kafkalog_core.storage.source import Source, UnreadableError
-from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,7 +188,7 @@ def _zero_tail(file: EntryFile, position: int | None, end: int) -> Iterator[RowC
 _MAX_TXN_VERSION: Final = 0x00FF  # AbortedTxn reads the first of the two bytes alone, as a signed number
 
 
-class _Index(Struct, frozen=True):
+class _Index(NamedTuple):
     """The entries of one kind of index, and the columns that their fields fill."""
 
     name: str

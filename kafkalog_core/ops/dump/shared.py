@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.layout import MAX_INT64
@@ -26,7 +26,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.page_cache import SharedFiles
 from kafkalog_core.storage.source import READING
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ class ChunkWriter(Protocol):
         """Write rows."""
 
 
-class SharedOutput(Struct, frozen=True):
+class SharedOutput(NamedTuple):
     """Where rows go.
 
     descriptor: of a file or pipe. writer: of this process; `flush` writes what it keeps. open_writer: returns a writer
@@ -250,7 +250,7 @@ def _raise(error: KafkalogError) -> Iterator[Chunk]:
     raise error
 
 
-class _PieceResult(Struct, frozen=True):
+class _PieceResult(NamedTuple):
     """What was found in a piece: counts, matching records, and the offsets of each part; None: not read to its end.
 
     No offsets: nothing was left to read here, the others have read it in ranges.

@@ -9,7 +9,7 @@ import base64
 import codecs
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
@@ -17,7 +17,6 @@ from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_N
 from kafkalog_core.format.templates import CsvTemplate, Template, batch_template, fits_header, record_template
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk, csv_fields, csv_row, json_object
-from kafkalog_core.structs import Struct, asdict
 from kafkalog_core.text import csv_field, csv_text, has_controls, json_text, needs_quotes
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ LONG_BYTES: Final = 32 * 1024 * 1024
 """A line that may be longer is written in pieces, more slowly."""
 
 
-class RowOrigin(Struct, frozen=True):
+class RowOrigin(NamedTuple):
     """The origin of rows: topic and partition of the directory, name of the file, and its path if rows show it."""
 
     topic: str | None
@@ -58,7 +57,7 @@ class RowOrigin(Struct, frozen=True):
     @property
     def columns(self) -> dict[str, object]:
         """The first columns of all rows of this origin."""
-        found: dict[str, object] = asdict(self)
+        found: dict[str, object] = self._asdict()
         if self.path is None:
             del found["path"]
         return found
@@ -153,7 +152,7 @@ class Lines:
                 row += 1
 
 
-class ChunkColumns(Struct, frozen=True):
+class ChunkColumns(NamedTuple):
     """The columns of a chunk, valid as long as it; `selection` has a byte for each row, 0 for those left out."""
 
     memory: memoryview

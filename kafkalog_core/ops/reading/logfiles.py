@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -292,7 +292,7 @@ _LOOK_BYTES: Final = 16 * 1024 * 1024
 _LOOK_RECORDS: Final = 200_000
 
 
-class LogPart(Struct, frozen=True):
+class LogPart(NamedTuple):
     """A log up to a byte at which a batch ends."""
 
     path: str

@@ -14,7 +14,7 @@ that of one window or one batch.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
@@ -196,7 +196,7 @@ def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | N
     return part.begin if found is None else found[0]
 
 
-class Walk(Struct, frozen=True):
+class Walk(NamedTuple):
     """The end of a walk over lengths.
 
     `before` are the last entries passed, as (position, size); `is_broken`: no whole entry is at `position`, which is
@@ -291,7 +291,7 @@ Identity = tuple[int, int]
 """Device and inode of a file."""
 
 
-class BatchMark(Struct, frozen=True):
+class BatchMark(NamedTuple):
     """The place of one batch, and its header, by which the batch is recognized."""
 
     identity: Identity
@@ -328,7 +328,7 @@ def identity_of(file: LogFile) -> Identity:
 _ANY_OFFSET: Final = -MAX_INT64
 
 
-class _Span(Struct, frozen=True):
+class _Span(NamedTuple):
     """The bytes of a run, and whether a search after damage found it."""
 
     start: int
@@ -359,7 +359,7 @@ def runs_backwards(
         base = base_offset if is_v07 else _ANY_OFFSET  # offsets of 0.7 count from it; the first scan checked the order
         for item in scan(source, base_offset=base, is_v07=is_v07, options=options, start=span.start, end=span.end):
             if isinstance(item, Run):
-                yield replace(item, resynced=span.resynced)
+                yield item._replace(resynced=span.resynced)
             elif item.size_bytes:  # readable in the first scan, but not in the second
                 yield item
 

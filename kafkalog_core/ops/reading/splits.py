@@ -6,7 +6,7 @@ Also the `segment` rows of a partition, for which each log file is read whole.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -296,7 +296,7 @@ def _of_unit(unit: Unit, request: DumpRequest, split_bytes: int) -> Iterator[Log
             yield from divide(split, split_bytes)
 
 
-class Position(Struct, frozen=True):
+class Position(NamedTuple):
     """The position in a partition at which the next read starts.
 
     Args:
@@ -477,7 +477,7 @@ def _end_in_last(
             message = f"byte {walk.position} does not start a batch: nothing after it is read"
             on_loss(UnreadRecords(message, file.path))
         if walk.before and walk.position >= source.size_bytes and _is_wrong(source, walk.before[-1]):
-            walk = replace(walk, position=walk.before.pop()[0])  # a broker may be writing it now
+            walk = walk._replace(position=walk.before.pop()[0])  # a broker may be writing it now
         return _position_after(source, here, walk)
 
 

@@ -14,7 +14,6 @@ from kafkalog_core.format.columns import RECORD_FIELDS
 from kafkalog_core.format.kernels import programs as numbers
 from kafkalog_core.format.templates import Cells, GatherPlan, Headers, Texts
 from kafkalog_core.spark.session.schema import columns_of, spark_text
-from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -196,7 +195,7 @@ class Buffers:
             before: rows and bytes gathered before this call (`DONE_*`).
             after: rows and bytes gathered after it (`DONE_*`).
         """
-        memory, batches, records = parts.memory, parts.batches, parts.records
+        memory, batches, records = parts[:3]
         at = before[numbers.DONE_ROWS]
         if self._plan.slots:
             kernels.gather_rows(memory, batches, records, picked, count, self._plan, self._cells, at)
@@ -377,7 +376,7 @@ class ArrowRows:
             return
         place, resynced = self._origin
         self._note_replaced(place, *self._buffers.replaced)
-        origin = {**asdict(place), "resynced": resynced}
+        origin = {**place._asdict(), "resynced": resynced}
         gathered = iter(self._buffers.take(self._gathered, rows))
         self._done = array("q", [0] * numbers.DONE_SIZE)
         arrays = [

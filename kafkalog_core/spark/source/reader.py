@@ -35,7 +35,7 @@ from kafkalog_core.spark.source.options import source_options
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.objects import forget
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.structs import Struct, asdict, replace
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -376,7 +376,7 @@ class KafkaLogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _as_offsets(positions: Mapping[str, Position]) -> Offsets:
-    return {name: asdict(positions[name]) for name in sorted(positions)}
+    return {name: positions[name]._asdict() for name in sorted(positions)}
 
 
 def _as_positions(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, Position]:
