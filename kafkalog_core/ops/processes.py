@@ -1,15 +1,13 @@
 """Worker processes: each does one piece of work after another, and results come in the order of the pieces.
 
 Pieces and results go through pipes, which this process looks at while it waits for a result: it needs no thread, and a
-process is there a few milliseconds after it was asked for. Workers ignore Ctrl-C: the process that waits for them stops
-them, and they end within one window of a file. If that process dies, they end too.
+process is there a few milliseconds after it was asked for. This process stops the workers, and they end within one
+window of a file; what they do is in `worker`.
 """
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
-import gc
 import os
 import pickle
 import select
@@ -17,15 +15,22 @@ import signal
 import sys
 from collections import deque
 from contextlib import ExitStack, suppress
-from functools import partial
 from importlib import import_module
 from mmap import mmap
 from threading import Event, Thread, active_count
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from kafkalog_core.errors import KafkalogError, WorkerLostError
 from kafkalog_core.ops.turns import AFTER_RANGES, AT_ONCE, SharedCells, StopWorkError, Token, Turns, WorkerPlace
-from kafkalog_core.storage.object_paths import REACHING
+from kafkalog_core.ops.worker import (
+    LENGTH_BYTES,
+    NO_OUTPUT,
+    WorkerSettings,
+    run_to_the_end,
+    serve,
+    serve_started,
+    settings_of,
+)
 from kafkalog_core.storage.source import READING
 
 if TYPE_CHECKING:
@@ -34,8 +39,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.progress import Progress
-    from kafkalog_core.storage.object_paths import StorageOptions
-    from kafkalog_core.storage.source import ReadLimit
 
 __all__ = ["Pool"]
 
@@ -57,14 +60,6 @@ _SENT: Final = 2
 order, so it has one of them: the next one could be begun by another process."""
 _PIPE_BYTES: Final = 1 << 16
 _RESULT_BYTES: Final = 1 << 20
-_MOST_TEXT: Final = 200
-_LENGTH_BYTES: Final = 8
-_NO_OUTPUT: Final = -1
-
-_M_TRIM_THRESHOLD: Final = -1  # malloc.h
-_M_MMAP_THRESHOLD: Final = -3
-_MAPPED_BYTES: Final = 32 * 1024 * 1024
-_HELD_BYTES: Final = 64 * 1024 * 1024
 
 _Result = TypeVar("_Result")
 
@@ -98,7 +93,7 @@ class Pool:
         self.own_limit = None if READING.limit is None else READING.limit.share(readers)
         can_fork = may_fork and _CAN_FORK and is_alone
         try:
-            self._starter = (_Fork if can_fork else _Start)(jobs, output, _settings_of(readers))
+            self._starter = (_Fork if can_fork else _Start)(jobs, output, settings_of(readers))
         except OSError as error:
             raise _not_started(error) from error
         self.scratch = self._starter.scratch
@@ -193,7 +188,7 @@ class Pool:
     def _written(self, waiting: deque[int]) -> Iterator[Any]:
         """Let processes that read a piece in ranges end after the present ones, and yield what they have found.
 
-        Raises WorkerLostError if one does not end soon, because its reader takes so little: nobody knows what it wrote.
+        Raises WorkerLostError if one does not end soon, because its reader takes so little: what it wrote is unknown.
         """
         if not self._has_output:
             return
@@ -317,7 +312,7 @@ class _Worker:
         """Send a piece, or more of what is outgoing; it never waits."""
         if piece:
             self.at_work += 1
-            self.outgoing += len(piece).to_bytes(_LENGTH_BYTES, "big") + piece
+            self.outgoing += len(piece).to_bytes(LENGTH_BYTES, "big") + piece
         with suppress(BlockingIOError, BrokenPipeError):  # of a process that is gone: its results have ended too
             while self.outgoing:
                 del self.outgoing[: os.write(self.pieces, self.outgoing[:_PIPE_BYTES])]
@@ -333,11 +328,11 @@ class _Worker:
                 data = os.read(self.results, _PIPE_BYTES)
                 self._incoming += data
                 has_ended = not data
-        while len(self._incoming) >= _LENGTH_BYTES:
-            end = _LENGTH_BYTES + int.from_bytes(self._incoming[:_LENGTH_BYTES], "big")
+        while len(self._incoming) >= LENGTH_BYTES:
+            end = LENGTH_BYTES + int.from_bytes(self._incoming[:LENGTH_BYTES], "big")
             if len(self._incoming) < end:
                 break
-            message = bytes(self._incoming[_LENGTH_BYTES:end])
+            message = bytes(self._incoming[LENGTH_BYTES:end])
             del self._incoming[:end]
             self.at_work -= 1
             yield pickle.loads(message)  # noqa: S301 -- of a process of our own
@@ -371,7 +366,7 @@ class _Copy:
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         self._pid = os.fork()
         if not self._pid:
-            _run_to_the_end(run)
+            run_to_the_end(run)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._is_there = True
 
@@ -406,11 +401,11 @@ class _Fork:
 
     scratch = None
 
-    def __init__(self, jobs: int, output: int | None, settings: _ProcessSettings) -> None:
+    def __init__(self, jobs: int, output: int | None, settings: WorkerSettings) -> None:
         self._memory = mmap(-1, SharedCells.size_bytes(jobs))
         self.cells = SharedCells(self._memory)
         self._token, self._life = _token_pipe(), os.pipe()
-        self._output, self._settings = _NO_OUTPUT if output is None else output, settings
+        self._output, self._settings = NO_OUTPUT if output is None else output, settings
         self._ours: list[int] = []
 
     def start(self, number: int, its: tuple[int, int], ours: tuple[int, int]) -> _Copy:
@@ -420,7 +415,7 @@ class _Fork:
             for descriptor in (*self._ours, *ours, self._life[1]):
                 os.close(descriptor)
             place = WorkerPlace(number, self.cells, Token(self._token), self._output)
-            _serve(place, self._settings, *its, self._life[0], None)
+            serve(place, self._settings, *its, self._life[0], None)
 
         process = _Copy(run)
         self._ours += ours
@@ -435,7 +430,7 @@ class _Fork:
 class _Start:
     """Starts processes by the standard library, for which everything that they get is pickled."""
 
-    def __init__(self, jobs: int, output: int | None, settings: _ProcessSettings) -> None:
+    def __init__(self, jobs: int, output: int | None, settings: WorkerSettings) -> None:
         multiprocessing, tempfile = import_module("multiprocessing"), import_module("tempfile")
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
         self.scratch = self._directory.name
@@ -460,7 +455,7 @@ class _Start:
         del ours
         passed = [_Passed(each) for each in (*its, self._life[0], *self._token, *self._outputs)]
         process: BaseProcess = self._context.Process(
-            target=_serve_started, args=(number, self._path, passed, self._settings, self.scratch), daemon=True
+            target=serve_started, args=(number, self._path, passed, self._settings, self.scratch), daemon=True
         )
         process.start()
         return process
@@ -523,98 +518,3 @@ class _Passed:
 
 def _copied(passed: Any) -> int:
     return int(passed.detach())
-
-
-# --- in the other processes -------------------------------------------------------------------------------------------
-class _ProcessSettings(NamedTuple):
-    """What this process has set for itself: how it reads, also an object store, and when Python looks for cycles."""
-
-    keeps_cache: bool
-    limit: ReadLimit | None
-    storage: StorageOptions
-    gc_threshold: tuple[int, int, int]
-
-
-def _settings_of(jobs: int) -> _ProcessSettings:
-    """Return the settings of each of some processes: they share what this one may read in a second."""
-    limit = None if READING.limit is None else READING.limit.share(jobs)
-    return _ProcessSettings(READING.keeps_cache, limit, REACHING.options, gc.get_threshold())
-
-
-def _run_to_the_end(run: Callable[[], None]) -> None:
-    """Run a function and end this process, without what the other one does at its end."""
-    status = 1
-    try:
-        run()
-        status = 0
-    finally:
-        os._exit(status)
-
-
-def _serve_started(number: int, shared: str, passed: list[int], settings: _ProcessSettings, scratch: str) -> None:
-    pieces, results, life, from_token, to_token, *outputs = passed
-    with open(shared, "r+b", buffering=0) as file:
-        cells = SharedCells(mmap(file.fileno(), 0))
-    place = WorkerPlace(number, cells, Token((from_token, to_token)), *(outputs or [_NO_OUTPUT]))
-    _run_to_the_end(partial(_serve, place, settings, pieces, results, life, scratch))
-
-
-def _serve(
-    place: WorkerPlace, settings: _ProcessSettings, pieces: int, results: int, life: int, scratch: str | None
-) -> None:
-    """Do the pieces of work that come, until none comes any more. life: ends with the process that sends them."""
-    gc.set_threshold(*settings.gc_threshold)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    READING.keeps_cache, READING.limit, REACHING.options = settings.keeps_cache, settings.limit, settings.storage
-    _keep_memory()
-    WorkerPlace.here = place
-    REACHING.check = partial(place.advance, 0)
-    Thread(target=_end_with_parent, args=(life, scratch), daemon=True).start()
-    with open(pieces, "rb") as incoming, suppress(BrokenPipeError):
-        while length := incoming.read(_LENGTH_BYTES):
-            answer = memoryview(_answer(incoming.read(int.from_bytes(length, "big")), place))
-            while answer:
-                answer = answer[os.write(results, answer) :]
-
-
-def _answer(message: bytes, place: WorkerPlace) -> bytes:
-    """Do a piece of work, and return the bytes of its result or its error."""
-    number, is_good = 0, True
-    try:
-        number, work_of, piece = pickle.loads(message)  # noqa: S301 -- of the process that has started this one
-        result = work_of(*piece, place.advance)
-    except BaseException as error:  # noqa: BLE001 -- it is raised where the result is waited for
-        is_good, result = False, error if isinstance(error, Exception) else RuntimeError(repr(error))
-        if not isinstance(error, KafkalogError | StopWorkError):
-            result.add_note(import_module("traceback").format_exc())  # which does not go with it
-    try:
-        answer = pickle.dumps((number, is_good, result))
-        if not is_good:  # there are classes of errors that only go one way
-            pickle.loads(answer)  # noqa: S301 -- made a moment ago
-    except Exception as error:  # noqa: BLE001 -- of any class
-        what = str(error if is_good else result)[:_MOST_TEXT]
-        answer = pickle.dumps((number, False, RuntimeError(f"{type(result).__name__}: {what}")))
-    return len(answer).to_bytes(_LENGTH_BYTES, "big") + answer
-
-
-def _keep_memory() -> None:
-    """Let malloc keep freed memory: each piece of work needs as much, and getting it takes as long as half of the work.
-
-    mallopt is of the GNU C library; elsewhere nothing changes.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):
-        return
-    mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
-    mallopt(_M_TRIM_THRESHOLD, _HELD_BYTES)
-
-
-def _end_with_parent(life: int, scratch: str | None) -> None:
-    """Wait until the process that has started this one is dead, then delete its temporary files and end."""
-    waiting = select.poll()
-    waiting.register(life, 0)  # the end of a pipe is always seen
-    waiting.poll()
-    if scratch is not None:
-        import_module("shutil").rmtree(scratch, ignore_errors=True)
-    os._exit(1)

@@ -271,7 +271,7 @@ class TurnWriter:
         self.put_what_may()
 
     def wait_for_piece(self) -> None:
-        """Wait until the pieces before this one have ended: what is wrong with it is said after their rows."""
+        """Wait until the pieces before this one have ended: its error follows their rows."""
         self._turns.wait_for_piece(self._number, self._look)
 
     def put_ended(self) -> None:
