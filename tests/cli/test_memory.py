@@ -42,11 +42,11 @@ READERS = [
 
 
 PROGRAM = """
-import resource, runpy, sys
+import atexit, resource, runpy, sys
 out, sys.argv = sys.argv[1], sys.argv[1:]
-try:
-    runpy.run_module("kafkalog_cli", run_name="__main__")
-finally:
+
+@atexit.register
+def note():
     try:
         lines = open("/proc/self/status").readlines()  # getrusage counts what the parent had before the exec, too
         peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
@@ -54,6 +54,8 @@ finally:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with open(out, "w") as file:
         file.write(str(peak))
+
+runpy.run_module("kafkalog_cli", run_name="__main__")
 """
 
 
