@@ -27,6 +27,7 @@ _YOUNG_OBJECTS = 20_000
 
 def main() -> NoReturn:
     """Run the command line: the entry point of the `kafkalog` script and of `python -m kafkalog_cli`."""
+    gc.disable()  # until all modules of the command are imported (`LazyGroup`): that is kept until the end
     gc.set_threshold(_YOUNG_OBJECTS)
     is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background job ignores SIGINT
     if is_ours:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from enum import IntEnum
 from importlib import import_module
@@ -227,6 +228,9 @@ class LazyGroup(click.Group):
             return None
         module_name, _, attribute = self.table[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module_name), attribute)
+        if not gc.isenabled():  # as `__main__` left it: modules are kept until the end, and not searched for cycles
+            gc.freeze()
+            gc.enable()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -364,10 +364,12 @@ class _Copy:
     def __init__(self, run: Callable[[], None]) -> None:
         """Fork; the copy runs a function and ends."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        self._pid = os.fork()
-        if not self._pid:
-            run_to_the_end(run)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            self._pid = os.fork()
+            if not self._pid:
+                run_to_the_end(run)
+        finally:  # also after a fork that has failed: the command goes on without this process
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._is_there = True
 
     def join(self, timeout_s: float | None) -> None:

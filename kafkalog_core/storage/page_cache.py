@@ -28,7 +28,7 @@ __all__ = ["ReadPages", "SharedFiles", "absent_ranges", "give_back_all", "opened
 PART_BYTES: Final = 8 * 1024 * 1024
 """A file is looked at in parts of this size: a look takes some microseconds."""
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
-"""How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb), and what `Source` asks for."""
+"""How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb)."""
 _CACHESTAT: Final = 451
 """Number of the call, on every machine, since Linux 6.5; the C library has no function for it."""
 _LATE_PARTS: Final = 4

@@ -143,15 +143,11 @@ def _name(ask: Callable[[], str]) -> str | None:
 
 
 WINDOW_BYTES: Final = 1024 * 1024
-_AHEAD_BYTES: Final = 8 * WINDOW_BYTES
-"""How far the disk reads ahead of a file that is read window by window: the system's own 128 KiB are too few for a fast
-disk, since it then reads and we work in turns."""
 PEEK_BYTES: Final = 17
 """Kafka's HEADER_SIZE_UP_TO_MAGIC: enough to step from batch to batch."""
 _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
 _MOMENT_S: Final = 0.1
-_ADVISE: Final = getattr(os, "posix_fadvise", None)  # not on macOS, nor on Windows
 _PREADV: Final = getattr(os, "preadv", None)  # not on Windows
 _SMALL_BYTES: Final = 128 * 1024
 """The largest file that is requested together with others."""
@@ -245,9 +241,8 @@ class Source:
         self._file = file
         self._opened = os.fstat(file.fileno()) if status is None else status
         self.size_bytes = self._opened.st_size
-        self._asked = 0  # where the read-ahead ends that was asked for
         self.wanted_to = MAX_INT64
-        """Where reading will end, beyond which nothing is read ahead."""
+        """Where reading will end: an object is read ahead up to there, and the pages after it belong to others."""
         self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
         self._view = memoryview(self._buffer)
         self.peeked = memoryview(bytearray(PEEK_BYTES))
@@ -348,20 +343,7 @@ class Source:
         elif len(self._buffer) > WINDOW_BYTES >= wanted:  # a giant batch has passed: give its memory back
             self._buffer = bytearray(WINDOW_BYTES)
             self._view = memoryview(self._buffer)
-        filled = self._fill(self._view[:wanted], position)
-        if filled >= WINDOW_BYTES:
-            self._read_ahead(position + filled)
-        return self._view[:filled]
-
-    def _read_ahead(self, position: int) -> None:
-        """Let the system read what follows a window, while its caller works on it."""
-        last = min(self.wanted_to, self.size_bytes)
-        end = min(position + _AHEAD_BYTES, last)
-        begin = self._asked if position <= self._asked <= end else position
-        if end - begin >= _AHEAD_BYTES // 2 or begin < end == last:
-            self._asked = end
-            if _ADVISE is not None:
-                _ADVISE(self._file.fileno(), begin, end - begin, os.POSIX_FADV_WILLNEED)
+        return self._view[: self._fill(self._view[:wanted], position)]
 
     def peeks(self) -> Callable[[int], bool]:
         """Return a function for many small reads: it reads `PEEK_BYTES` bytes at a position into `peeked`.
@@ -484,9 +466,6 @@ class _ObjectSource(Source):
     def _read_at(self, target: memoryview, position: int) -> int:
         return self._object.read_to(target, position, self.wanted_to)
 
-    def _read_ahead(self, position: int) -> None:
-        """Do nothing: the object is read ahead when one of its ranges has been taken."""
-
 
 CHANGE_CODES: Final = {
     FileChange.GREW: "file.grew",
@@ -505,7 +484,8 @@ def reading_together(paths: Iterable[str]) -> Iterator[None]:
     first are taken: each is open meanwhile, and a `Source` reads from that descriptor (`READING.held`) as long as the
     file has that name. With a limit of the bytes in a second nothing is requested.
     """
-    is_able = _ADVISE is not None and _PREADV is not None  # preadv: descriptors of one file share their position
+    # Without preadv, descriptors of one file would share their position.
+    is_able = hasattr(os, "posix_fadvise") and _PREADV is not None
     with ExitStack() as stack:
         if is_able and READING.limit is None:
             _hold_first(paths, stack)

@@ -58,6 +58,23 @@ def test_help_loads_little():
     assert foreign == set()
 
 
+_SEARCHES = """
+import atexit, gc, runpy, sys
+
+gc.disable()  # what this program has imported is none of the command's
+gc.callbacks.append(lambda phase, about: print(f"search {phase}", file=sys.stderr))
+atexit.register(lambda: print(f"enabled {gc.isenabled()}, out of it {gc.get_freeze_count() > 10_000}", file=sys.stderr))
+runpy.run_module("kafkalog_cli", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_start_does_not_search_what_it_imports_for_cycles(tmp_path):
+    (tmp_path / f"{0:020d}.log").write_bytes(build.batch_v2([build.Record()]))
+    done = python(_SEARCHES, "verify", "--jobs", "1", str(tmp_path))
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("search", "enabled"))]
+    assert lines == ["enabled True, out of it True"]
+
+
 def test_help_names_every_command():
     result = CliRunner().invoke(cli, ["--help"])
     assert result.exit_code == 0

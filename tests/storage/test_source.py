@@ -207,36 +207,3 @@ def test_a_file_that_is_replaced_or_deleted(source: Source, path: Path) -> None:
 def test_a_file_that_is_written_to_in_place(source: Source, path: Path) -> None:
     os.utime(path, ns=(1, 1))
     assert source.refresh() is FileChange.MODIFIED
-
-
-def test_the_disk_reads_ahead_of_windows_that_follow_each_other(tmp_path, monkeypatch):
-    path = tmp_path / "log"
-    size = 30 * WINDOW_BYTES + 7
-    with path.open("wb") as file:
-        file.truncate(size)
-    asked = []
-    monkeypatch.setattr(
-        "kafkalog_core.storage.source._ADVISE", lambda _, start, length, __: asked.append((start, start + length))
-    )
-    with Source.open(path) as opened:
-        position = 0
-        while position < size:
-            window = opened.window(position)
-            position += len(window) - 5 if position + len(window) < size else len(window)
-            assert not asked or position <= asked[-1][1]
-    assert asked[0][0] == WINDOW_BYTES
-    assert asked[-1][1] == size
-    assert [end for _, end in asked[:-1]] == [start for start, _ in asked[1:]]
-
-
-def test_the_disk_does_not_read_ahead_of_small_windows_nor_of_the_end(tmp_path, monkeypatch):
-    path = tmp_path / "log"
-    with path.open("wb") as file:
-        file.truncate(3 * WINDOW_BYTES)
-    asked = []
-    monkeypatch.setattr("kafkalog_core.storage.source._ADVISE", lambda *call: asked.append(call))
-    with Source.open(path) as opened:
-        for position in range(0, 3 * WINDOW_BYTES, 4096):
-            opened.window(position, 4096)
-        opened.window(2 * WINDOW_BYTES)
-    assert asked == []

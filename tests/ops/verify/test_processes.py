@@ -178,11 +178,13 @@ def test_fewer_processes_than_were_asked_for(failing, monkeypatch):
     monkeypatch.setattr(processes, "active_count", lambda: 1)
     monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
     monkeypatch.setattr(os, "fork", some_fork)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     told = Told()
     with Pool(4, told, may_fork=True) as pool:
         pool.start()
         assert list(pool.map(double, ((number,) for number in range(40)))) == list(range(0, 80, 2))
     assert told.bytes == sum(range(40))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked  # Ctrl-C still comes to this process
 
 
 def test_a_process_that_ignores_its_children(pool_of):
