@@ -1,10 +1,11 @@
 """What people do, next to what it is measured against: `python -m benchmarks.pairs DATE [--dir D] [--only PART]`.
 
 Each pair is two whole processes over the same data, in turns (A B A B), first those of one log, then of the next. The
-ratio is that of the medians; where a pair has a goal, it is printed beside it. Data is written by a real broker where
-Java is at hand. Prints a table, writes `results/DATE-pairs.json`, and names what got worse by more than 10 % than in
-the last result file that is kept. Decides nothing. KAFKALOG names another kafkalog, such as one in an environment that
-has nothing else: what `pip install -e` puts there takes 30 ms of each start.
+ratio is that of the medians; where a pair has a goal, it is printed beside it. Two dumps at once share nothing: what
+they take, to what one takes, is 1 on two idle cores and 2 on one, and no work gains more from a second process. Data is
+written by a real broker where Java is at hand. Prints a table, writes `results/DATE-pairs.json`, and names what got
+worse by more than 10 % than in the last result file that is kept. Decides nothing. KAFKALOG names another kafkalog, as
+one in an environment that has nothing else: what `pip install -e` puts there takes 30 ms of each start.
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ def _pairs(logs: dict[str, str], directory: Path, share: float) -> Iterator[Pair
         yield of_log(f"filter {codec}, to verify", f"{RECORDS} --jobs 1 {user} {log}", f"{VERIFY} {log}", 1.3)
         yield of_log(f"no literal {codec}, to full", f"{RECORDS} --jobs 1 {pattern} {log}", full, 1.0)
         yield of_log(f"dump {codec}, one process to two", full, f"{RECORDS} --jobs 2 {log}", 1.7, is_least=True)
+        yield of_log(f"dump {codec}, two of it at once to one", f"{full} & {full} & wait", full)
         java, goal = _java_line(log), 12.0 if codec == "none" else 8.0
         if java is not None:
             yield of_log(f"dump {codec}, Kafka's tool to ours", java, f"{RECORDS} {log}", goal, is_least=True)
