@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 from collections import deque
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from mmap import mmap
 from threading import Event, Thread, active_count
@@ -137,7 +137,7 @@ class Pool:
             pieces, to_pieces, results, to_results = ends
             _enlarge(results)
             process = self._starter.start(len(self._workers), (pieces, to_results), (to_pieces, results))
-        except OSError as error:
+        except (OSError, EOFError) as error:  # EOFError: of a fork server that could not fork, and has ended
             for end in ends:
                 os.close(end)
             raise _not_started(error) from error
@@ -160,12 +160,16 @@ class Pool:
         if kind is not None and self._has_output:
             for worker in self._workers:  # one that writes to a pipe of which nobody reads sees nothing of a stop
                 worker.join(_PATIENCE_S / len(self._workers))
-                worker.terminate()
+                worker.kill()
         for worker in self._workers:
             worker.end()
         self._starter.close()
 
     # --- the work -----------------------------------------------------------------------------------------------------
+    def stop_at_once(self) -> None:
+        """Let no process write any more: the turn of this one has come, and it writes nothing."""
+        self._cells.stop = AT_ONCE
+
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
         """See `pool.Workers`."""
         waiting: deque[int] = deque()
@@ -348,9 +352,9 @@ class _Worker:
         """Wait for its end, at most some seconds."""
         self._process.join(timeout_s)
 
-    def terminate(self) -> None:
+    def kill(self) -> None:
         """Kill it, if it is still there."""
-        self._process.terminate()
+        self._process.kill()
 
     def end(self) -> None:
         """Wait for its end, and give back what is known of it."""
@@ -363,13 +367,10 @@ class _Copy:
 
     def __init__(self, run: Callable[[], None]) -> None:
         """Fork; the copy runs a function and ends."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with _sigint_blocked():
             self._pid = os.fork()
             if not self._pid:
                 run_to_the_end(run)
-        finally:  # also after a fork that has failed: the command goes on without this process
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._is_there = True
 
     def join(self, timeout_s: float | None) -> None:
@@ -388,11 +389,11 @@ class _Copy:
                 self._is_there = False
         return not self._is_there
 
-    def terminate(self) -> None:
+    def kill(self) -> None:
         """Kill it, if it is still there."""
         if not self._has_ended(os.WNOHANG):
             with suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGTERM)
+                os.kill(self._pid, signal.SIGKILL)  # who ignores SIGTERM has processes that do, too
 
     def close(self) -> None:
         """Give back nothing: the system has forgotten a process that was waited for."""
@@ -459,7 +460,9 @@ class _Start:
         process: BaseProcess = self._context.Process(
             target=serve_started, args=(number, self._path, passed, self._settings, self.scratch), daemon=True
         )
-        process.start()
+        import_module("multiprocessing.resource_tracker").ensure_running()  # unblocks SIGINT when it has started
+        with _sigint_blocked():  # the process, and a server that had ended and is started for it
+            process.start()
         return process
 
     def close(self) -> None:
@@ -476,7 +479,7 @@ def _cut(what: str, advice: str = "") -> WorkerLostError:
     return error
 
 
-def _not_started(error: OSError) -> WorkerLostError:
+def _not_started(error: OSError | EOFError) -> WorkerLostError:
     return WorkerLostError(f"no worker process could be started: {error}; --jobs 1 needs none")
 
 
@@ -499,9 +502,20 @@ def _start_server(context: Any) -> None:
 
     context.set_forkserver_preload([_WORK_MODULE])
     resource_tracker.ensure_running()  # unblocks SIGINT when it has started
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
+    with _sigint_blocked():
         forkserver.ensure_running()
+
+
+@contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Block SIGINT for this thread, and so for the processes that it starts.
+
+    To block it may raise the KeyboardInterrupt of one that has come before: it is blocked then, too.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -1,7 +1,7 @@
 """Processes that write to one output in turn: what they share, and what each of them keeps until it may write.
 
-The shared state is a page of int64 cells. Each cell is written by one process at a time, so none needs a lock: the one
-lock there is, `Token`, says who may read the next range of a file.
+The shared state is a page of int64 cells. Each cell is written by one process at a time, or set by any and not cleared,
+so none needs a lock: the one lock there is, `Token`, says who may read the next range of a file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ AT_ONCE: Final = 1
 AFTER_RANGES: Final = 2
 """When processes stop."""
 _CELL_BYTES: Final = 8
-_STOP: Final = 0
-_TURN: Final = 1
-_RELAYED: Final = 2
+_STOPS: Final = -1  # before the cell of AT_ONCE
+_TURN: Final = 2
+_RELAYED: Final = 3
 _RELAYED_CELLS: Final = 5
 _READ_BYTES: Final = _RELAYED + _RELAYED_CELLS
 
@@ -74,12 +74,12 @@ class SharedCells:
 
     @property
     def stop(self) -> int:
-        """AT_ONCE, AFTER_RANGES, or 0: the work goes on."""
-        return self._cells[_STOP]
+        """AT_ONCE, AFTER_RANGES, or 0: the work goes on. What one process has set, no other one takes back."""
+        return self._cells[_STOPS + AT_ONCE] or self._cells[_STOPS + AFTER_RANGES]
 
     @stop.setter
     def stop(self, when: int) -> None:
-        self._cells[_STOP] = when
+        self._cells[_STOPS + when] = when
 
     @property
     def turn(self) -> int:

@@ -86,7 +86,8 @@ def serve(
     _keep_memory()
     WorkerPlace.here = place
     REACHING.check = partial(place.advance, 0)
-    Thread(target=_end_with_parent, args=(life, scratch), daemon=True).start()
+    with suppress(RuntimeError):  # a limit of threads: then it ends when it asks for another piece
+        Thread(target=_end_with_parent, args=(life, scratch), daemon=True).start()
     with open(pieces, "rb") as incoming, suppress(BrokenPipeError):
         while length := incoming.read(LENGTH_BYTES):
             answer = memoryview(_answer(incoming.read(int.from_bytes(length, "big")), place))
@@ -130,7 +131,7 @@ def _keep_memory() -> None:
 def _end_with_parent(life: int, scratch: str | None) -> None:
     """Wait until the process that has started this one is dead, then delete its temporary files and end."""
     waiting = select.poll()
-    waiting.register(life, 0)  # the end of a pipe is always seen
+    waiting.register(life, select.POLLHUP)  # which Linux reports in any case
     waiting.poll()
     if scratch is not None:
         import_module("shutil").rmtree(scratch, ignore_errors=True)

@@ -138,7 +138,10 @@ class _SharedDump:
                 while not isinstance(piece, LogPiece):  # because the work is stopping
                     number, piece = self._begun.popleft()
                 self._took(piece, result)
-                while not pool.is_stopping and self._begun and not isinstance(self._begun[0][1], LogPiece):
+                while self._begun and not isinstance(self._begun[0][1], LogPiece):
+                    if pool.is_stopping:
+                        pool.stop_at_once()
+                        break
                     number, step = self._begun.popleft()
                     self._write(step)
                     self._output.flush()

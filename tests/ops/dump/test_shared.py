@@ -248,36 +248,63 @@ class SlowPipe:
         return b"".join(self._read)
 
 
-@pytest.mark.parametrize("size_bytes", [4 << 10, 64 << 10])
-def test_it_is_stopped_between_lines(size_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the report counts what was written; of a reader that lets the others wait for seconds, less than that."""
-    count, size = (200_000, 1000) if kernels.COMPILED else (2000, 100_000)
-    data = b"".join(batch_v2(records(at, 10, size=size)) for at in range(0, count, 10))
-    write_segments(tmp_path / "orders-0", {0: data})
+def many_records(count: int, size: int) -> bytes:
+    """A log in batches of ten, made quickly: no checksum covers the first offset of a batch."""
+    batch = batch_v2(records(0, 10, size=size))
+    return b"".join(at.to_bytes(8, "big") + batch[8:] for at in range(0, count, 10))
+
+
+def stopped(
+    to: SlowPipe, request: DumpRequest, left_bytes: int, piece_bytes: int
+) -> tuple[BaseException, Report, list[bytes]]:
+    """What ends a dump in two processes that is stopped after some bytes, its report, and its lines."""
 
     def stop(size_bytes: int) -> None:
-        nonlocal left
-        left -= size_bytes
-        if left < 0:
+        nonlocal left_bytes
+        left_bytes -= size_bytes
+        if left_bytes < 0:
             raise KeyboardInterrupt
 
-    left = len(data) // 8
-    to, report = SlowPipe(monkeypatch, size_bytes), Report()
-    request, settings = request_of(tmp_path / "orders-0", level="records"), RowSettings(tables=())
+    report, settings = Report(), RowSettings(tables=())
     going_on = writer_going_on("ndjson", settings)
     assert going_on is not None
     shared_output = SharedOutput(to.fileno(), open_writer("ndjson", settings), to.flush, going_on)
     with pytest.raises((KeyboardInterrupt, WorkerLostError)) as caught:
-        dump_shared(request, report, Advance(stop), shared_output, jobs=2, piece_bytes=1_000_000, shared_bytes=1)
-    lines = to.text().split(b"\n")
+        dump_shared(request, report, Advance(stop), shared_output, jobs=2, piece_bytes=piece_bytes, shared_bytes=1)
+    return caught.value, report, to.text().split(b"\n")
+
+
+@pytest.mark.parametrize("size_bytes", [4 << 10, 64 << 10])
+def test_it_is_stopped_between_lines(size_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the report counts what was written; of a reader that lets the others wait for seconds, less than that."""
+    count, size = (200_000, 1000) if kernels.COMPILED else (2000, 100_000)
+    data = many_records(count, size)
+    write_segments(tmp_path / "orders-0", {0: data})
+    request, to = request_of(tmp_path / "orders-0", level="records"), SlowPipe(monkeypatch, size_bytes)
+    error, report, lines = stopped(to, request, len(data) // 8, 1_000_000)
     assert 100 < len(lines) < count
     assert all(line.startswith(b"{") and line.endswith(b"}") for line in lines[:-1])
-    if size_bytes < 64 << 10 and isinstance(caught.value, WorkerLostError):
-        assert caught.value.wrote_rows  # a process that writes to such a reader may be killed: nothing is counted then
+    if size_bytes < 64 << 10 and isinstance(error, WorkerLostError):
+        assert error.wrote_rows  # a process that writes to such a reader may be killed: nothing is counted then
         return
-    assert caught.type is KeyboardInterrupt
+    assert type(error) is KeyboardInterrupt
     assert lines[-1] == b""
     assert report.rows == len(lines) - 1
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("share", [3, 6])
+def test_it_is_stopped_where_a_partition_ends(share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this process would take a step, for whose end another one waits with its rows."""
+    count, size = (4000, 1000) if kernels.COMPILED else (40, 100_000)
+    data = many_records(count, size)
+    for number in range(12):
+        write_segments(tmp_path / f"orders-{number}", {0: data})
+    request, to = request_of(tmp_path, level="records"), SlowPipe(monkeypatch, 64 << 10)
+    error, report, lines = stopped(to, request, 12 * len(data) // share, 2 * len(data))
+    assert type(error) is KeyboardInterrupt
+    assert lines[-1] == b""
+    assert 0 < report.rows == len(lines) - 1 < 12 * count
 
 
 def die(*_: object) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog_core.errors import NotFoundError, StorageError, WorkerLostError
-from kafkalog_core.ops import processes
+from kafkalog_core.ops import processes, worker
 from kafkalog_core.ops.processes import Pool
 
 ROOT = Path(__file__).parents[3]
@@ -185,6 +185,47 @@ def test_fewer_processes_than_were_asked_for(failing, monkeypatch):
         assert list(pool.map(double, ((number,) for number in range(40)))) == list(range(0, 80, 2))
     assert told.bytes == sum(range(40))
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked  # Ctrl-C still comes to this process
+
+
+def test_a_fork_server_that_ends(monkeypatch):
+    """As it does when it cannot fork: the processes that are there do all the work."""
+    start = processes._Start.start
+
+    def some_start(self, number, *ends):
+        if number:
+            raise EOFError("unexpected EOF")
+        return start(self, number, *ends)
+
+    monkeypatch.setattr(processes._Start, "start", some_start)
+    with Pool(3, Told()) as pool:
+        assert list(pool.map(double, ((number,) for number in range(40)))) == list(range(0, 80, 2))
+
+
+def test_no_thread_can_be_started(monkeypatch):
+    """Which a limit of processes counts: a process does its work without the one that waits for its parent's end."""
+
+    def refuse(*_, **__):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(worker, "Thread", refuse)
+    with Pool(2, Told(), may_fork=True) as pool:
+        assert list(pool.map(double, [(4,)] * 4)) == [8] * 4
+
+
+def test_to_block_ctrl_c_may_raise_it(monkeypatch):
+    """It runs the handler of one that came just before, when the signal is blocked already."""
+    mask = signal.pthread_sigmask
+
+    def raising(how, signals):
+        before = mask(how, signals)
+        if how == signal.SIG_BLOCK and signals:
+            raise KeyboardInterrupt
+        return before
+
+    monkeypatch.setattr(signal, "pthread_sigmask", raising)
+    with pytest.raises(KeyboardInterrupt), processes._sigint_blocked():
+        raise AssertionError
+    assert signal.SIGINT not in mask(signal.SIG_BLOCK, ())
 
 
 def test_a_process_that_ignores_its_children(pool_of):
