@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.turns import SharedCells, Token, TurnRelay, Turns, TurnWriter, WorkerPlace
+from kafkalog_core.ops.turns import (
+    AFTER_RANGES,
+    AT_ONCE,
+    SharedCells,
+    Token,
+    TurnRelay,
+    Turns,
+    TurnWriter,
+    WorkerPlace,
+)
 from kafkalog_core.storage.scan import ScanPlace
 
 if TYPE_CHECKING:
@@ -135,3 +144,15 @@ def test_the_rest_of_a_range_that_cannot_be_read(output: Output) -> None:
         of_second.write(b"2")
     assert output.text() == b"1 2"
     assert output.turns.is_at(1)
+
+
+def test_a_stop_at_once_is_not_taken_back() -> None:
+    """By a wish to stop later, of a process that does not know of it yet."""
+    cells = SharedCells(mmap(-1, SharedCells.size_bytes(1)))
+    assert not cells.stop
+    cells.stop = AFTER_RANGES
+    assert cells.stop == AFTER_RANGES
+    cells.stop = AT_ONCE
+    cells.stop = AFTER_RANGES
+    assert cells.stop == AT_ONCE
+    assert (cells.turn, cells.read_bytes) == (0, 0)
