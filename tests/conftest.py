@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import marks, reaching, skips, tracing
+from tests import marks, reaching, sharing, skips, tracing
 from tests.corpus import archives
 from tests.corpus.tree import Tree
 from tests.installing import one_at_a_time
@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
         codecs.lookup(name)  # one first looked up while a test leaves no free descriptor would never be found again
     settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any-machine")  # no test is a matter of time: machines are busy, a twin is interpreted
-    for plugin in (skips.guard(), reaching.plugin(), tracing.plugin(config)):
+    for plugin in (skips.guard(), reaching.plugin(), sharing.plugin(), tracing.plugin(config)):
         if plugin is not None:
             config.pluginmanager.register(plugin)
 

@@ -20,12 +20,12 @@ import pytest
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.kernels import loops
-from tests import twins
+from tests import sharing, twins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["VARIABLE", "Chosen", "Watch", "plugin"]
+__all__ = ["VARIABLE", "Chosen", "Watch", "chooses", "plugin"]
 
 VARIABLE: Final = "KAFKALOG_REACHED"
 _PROPERTY: Final = "reached a kernel"
@@ -94,13 +94,16 @@ class Chosen:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._reached: dict[str, bool] = json.loads(path.read_text(encoding="utf-8"))
-        self._missing = {name for name, reached in self._reached.items() if reached}
+        found: dict[str, bool] = json.loads(path.read_text(encoding="utf-8"))
+        part = sharing.share()
+        drawn = found.keys() if part is None else part.of(found)
+        self._runs = {name: reached and name in drawn for name, reached in found.items()}
+        self._missing = {name for name, runs in self._runs.items() if runs}
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        left_out = [item for item in items if not self._reached.get(item.nodeid, True)]
-        items[:] = [item for item in items if self._reached.get(item.nodeid, True)]
+        left_out = [item for item in items if not self._runs.get(item.nodeid, True)]
+        items[:] = [item for item in items if self._runs.get(item.nodeid, True)]
         config.hook.pytest_deselected(items=left_out)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -125,6 +128,11 @@ def _is_of_compiled(item: pytest.Item) -> bool:
     """Whether the test is that of the compiled twin, by its parameters: with the interpreted one it does not exist."""
     callspec = getattr(item, "callspec", None)
     return callspec is not None and "compiled" in callspec.params.values()
+
+
+def chooses() -> bool:
+    """Whether this run chooses its tests by the file."""
+    return bool(os.environ.get(VARIABLE)) and not kernels.COMPILED
 
 
 def plugin() -> Watch | Chosen | None:
