@@ -1,9 +1,10 @@
 """Which tests reach a kernel: they run once more on the interpreted twin. The other ones cannot tell the twins apart.
 
 A test that asks for the interpreted twin by name (`tests.twins.twin`) has called it already, and need not run again.
-KAFKALOG_REACHED names a file. A run with the compiled twin writes to it of every test whether it has reached a kernel;
-a run with the interpreted twin leaves out those of which the file says that they have not. A test of which it says
-nothing runs, and one that has reached a kernel and is not there fails the run.
+KAFKALOG_REACHED names a file. A run with the compiled twin writes to it of every test whether it has reached a kernel,
+or only begun a process, which may have; a run with the interpreted twin leaves out those of which the file says that
+they have done neither. A test of which it says nothing runs, and one that has reached a kernel and is not there fails
+the run. Of those that only begin processes the part runs that the commit draws (`sharing`): each starts Python again.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = ["VARIABLE", "Chosen", "Watch", "chooses", "plugin"]
 
 VARIABLE: Final = "KAFKALOG_REACHED"
 _PROPERTY: Final = "reached a kernel"
+_PROCESS: Final = "process"
 _CHILDREN: Final = frozenset({"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"})
 """Audit events of processes that begin. What they do is not seen from here, so all of them count."""
 
@@ -38,20 +40,20 @@ class Watch:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = False
+        self._has_called = self._has_begun_process = False
         self._calls_before = 0
-        self._found: dict[str, bool] = {}
+        self._found: dict[str, bool | str] = {}
         watched = {name: self._watched(getattr(loops, name)) for name in loops.__all__}
         for name, decoder in kernels._DECODERS.items():
             kernels._DECODERS[name] = watched[decoder.__name__]
         for module in (loops, kernels):
             vars(module).update(watched)
-        BaseProcess.start = self._watched(BaseProcess.start)  # type: ignore[method-assign]
+        BaseProcess.start = self._noting_start(BaseProcess.start)  # type: ignore[method-assign]
         sys.addaudithook(self._hear)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
-        self._seen = False
+        self._has_called = self._has_begun_process = False
         self._calls_before = twins.interpreted_calls()
         return (yield)
 
@@ -60,14 +62,15 @@ class Watch:
         report = yield
         if call.when == "teardown":
             has_compared = _is_of_compiled(item) or twins.interpreted_calls() > self._calls_before
-            report.user_properties.append((_PROPERTY, self._seen and not has_compared))
+            reached = self._has_called or (_PROCESS if self._has_begun_process else False)
+            report.user_properties.append((_PROPERTY, False if has_compared else reached))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Of all workers, where there are any."""
         properties = dict(report.user_properties)
         if _PROPERTY in properties:
-            self._found[report.nodeid] = bool(properties[_PROPERTY])
+            self._found[report.nodeid] = properties[_PROPERTY]
 
     def pytest_sessionfinish(self) -> None:
         if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -79,14 +82,24 @@ class Watch:
     def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def noting(*arguments: Any, **named: Any) -> Any:
-            self._seen = True
+            self._has_called = True
             return function(*arguments, **named)
+
+        return noting
+
+    def _noting_start(self, start: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
+        """Of a process that a server forks, which nothing here is told of."""
+
+        @functools.wraps(start)
+        def noting(process: BaseProcess) -> None:
+            self._has_begun_process = True
+            start(process)
 
         return noting
 
     def _hear(self, event: str, _: tuple[Any, ...]) -> None:
         if event in _CHILDREN:
-            self._seen = True
+            self._has_begun_process = True
 
 
 class Chosen:
@@ -94,10 +107,13 @@ class Chosen:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        found: dict[str, bool] = json.loads(path.read_text(encoding="utf-8"))
+        found: dict[str, bool | str] = json.loads(path.read_text(encoding="utf-8"))
         part = sharing.share()
         drawn = found.keys() if part is None else part.of(found)
-        self._runs = {name: reached and name in drawn for name, reached in found.items()}
+        self._runs = {
+            name: bool(reached) and name in drawn and (part is None or reached != _PROCESS or part.has(name))
+            for name, reached in found.items()
+        }
         self._missing = {name for name, runs in self._runs.items() if runs}
 
     @pytest.hookimpl(trylast=True)

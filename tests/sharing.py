@@ -40,8 +40,12 @@ class Share:
             name
             for cases in functions.values()
             for name in cases
-            if len(cases) < _MANY or name == cases[0] or crc32(name.encode()) % self._parts == self._part
+            if len(cases) < _MANY or name == cases[0] or self.has(name)
         )
+
+    def has(self, name: str) -> bool:
+        """Return whether a name is in the part."""
+        return crc32(name.encode()) % self._parts == self._part
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

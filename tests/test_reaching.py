@@ -42,16 +42,18 @@ REACHED = {
     "test_calls_a_kernel": True,
     "test_takes_it_from_the_package": True,
     "test_has_a_fixture_that_calls_one": True,
-    "test_begins_a_process": True,
-    "test_begins_a_worker[fork]": True,
-    "test_begins_a_worker[forkserver]": True,
+    "test_begins_a_process": "process",
+    "test_begins_a_worker[fork]": "process",
+    "test_begins_a_worker[forkserver]": "process",
     "test_has_a_twin[compiled]": False,
     "test_has_a_twin[interpreted]": True,
     "test_calls_all_twins": False,
 }
 
 
-def _run(directory: Path, plugin: type[Watch | Chosen], *options: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    directory: Path, plugin: type[Watch | Chosen], *options: str, share: str = ""
+) -> subprocess.CompletedProcess[str]:
     directory.joinpath("test_some.py").write_text(TESTS)
     directory.joinpath("conftest.py").write_text(
         "from pathlib import Path\n"
@@ -61,11 +63,11 @@ def _run(directory: Path, plugin: type[Watch | Chosen], *options: str) -> subpro
     )
     directory.joinpath("pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(directory), *options]
-    environment = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "KAFKALOG_SHARE": share}
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, env=environment)
 
 
-def _tell(directory: Path, reached: dict[str, bool]) -> None:
+def _tell(directory: Path, reached: dict[str, bool | str]) -> None:
     said = {f"test_some.py::{name}": reaches for name, reaches in reached.items()}
     directory.joinpath("reached.json").write_text(json.dumps(said))
 
@@ -84,6 +86,16 @@ def test_only_what_reaches_a_kernel_runs_again(tmp_path: Path) -> None:
     assert "test_calls_a_kernel PASSED" in done.stdout
     assert "test_reaches_nothing " not in done.stdout
     assert f"{len(REACHED) - 2} passed, 2 deselected" in done.stdout
+
+
+def test_of_those_that_only_begin_a_process_a_part_runs_again(tmp_path: Path) -> None:
+    begin = ("test_reaches_nothing", "test_begins_a_process")
+    _tell(tmp_path, {"test_calls_a_kernel": True} | dict.fromkeys(begin, "process"))
+    runs = [_run(tmp_path, Chosen, share=f"{part}/2") for part in range(2)]
+    assert {run.returncode for run in runs} == {pytest.ExitCode.OK}
+    assert all("test_calls_a_kernel PASSED" in run.stdout for run in runs)
+    for name in begin:
+        assert sum(f"{name} PASSED" in run.stdout for run in runs) == 1
 
 
 @pytest.mark.parametrize("workers", [(), ("-p", "xdist", "-n", "1")])
