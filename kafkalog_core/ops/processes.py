@@ -435,6 +435,7 @@ class _Start:
 
     def __init__(self, jobs: int, output: int | None, settings: WorkerSettings) -> None:
         multiprocessing, tempfile = import_module("multiprocessing"), import_module("tempfile")
+        import_module("multiprocessing.resource_tracker").ensure_running()  # unblocks SIGINT when it has started
         self._directory = tempfile.TemporaryDirectory(prefix="kafkalog-workers-")
         self.scratch = self._directory.name
         method = START_METHOD
@@ -460,7 +461,6 @@ class _Start:
         process: BaseProcess = self._context.Process(
             target=serve_started, args=(number, self._path, passed, self._settings, self.scratch), daemon=True
         )
-        import_module("multiprocessing.resource_tracker").ensure_running()  # unblocks SIGINT when it has started
         with _sigint_blocked():  # the process, and a server that had ended and is started for it
             process.start()
         return process
@@ -498,10 +498,9 @@ def _token_pipe() -> tuple[int, int]:
 
 def _start_server(context: Any) -> None:
     """Start the fork server with SIGINT blocked, so that neither it nor its processes receive one."""
-    from multiprocessing import forkserver, resource_tracker  # noqa: PLC0415 -- only where there is one
+    from multiprocessing import forkserver  # noqa: PLC0415 -- only where there is one
 
     context.set_forkserver_preload([_WORK_MODULE])
-    resource_tracker.ensure_running()  # unblocks SIGINT when it has started
     with _sigint_blocked():
         forkserver.ensure_running()
 
