@@ -9,7 +9,7 @@ import gc
 import re
 from enum import IntEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast  # noqa: TID251 -- `--help` needs no msgspec
 
 import click
 

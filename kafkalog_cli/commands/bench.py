@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -17,6 +17,7 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.bench import MEASURES, Pass, Recipe, seeded_log, twin_passes
 from kafkalog_core.ops.reading.targets import FileTarget, resolve
+from kafkalog_core.structs import NamedTuple
 from kafkalog_core.twins import interpreted
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from functools import partial, update_wrapper
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -16,7 +16,7 @@ from kafkalog_core.broker.security.authentication import Authentication
 from kafkalog_core.broker.security.users import MECHANISMS, Users, passwords_of, users_of_cluster
 from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.errors import SettingError
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
@@ -22,6 +22,7 @@ from kafkalog_core.findings import Finding
 from kafkalog_core.ops.repair.assumptions import forecast_note
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, totals
 from kafkalog_core.ops.retain.rows import event_rows, headline, partition_rows, segment_rows
+from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of, duration
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
@@ -12,6 +12,7 @@ from kafkalog_cli.render.columns import DAMAGE_STYLE, SHOWN, column_cells, headi
 from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, open_console
 from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
+from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ general ones. The messages about a log in use, and those that are not about a lo
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkalog_core.findings.kinds import BrokerMessage
 from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
+from kafkalog_core.structs import NamedTuple
 
 __all__ = ["BROKER_MESSAGES", "ELSEWHERE", "RUNNING", "Heard", "hear"]
 

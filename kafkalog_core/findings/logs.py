@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkalog_core.findings.kinds import (
     AT_DAMAGE,
@@ -18,6 +18,7 @@ from kafkalog_core.findings.kinds import (
     FindingType,
     Severity,
 )
+from kafkalog_core.structs import NamedTuple
 
 __all__ = [
     "DAMAGE_CODES",

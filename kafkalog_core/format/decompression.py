@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from threading import local
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from kafkalog_core.errors import FieldError, LimitError, TruncatedError, UnsupportedError
 from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import ZLIB, lz4_header_checksum
+from kafkalog_core.structs import NamedTuple
 
 __all__ = [
     "FRAMED_CODECS",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.format.textfile import parse_int32, parse_int64
 from kafkalog_core.kafka.releases import Release, Since
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -13,7 +13,7 @@ unknown whether a default is in effect. Such a value is assumed, and plans that 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import LimitError, SettingError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
@@ -37,7 +37,7 @@ from kafkalog_core.kafka.setting_table import (
     producer_expiration_name,
 )
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.structs import NamedTuple, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -12,7 +12,7 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 import lz4.frame
 import snappy
@@ -29,7 +29,7 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

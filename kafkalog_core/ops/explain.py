@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, hear
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import NamedTuple, Struct, field
 from kafkalog_core.text import names_near
 
 if TYPE_CHECKING:

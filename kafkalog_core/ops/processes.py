@@ -73,8 +73,8 @@ class Pool:
 
     `scratch` is a directory for temporary files, which is deleted with the pool; None: the processes are copies of this
     one. `output` is a file descriptor that the work may write to, in `turns`. `own_limit` is what this process may read
-    meanwhile, if it has given an output. After a KeyboardInterrupt `is_stopping`, and results still come of what was
-    read and written by then.
+    meanwhile, if it has given an output. `cells` are what all of them share. After a KeyboardInterrupt `is_stopping`,
+    and results still come of what was read and written by then.
     """
 
     def __init__(self, jobs: int, progress: Progress, *, output: int | None = None, may_fork: bool = False) -> None:
@@ -98,7 +98,7 @@ class Pool:
             raise _not_started(error) from error
         self.scratch = self._starter.scratch
         self.turns = Turns(self._starter.cells)
-        self._cells = self._starter.cells
+        self.cells = self._starter.cells
         self._workers: list[_Worker] = []
         self._unsent: deque[tuple[int, bytes]] = deque()
         self._results: dict[int, tuple[bool, Any]] = {}
@@ -152,7 +152,7 @@ class Pool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self._cells.stop = AT_ONCE
+            self.cells.stop = AT_ONCE
         if self._starting is not None:
             self._starting.join()
         for worker in self._workers:
@@ -168,7 +168,7 @@ class Pool:
     # --- the work -----------------------------------------------------------------------------------------------------
     def stop_at_once(self) -> None:
         """Let no process write any more: the turn of this one has come, and it writes nothing."""
-        self._cells.stop = AT_ONCE
+        self.cells.stop = AT_ONCE
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
         """See `pool.Workers`."""
@@ -196,7 +196,7 @@ class Pool:
         """
         if not self._has_output:
             return
-        self.is_stopping, self._cells.stop = True, AFTER_RANGES
+        self.is_stopping, self.cells.stop = True, AFTER_RANGES
         unsent = {number for number, _ in self._unsent}
         self._unsent.clear()
         for number in waiting:
@@ -223,7 +223,7 @@ class Pool:
             if not has_come:
                 self._guarded(_LOOK_SECONDS)
                 has_come = waiting[0] in self._results
-            read_bytes = self._cells.read_bytes
+            read_bytes = self.cells.read_bytes
             counted_bytes, self._counted_bytes = self._counted_bytes, read_bytes
             self._progress.advance(read_bytes - counted_bytes)
             if not has_come:

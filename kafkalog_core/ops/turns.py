@@ -13,6 +13,8 @@ from mmap import PAGESIZE, mmap
 from threading import Event
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from kafkalog_core.format.layout import MAX_INT64
+from kafkalog_core.storage.page_cache import AHEAD_BYTES
 from kafkalog_core.storage.scan import ScanPlace
 
 if TYPE_CHECKING:
@@ -39,7 +41,8 @@ _STOPS: Final = -1  # before the cell of AT_ONCE
 _TURN: Final = 2
 _RELAYED: Final = 3
 _RELAYED_CELLS: Final = 5
-_READ_BYTES: Final = _RELAYED + _RELAYED_CELLS
+_LOOKED_TO: Final = _RELAYED + _RELAYED_CELLS
+_READ_BYTES: Final = _LOOKED_TO + 1
 
 _PAUSE: Final = Event()
 _LEAST_PAUSE_S: Final = 0.0005
@@ -96,7 +99,7 @@ class SharedCells:
 
         Who reads or writes it holds the token.
         """
-        number, part, *place = self._cells[_RELAYED:_READ_BYTES]
+        number, part, *place = self._cells[_RELAYED:_LOOKED_TO]
         return number, part, ScanPlace(*place)
 
     def relay(self, number: int, part: int) -> None:
@@ -107,6 +110,15 @@ class SharedCells:
         """Set the place of `relayed`."""
         for cell, value in enumerate(place, _RELAYED + 2):
             self._cells[cell] = value
+
+    @property
+    def looked_to(self) -> int:
+        """Where what was looked at in the first piece in ranges ends (`SharedFiles`): nobody may read further."""
+        return self._cells[_LOOKED_TO] or MAX_INT64
+
+    @looked_to.setter
+    def looked_to(self, end: int) -> None:
+        self._cells[_LOOKED_TO] = end
 
     @property
     def read_bytes(self) -> int:
@@ -337,10 +349,18 @@ class TurnRelay:
             self._worker.token.release()
             return False
         part, self.place = (0, self._start) if number < self._number else (part, place)
+        self._wait_for_look()
         self._cells.relay(self._number + 1, part + 1)
         self._stream.begin_part(part)
         self._is_reading = self.has_begun = self.has_read = True
         return True
+
+    def _wait_for_look(self) -> None:
+        """Wait until all was looked at that the system may read with this range, which no other one can begin."""
+        start = 0 if self.place is None else self.place.position
+        while self._cells.looked_to < start + self.range_bytes + AHEAD_BYTES:
+            self._worker.advance(0)
+            _PAUSE.wait(_LEAST_PAUSE_S)
 
     def give(self, place: ScanPlace) -> None:
         """See Relay."""

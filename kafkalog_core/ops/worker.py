@@ -16,12 +16,13 @@ from functools import partial
 from importlib import import_module
 from mmap import mmap
 from threading import Thread
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.turns import SharedCells, StopWorkError, Token, WorkerPlace
 from kafkalog_core.storage.object_paths import REACHING
 from kafkalog_core.storage.source import READING
+from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

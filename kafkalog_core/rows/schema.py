@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
+
+from kafkalog_core.structs import NamedTuple
 
 __all__ = ["MAX_TIMESTAMP", "PLACE", "Column", "Kind", "Table", "new_table"]
 

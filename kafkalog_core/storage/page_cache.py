@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ReadPages", "SharedFiles", "absent_ranges", "give_back_all", "opened"]
+__all__ = ["AHEAD_BYTES", "ReadPages", "SharedFiles", "absent_ranges", "give_back_all", "opened"]
 
 PART_BYTES: Final = 8 * 1024 * 1024
 """A file is looked at in parts of this size: a look takes some microseconds."""
-_AHEAD_BYTES: Final = 16 * 1024 * 1024
+AHEAD_BYTES: Final = 16 * 1024 * 1024
 """How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb)."""
 _CACHESTAT: Final = 451
 """Number of the call, on every machine, since Linux 6.5; the C library has no function for it."""
@@ -106,7 +106,7 @@ class ReadPages:
         wanted_to: where reading will end; what follows may be what another process reads.
         """
         first = position // PART_BYTES
-        last = min(position + size_bytes + _AHEAD_BYTES, max(position + size_bytes, wanted_to)) - 1
+        last = min(position + size_bytes + AHEAD_BYTES, max(position + size_bytes, wanted_to)) - 1
         last = min(last // PART_BYTES, self._parts - 1)
         if first in self._absent and last in self._absent and len(self._absent) == last - first + 1:
             return
@@ -140,13 +140,17 @@ class SharedFiles:
 
     def __init__(self) -> None:
         self._absent: dict[str, list[tuple[int, int]]] = {}  # in the order of the files
+        self._looked_to: dict[str, int] = {}
 
-    def look(self, path: str) -> None:
-        """Look at a file before a part of it is read."""
-        if path not in self._absent:
-            self._absent[path] = []
-            with suppress(OSError), opened(path) as descriptor:  # its reader reports what is wrong
-                self._absent[path] = absent_ranges(descriptor, 0, os.fstat(descriptor).st_size)
+    def look(self, path: str, end: int) -> None:
+        """Look at a file up to a byte, before what the system reads for a part before it, AHEAD_BYTES more, is read."""
+        absent, start = self._absent.setdefault(path, []), self._looked_to.get(path, 0)
+        end += -end % mmap.PAGESIZE
+        with suppress(OSError), opened(path) as descriptor:  # its reader reports what is wrong
+            size_bytes = min(end, os.fstat(descriptor).st_size) - start
+            if size_bytes > 0:
+                absent += absent_ranges(descriptor, start, size_bytes)
+                self._looked_to[path] = end
 
     def give_back(self, last: str | None = None) -> None:
         """Give back the files before one of which parts are still to be read, if it is shared; None: all."""

@@ -13,12 +13,14 @@ from kafkalog_core.ops.turns import (
     AFTER_RANGES,
     AT_ONCE,
     SharedCells,
+    StopWorkError,
     Token,
     TurnRelay,
     Turns,
     TurnWriter,
     WorkerPlace,
 )
+from kafkalog_core.storage.page_cache import AHEAD_BYTES
 from kafkalog_core.storage.scan import ScanPlace
 
 if TYPE_CHECKING:
@@ -39,6 +41,12 @@ class Output:
 
     def place(self) -> WorkerPlace:
         return WorkerPlace(0, self._cells, Token(self._ends), self.descriptor)
+
+    def stop(self) -> None:
+        self._cells.stop = AT_ONCE
+
+    def look_to(self, end: int) -> None:
+        self._cells.looked_to = end
 
     def stream(self, number: int) -> TurnWriter:
         return TurnWriter(number, self.place())
@@ -144,6 +152,36 @@ def test_the_rest_of_a_range_that_cannot_be_read(output: Output) -> None:
         of_second.write(b"2")
     assert output.text() == b"1 2"
     assert output.turns.is_at(1)
+
+
+def test_nobody_reads_what_was_not_looked_at(output: Output) -> None:
+    """Nor what the system reads ahead of it; where nobody looks, nobody waits."""
+    (first, of_first), (second, of_second) = output.relay(0), output.relay(0)
+    with first, second:
+        output.look_to(AHEAD_BYTES + 100)
+        assert first.begin()
+        first.give(ScanPlace(100, 9, 7))
+        of_first.write(b"1 ")
+        first.end()
+        reading = Thread(target=second.begin)
+        reading.start()
+        reading.join(0.05)
+        assert reading.is_alive()
+        output.look_to(AHEAD_BYTES + 199)
+        reading.join(0.05)
+        assert reading.is_alive()
+        output.look_to(AHEAD_BYTES + 200)
+        reading.join()
+        of_second.write(b"2")
+    assert output.text() == b"1 2"
+
+
+def test_a_stop_ends_waiting_for_a_look(output: Output) -> None:
+    relay, _ = output.relay(0)
+    output.look_to(1)
+    output.stop()
+    with pytest.raises(StopWorkError):
+        relay.begin()
 
 
 def test_a_stop_at_once_is_not_taken_back() -> None:

@@ -144,10 +144,10 @@ def test_shared_files_are_given_back_in_order(large: Path, tmp_path: Path) -> No
     evict(other)
     files = SharedFiles()
     for path in (large, other, tmp_path / "missing"):
-        files.look(str(path))
+        files.look(str(path), 2 * SIZE)
     large.read_bytes()
     other.read_bytes()
-    files.look(str(large))  # it was looked at before
+    files.look(str(large), 2 * SIZE)  # it was looked at before
     files.give_back(str(tmp_path / "not shared"))
     files.give_back(str(large))
     assert absent(large) == absent(other) == []
@@ -156,6 +156,20 @@ def test_shared_files_are_given_back_in_order(large: Path, tmp_path: Path) -> No
     assert absent(other) == []
     files.give_back()
     assert absent(other) == [(0, 10 * PAGE)]
+
+
+def test_a_shared_file_is_looked_at_before_each_part_is_read(large: Path) -> None:
+    """What was there before a part was read is left, and all that the parts brought is given back."""
+    evict(large)
+    touch(large, 3 * PAGE, PAGE)
+    touch(large, PART_BYTES + 5 * PAGE, PAGE)
+    before, files = absent(large), SharedFiles()
+    for end in (PART_BYTES - 1, PART_BYTES - 1, PART_BYTES // 2, 2 * PART_BYTES, 10 * SIZE):
+        files.look(str(large), end)
+        touch(large, 0, min(end, SIZE))
+    assert absent(large) == []
+    files.give_back()
+    assert absent(large) == before
 
 
 def test_a_limit_of_bytes_in_a_second() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.appends import AppendPolicy, codec_of
 from kafkalog_core.errors import SettingError
@@ -11,7 +11,7 @@ from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.retention.rules import check_settings
 from kafkalog_core.kafka.setting_table import SETTINGS, Definition, Setting
 from kafkalog_core.kafka.settings import Settings
-from kafkalog_core.structs import replace
+from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -7,7 +7,7 @@ joins it by the other protocol; consumers of both protocols in one group are not
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.broker.groups.classic_groups import GroupCoordinator, join_error
 from kafkalog_core.broker.groups.consumer_groups import ConsumerGroups
@@ -16,6 +16,7 @@ from kafkalog_core.broker.groups.modern_groups import JOINS, HeartbeatAnswer
 from kafkalog_core.broker.logs.partition_access import error_of
 from kafkalog_core.broker.share.share_groups import ShareGroup
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.structs import NamedTuple
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

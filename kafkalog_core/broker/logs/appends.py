@@ -6,7 +6,7 @@ The rules are those of `UnifiedLog.analyzeAndValidateRecords`, `LogValidator` an
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.live_log import Appended
 from kafkalog_core.broker.logs.partition_access import PartitionError
@@ -24,7 +24,7 @@ from kafkalog_core.format.layout import (
     TRANSACTIONAL_BIT,
 )
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.batch_map import BatchMap, map_batches
 from kafkalog_core.broker.logs.log_reader import LiveLogReader, LiveSegment
@@ -44,7 +44,7 @@ from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     import threading

@@ -11,7 +11,7 @@ import threading
 from bisect import bisect_left, bisect_right
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.broker.logs.batch_map import map_batches
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
@@ -35,7 +35,7 @@ from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source, open_error
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.broker.groups.group_configs import milliseconds_of
 from kafkalog_core.broker.logs.partition_access import PartitionError
@@ -22,7 +22,7 @@ from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_INT64, TRANSACTIONAL_BIT
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

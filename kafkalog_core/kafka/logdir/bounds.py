@@ -8,14 +8,14 @@ last segment as a broker does, without reading the segments between them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_offset_entries, used_entries
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_POSITION, MAGIC_V2, OFFSET_INDEX_ENTRY
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import PartitionContext

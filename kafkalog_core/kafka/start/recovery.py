@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
 from kafkalog_core.format import kernels
@@ -25,7 +25,7 @@ from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.walk import walk_as_broker
 from kafkalog_core.storage.scan import Damage
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

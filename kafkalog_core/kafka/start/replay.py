@@ -7,7 +7,7 @@ clean shutdown reads nothing else of a log.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format import kernels
@@ -36,6 +36,7 @@ from kafkalog_core.kafka.start.walk import HeaderWalk, Unwalkable, WalkedBatch
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

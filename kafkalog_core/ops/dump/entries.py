@@ -7,7 +7,7 @@ finding, zeros before another entry are rows.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import ChecksumError, FieldError, FormatError, TruncatedError, UnsupportedError
 from kafkalog_core.format.checksums import crc32c
@@ -39,6 +39,7 @@ from kafkalog_core.kafka.logdir.text_files import checkpoint_rows, property_rows
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import INDEX_ENTRY, PRODUCER
 from kafkalog_core.storage.source import Source, UnreadableError
+from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,10 +13,11 @@ to another than to be made.
 
 from __future__ import annotations
 
+import select
 from collections import deque
 from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.layout import MAX_INT64
@@ -24,14 +25,15 @@ from kafkalog_core.ops.dump.dump import Dumper, LogPiece
 from kafkalog_core.ops.pool import SHARED_BYTES
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
-from kafkalog_core.storage.page_cache import SharedFiles
+from kafkalog_core.storage.page_cache import AHEAD_BYTES, SharedFiles
 from kafkalog_core.storage.source import READING
-from kafkalog_core.structs import replace
+from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.ops.dump.dump import Step
+    from kafkalog_core.ops.processes import Pool
     from kafkalog_core.ops.reading.logfiles import OffsetSpan
     from kafkalog_core.ops.reading.logreader import Relay
     from kafkalog_core.ops.reading.runs import DumpRequest
@@ -45,6 +47,8 @@ __all__ = ["ChunkWriter", "SharedOutput", "dump_shared"]
 PIECE_BYTES: Final = 8 * 1024 * 1024
 _LOOK_AHEAD: Final = 4
 """Files that are looked at for each step that is taken, until there is enough for other processes: it takes time."""
+_LOOK_BYTES: Final = 2 * AHEAD_BYTES
+"""Of a file, whose pages in the cache are looked at before some of them are read: a gigabyte takes 30 milliseconds."""
 
 
 class ChunkWriter(Protocol):
@@ -126,6 +130,8 @@ class _SharedDump:
         self._output.flush()
         from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- a reader of ten rows has them by now
 
+        if _has_no_reader(self._output.descriptor):
+            raise BrokenPipeError
         with Pool(jobs, progress, output=self._output.descriptor, may_fork=True) as pool:
             pool.start()
             READING.limit = pool.own_limit
@@ -133,7 +139,7 @@ class _SharedDump:
                 self._take_one()
                 self._look_ahead(_LOOK_AHEAD, shared_bytes)
             self._output.flush()
-            for result in pool.map(_write_piece, self._pieces(jobs)):
+            for result in pool.map(_write_piece, self._pieces(jobs, pool)):
                 number, piece = self._begun.popleft()
                 while not isinstance(piece, LogPiece):  # because the work is stopping
                     number, piece = self._begun.popleft()
@@ -161,8 +167,6 @@ class _SharedDump:
             count -= 1
             if isinstance(step, LogPiece):
                 self._ahead_bytes += step.work_bytes
-                for path in _shared_files(step) if not READING.keeps_cache else ():
-                    self.files.look(path)
 
     def _take_one(self, left_bytes: int = 0) -> bool:
         """Take the next step, or a range of one that leaves `left_bytes`; return whether it was a piece of a log."""
@@ -176,6 +180,7 @@ class _SharedDump:
         has_more = 0 < step.range_bytes < step.work_bytes and left >= left_bytes
         if has_more or step.place is not None:
             relay = _Alone(step.range_bytes, step.place, has_others=has_more)
+        self._look(step, _LOOK_BYTES if has_more else step.size_bytes)
         self._write(step, relay)
         if relay is not None and relay.place_of_others is not None:
             rest = replace(step, place=relay.place_of_others)
@@ -184,13 +189,29 @@ class _SharedDump:
         self.files.give_back(path)
         return True
 
+    def _look(self, piece: LogPiece, size_bytes: int) -> int:
+        """Look at the next bytes of a file that others read too, before they are read; return where they end."""
+        end = size_bytes + (0 if piece.place is None else piece.place.position)
+        for path in _shared_files(piece) if not READING.keeps_cache else ():
+            self.files.look(path, end)
+        return end
+
+    def _look_on(self, piece: LogPiece, pool: Pool) -> None:
+        """Look at the rest of a file, while the others have begun to read it and wait where it was not looked at."""
+        for size_bytes in range(2 * _LOOK_BYTES, piece.size_bytes, _LOOK_BYTES):
+            pool.cells.looked_to = self._look(piece, size_bytes)
+        self._look(piece, piece.size_bytes)
+        pool.cells.looked_to = MAX_INT64
+
     def _write(self, step: Step, relay: Relay | None = None) -> None:
         for chunk in self._dumper.rows_of(step, relay):
             self._report.rows += chunk.count
             self._output.writer.write(chunk)
 
     # --- in other processes -------------------------------------------------------------------------------------------
-    def _pieces(self, jobs: int) -> Iterator[tuple[int, DumpRequest, LogPiece, Callable[[TurnWriter], ChunkWriter]]]:
+    def _pieces(
+        self, jobs: int, pool: Pool
+    ) -> Iterator[tuple[int, DumpRequest, LogPiece, Callable[[TurnWriter], ChunkWriter]]]:
         """Yield the pieces of work; all steps are noted in order, each with the number of its turn."""
         number = 0
         while True:
@@ -201,11 +222,17 @@ class _SharedDump:
             step = self._ahead.popleft()
             if isinstance(step, LogPiece):
                 self._ahead_bytes -= step.work_bytes
+            if isinstance(step, LogPiece):
+                end = self._look(step, step.size_bytes if number else _LOOK_BYTES)
+                if not number:
+                    pool.cells.looked_to = end
             count = jobs if isinstance(step, LogPiece) and step.range_bytes else 1
             for _ in range(count):
                 self._begun.append((number, step))
                 if isinstance(step, LogPiece):
                     yield number, self._request, step, self._output.open_writer
+            if not number and isinstance(step, LogPiece):
+                self._look_on(step, pool)
             number += 1
 
     def _took(self, piece: LogPiece, result: _PieceResult) -> None:
@@ -247,6 +274,13 @@ def _shared_files(piece: LogPiece) -> list[str]:
     paths = [split.path for split in piece.splits if piece.range_bytes]
     READING.shared.update(paths)
     return paths
+
+
+def _has_no_reader(descriptor: int) -> bool:
+    """Return whether the output is a pipe of which nobody reads any more, such as `head`."""
+    waiting = select.poll()
+    waiting.register(descriptor, 0)
+    return any(events & select.POLLERR for _, events in waiting.poll(0))
 
 
 def _raise(error: KafkalogError) -> Iterator[Chunk]:

@@ -21,7 +21,7 @@ import os
 from bisect import bisect_left, bisect_right
 from functools import cached_property, partial
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import Finding, found
@@ -42,7 +42,7 @@ from kafkalog_core.ops.reading.logfiles import unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -29,7 +29,7 @@ from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import RowOrigin
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

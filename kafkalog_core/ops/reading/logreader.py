@@ -14,7 +14,7 @@ that of one window or one batch.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
@@ -29,7 +29,7 @@ from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, Scanner, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

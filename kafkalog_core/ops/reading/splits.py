@@ -6,7 +6,7 @@ Also the `segment` rows of a partition, for which each log file is read whole.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
@@ -28,7 +28,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -7,7 +7,7 @@ which the next run recognizes the log.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from kafkalog_core.errors import AccessError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
@@ -24,7 +24,7 @@ from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.storage.paths import exists
 from kafkalog_core.storage.source import code_of_error
-from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.structs import NamedTuple, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

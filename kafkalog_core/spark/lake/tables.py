@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from kafkalog_core.errors import AccessError, StorageError
 from kafkalog_core.spark.lake.clouds import check_installed
 from kafkalog_core.spark.lake.store import reason_of, shown
 from kafkalog_core.storage.changing.writer import Disk
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from kafkalog_core.format.columns import RECORD_FIELDS
 from kafkalog_core.format.kernels import programs as numbers
 from kafkalog_core.format.templates import Cells, GatherPlan, Headers, Texts
 from kafkalog_core.spark.session.schema import columns_of, spark_text
+from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

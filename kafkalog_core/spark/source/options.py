@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from kafkalog_core.errors import SelectionError, SettingError
 from kafkalog_core.filters.expression import Filters
@@ -13,7 +13,7 @@ from kafkalog_core.ops.reading.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.storage.object_paths import OPTION_NAMES, StorageOptions, is_object
 from kafkalog_core.storage.objects import options_of
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

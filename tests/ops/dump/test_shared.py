@@ -18,6 +18,8 @@ from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_o
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format import kernels
+from kafkalog_core.ops import turns
+from kafkalog_core.ops.dump import shared
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump
 from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
 from kafkalog_core.ops.processes import Pool
@@ -25,8 +27,9 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.progress import NO_PROGRESS, Advance
+from kafkalog_core.storage.page_cache import SharedFiles
 from kafkalog_core.storage.scan import ScanPlace
-from kafkalog_core.storage.source import WINDOW_BYTES
+from kafkalog_core.storage.source import READING, WINDOW_BYTES
 from kafkalog_core.structs import replace
 from tests.build import GZIP, NONE, batch_v2
 from tests.ops.logs import records, write_segments
@@ -305,6 +308,44 @@ def test_it_is_stopped_where_a_partition_ends(share: int, tmp_path: Path, monkey
     assert type(error) is KeyboardInterrupt
     assert lines[-1] == b""
     assert 0 < report.rows == len(lines) - 1 < 12 * count
+
+
+@pytest.mark.usefixtures("at_once")
+def test_the_page_cache_is_looked_at_while_others_have_begun(
+    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first large file so much at a time, and only then is it read; of the next one at once."""
+    sizes = []
+    for number in range(2):
+        data = many_records(20_000, 100)
+        write_segments(tmp_path / f"orders-{number}", {0: data})
+        sizes.append(len(data))
+    looks: list[tuple[str, int]] = []
+    monkeypatch.setattr(SharedFiles, "look", lambda _, path, end: looks.append((path.split("/")[-2], end)))
+    monkeypatch.setattr(READING, "keeps_cache", False)
+    monkeypatch.setattr(shared, "_LOOK_BYTES", sizes[0] // 5)
+    monkeypatch.setattr(turns, "AHEAD_BYTES", sizes[0] // 10)
+    request = request_of(tmp_path / "orders-0", tmp_path / "orders-1", level="records")
+    expected = alone(request, "ndjson", output("alone"))
+    looks.clear()
+    assert together(request, "ndjson", output("together"), size=sizes[0] // 20) == expected
+    first = [end for name, end in looks if name == "orders-0"]
+    assert [name for name, _ in looks] == ["orders-0"] * len(first) + ["orders-1"]
+    assert len(first) > 4
+    assert first == sorted(first)
+    assert (first[-1], looks[-1][1]) == tuple(sizes)
+
+
+def test_no_process_is_started_for_a_reader_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told as a write that failed would be; what `head` wanted it has by then."""
+    write_segments(tmp_path / "orders-0", {0: many_records(20_000, 100)})
+    request, (reading, writing) = request_of(tmp_path / "orders-0", level="records"), os.pipe()
+    monkeypatch.setattr(Pool, "start", die)
+    with closing(os.fdopen(writing, "wb", buffering=0)):
+        writer = open_writer("ndjson", RowSettings(tables=row_types(request)))
+        to = SharedOutput(writing, writer, partial(os.close, reading), partial(die))
+        with pytest.raises(BrokenPipeError):
+            dump_shared(request, Report(), NO_PROGRESS, to, jobs=2, piece_bytes=4000, shared_bytes=1)
 
 
 def die(*_: object) -> None:
