@@ -143,9 +143,12 @@ class SharedFiles:
         self._looked_to: dict[str, int] = {}
 
     def look(self, path: str, end: int) -> None:
-        """Look at a file up to a byte, before what the system reads for a part before it, AHEAD_BYTES more, is read."""
+        """Look at a file up to a byte, before what the system reads for a part before it, AHEAD_BYTES more, is read.
+
+        It looks at whole parts: the system keeps pages together of which a range to give back has only some.
+        """
         absent, start = self._absent.setdefault(path, []), self._looked_to.get(path, 0)
-        end += -end % mmap.PAGESIZE
+        end += -end % PART_BYTES
         with suppress(OSError), opened(path) as descriptor:  # its reader reports what is wrong
             size_bytes = min(end, os.fstat(descriptor).st_size) - start
             if size_bytes > 0:
