@@ -53,8 +53,8 @@ class Pair(Struct, frozen=True):
     """Two lines of a shell, and the most, or with `is_least` the least, that the ratio should be.
 
     goal: None: there is none. is_cold: the page cache is dropped before the left line and before the first right one;
-    the right side is then the slower of the two right lines. log: is read into the page cache before each other line:
-    the lines of ours leave it as they have found it, and a virtual machine may take pages away.
+    the right side is then the slower of the two right lines. log: a file or directory, read into the page cache before each other
+    line: the lines of ours leave it as they have found it, and a virtual machine may take pages away.
     """
 
     name: str
@@ -127,12 +127,13 @@ def _of_many_files(directory: Path, share: float) -> Iterator[Pair]:
     segments = directory / f"segments-{count}"
     if not segments.exists():
         GROWING["segments"].make(segments, count)
-    yield Pair("10,000 segments, two processes to one", f"{headers} {segments}", f"{headers} --jobs 1 {segments}", 1.1)
+    line, alone = f"{headers} {segments}", f"{headers} --jobs 1 {segments}"
+    yield Pair("10,000 segments, two processes to one", line, alone, 1.1, log=str(segments))
     partitions = write_log_dir(directory, max(10, int(8_000 * share)))
     for place, what in ((segments, "10,000 segments"), (partitions, "8,000 partitions")):
         for command, given in _PLANS.items():
             line = f"{OURS} {command} {given} {place}"
-            yield Pair(f"{command}, {what}, to headers", line, f"{headers} {place}", 2.0)
+            yield Pair(f"{command}, {what}, to headers", line, f"{headers} {place}", 2.0, log=str(place))
 
 
 def _java_line(log: str) -> str | None:
@@ -149,7 +150,7 @@ def _measured(pair: Pair, turns: int) -> dict[str, Any]:
     sides: dict[str, list[float]] = {"left": [], "right": []} | ({"warm": []} if pair.warm else {})
     lines = {"left": pair.left, "right": pair.right, "warm": pair.warm or ""}
     if not pair.is_cold:
-        for side in sides:  # directories of many files, into the page cache
+        for side in sides:  # names and sizes, into the system's memory
             _seconds(lines[side], log=pair.log)
     for _ in range(turns):
         for side, seconds in sides.items():
@@ -169,7 +170,9 @@ def _measured(pair: Pair, turns: int) -> dict[str, Any]:
 
 def _seconds(line: str, *, is_cold: bool = False, log: str | None = None) -> float:
     if log is not None:
-        subprocess.run(("cat", log), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            f"find {shlex.quote(log)} -type f -exec cat {{}} +", shell=True, stdout=subprocess.DEVNULL, check=True
+        )  # noqa: S602
     if is_cold:
         os.sync()
         _DROP.write_text("1\n")
