@@ -53,8 +53,9 @@ class Pair(Struct, frozen=True):
     """Two lines of a shell, and the most, or with `is_least` the least, that the ratio should be.
 
     goal: None: there is none. is_cold: the page cache is dropped before the left line and before the first right one;
-    the right side is then the slower of the two right lines. log: a file or directory, read into the page cache before each other
-    line: the lines of ours leave it as they have found it, and a virtual machine may take pages away.
+    the right side is then the slower of the two right lines. log: a file or directory, which is read into the page
+    cache before each other line: the lines of ours leave it as they have found it, and a virtual machine may take pages
+    away.
     """
 
     name: str
@@ -170,9 +171,7 @@ def _measured(pair: Pair, turns: int) -> dict[str, Any]:
 
 def _seconds(line: str, *, is_cold: bool = False, log: str | None = None) -> float:
     if log is not None:
-        subprocess.run(
-            f"find {shlex.quote(log)} -type f -exec cat {{}} +", shell=True, stdout=subprocess.DEVNULL, check=True
-        )  # noqa: S602
+        subprocess.run(("find", log, *"-type f -exec cat {} +".split()), stdout=subprocess.DEVNULL, check=True)
     if is_cold:
         os.sync()
         _DROP.write_text("1\n")
