@@ -171,7 +171,7 @@ def _measured(pair: Pair, turns: int) -> dict[str, Any]:
 
 def _seconds(line: str, *, is_cold: bool = False, log: str | None = None) -> float:
     if log is not None:
-        subprocess.run(("find", log, *"-type f -exec cat {} +".split()), stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(("find", log, *["-type", "f", "-exec", "cat", "{}", "+"]), stdout=subprocess.DEVNULL, check=True)
     if is_cold:
         os.sync()
         _DROP.write_text("1\n")
