@@ -6,7 +6,10 @@ filled many times: their content is valid until the next call of the kernel that
 
 from __future__ import annotations
 
+import mmap
+import sys
 from array import array
+from contextlib import suppress
 from typing import ClassVar, Final, Self
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "DamageColumns",
     "HeaderColumns",
     "RecordColumns",
+    "fresh_memory",
 ]
 
 BATCH_FIELDS: Final = (
@@ -79,6 +83,23 @@ FORMAT_V07: Final = 7
 FORMAT_NAMES: Final = {0: "v0", 1: "v1", 2: "v2", FORMAT_V07: "v07"}
 
 
+def fresh_memory(size_bytes: int, *, is_filled: bool = False) -> mmap.mmap:
+    """Return zeroed memory, of which the system gives a page when it is first used.
+
+    A bytearray is cleared as a whole: 0.6 ms a MiB, because each page of it takes 2 microseconds. Raises OSError if
+    the system has not so much.
+
+    is_filled: most of it will be used, so the system is asked for large pages.
+    """
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size_bytes)
+    memory = mmap.mmap(-1, size_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if is_filled and sys.platform == "linux":
+        with suppress(OSError):  # a system without large pages
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
 class _Columns:
     """`cells` holds all columns one after another, `capacity` rows each; `count` rows are filled."""
 
@@ -92,7 +113,6 @@ class _Columns:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.count = 0
-        # the system clears a page of it when it is first used, so that a short run costs little
         self.cells: array[int] | memoryview = memoryview(bytearray(8 * capacity * len(self.fields))).cast("q")
         self.view = memoryview(self.cells)
 

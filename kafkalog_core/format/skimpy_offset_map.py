@@ -7,12 +7,11 @@ not decompressed, so damage in them remains unnoticed, as in a broker.
 from __future__ import annotations
 
 from array import array
-from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import LimitError
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import RECORD_ROWS, RecordColumns
+from kafkalog_core.format.columns import RECORD_ROWS, RecordColumns, fresh_memory
 from kafkalog_core.format.decode import Arena, PayloadDamage, damage_at, decode_some, state_at
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.kernels.constants import BIT_DISCARD, BITS_REMOVED
@@ -179,7 +178,7 @@ class OffsetMap:
     def _fresh(self) -> memoryview:
         """Return zeroed memory, which the system allocates page by page at the first access."""
         try:
-            return memoryview(mmap(-1, self.slots * ENTRY_BYTES, MAP_PRIVATE | MAP_ANONYMOUS)).cast("q")
+            return memoryview(fresh_memory(self.slots * ENTRY_BYTES)).cast("q")
         except OSError as error:
             raise LimitError(f"the system cannot allocate {self.memory_bytes} bytes for an offset map") from error
 

@@ -13,6 +13,7 @@ from mmap import PAGESIZE, mmap
 from threading import Event
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
+from kafkalog_core.format.columns import fresh_memory
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.storage.page_cache import AHEAD_BYTES
 from kafkalog_core.storage.scan import ScanPlace
@@ -207,7 +208,7 @@ class WorkerPlace:
         self.token = token
         self.turns = Turns(cells)
         self.output = output
-        self.memory = mmap(-1, _ALL_BYTES if output >= 0 else PAGESIZE)
+        self.memory = fresh_memory(_ALL_BYTES if output >= 0 else PAGESIZE, is_filled=output >= 0)
         self._process = process
 
     def advance(self, size_bytes: int) -> None:

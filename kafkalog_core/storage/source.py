@@ -243,7 +243,7 @@ class Source:
         self.size_bytes = self._opened.st_size
         self.wanted_to = MAX_INT64
         """Where reading will end: an object is read ahead up to there, and the pages after it belong to others."""
-        self._buffer = bytearray(min(WINDOW_BYTES, self.size_bytes))  # most files are small
+        self._buffer = bytearray()  # for `window`: many files are opened for their first bytes alone
         self._view = memoryview(self._buffer)
         self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
@@ -338,7 +338,7 @@ class Source:
         if wanted <= 0:
             return self._view[:0]
         if wanted > len(self._buffer):
-            self._buffer = bytearray(wanted)
+            self._buffer = bytearray(max(wanted, min(WINDOW_BYTES, self.size_bytes)))
             self._view = memoryview(self._buffer)
         elif len(self._buffer) > WINDOW_BYTES >= wanted:  # a giant batch has passed: give its memory back
             self._buffer = bytearray(WINDOW_BYTES)

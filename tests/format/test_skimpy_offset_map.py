@@ -65,7 +65,7 @@ def test_memory_that_is_not_given_is_refused(monkeypatch: pytest.MonkeyPatch) ->
     def no_memory(*_args: int) -> None:
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(skimpy_offset_map, "mmap", no_memory)
+    monkeypatch.setattr(skimpy_offset_map, "fresh_memory", no_memory)
     with pytest.raises(LimitError, match="cannot allocate 2400 bytes"):
         OffsetMap(2400)
 

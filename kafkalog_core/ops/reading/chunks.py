@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from kafkalog_core.format import kernels
-from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS
+from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS, fresh_memory
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
 from kafkalog_core.format.templates import CsvTemplate, Template, batch_template, fits_header, record_template
 from kafkalog_core.rows import tables
@@ -76,7 +76,7 @@ def rows_at(place: RowOrigin, table: tables.Table, rows: Sequence[Mapping[str, o
 class LineRoom(Protocol):
     """Memory for lines."""
 
-    def room(self) -> bytearray | memoryview:
+    def room(self) -> memoryview:
         """Return room for many lines; those that were yielded before may be lost."""
 
 
@@ -85,12 +85,12 @@ class LineBuffer:
 
     def __init__(self, size_bytes: int = OUT_BYTES) -> None:
         self._size_bytes = size_bytes
-        self._memory = bytearray()
+        self._memory: memoryview | None = None
 
-    def room(self) -> bytearray:
+    def room(self) -> memoryview:
         """Return the buffer."""
-        if not self._memory:
-            self._memory = bytearray(self._size_bytes)
+        if self._memory is None:
+            self._memory = memoryview(fresh_memory(self._size_bytes, is_filled=True))
         return self._memory
 
 
