@@ -175,14 +175,14 @@ class Pool:
         waiting: deque[int] = deque()
         source = iter(pieces)
         while True:
-            while len(waiting) < self.jobs * _AHEAD:
-                piece = next(source, None)
-                if piece is None:
-                    break
-                waiting.append(self._submit(work_of, piece))
-            if not waiting:
-                return
             try:
+                while len(waiting) < self.jobs * _AHEAD:
+                    piece = next(source, None)
+                    if piece is None:
+                        break
+                    waiting.append(self._submit(work_of, piece))
+                if not waiting:
+                    return
                 result = self._result(waiting)
             except KeyboardInterrupt:
                 yield from self._written(waiting)

@@ -346,11 +346,12 @@ class TurnRelay:
         last, part, place = self._cells.relayed
         number = last - 1
         is_read = number > self._number or (number == self._number and part == _NO_RANGE)
+        part, self.place = (0, self._start) if number < self._number else (part, place)
+        if not is_read:
+            self._wait_for_look()
         if is_read or self._cells.stop == AFTER_RANGES:
             self._worker.token.release()
             return False
-        part, self.place = (0, self._start) if number < self._number else (part, place)
-        self._wait_for_look()
         self._cells.relay(self._number + 1, part + 1)
         self._stream.begin_part(part)
         self._is_reading = self.has_begun = self.has_read = True
@@ -359,9 +360,9 @@ class TurnRelay:
     def _wait_for_look(self) -> None:
         """Wait until all was looked at that the system may read with this range, which no other one can begin."""
         start = 0 if self.place is None else self.place.position
-        while self._cells.looked_to < start + self.range_bytes + AHEAD_BYTES:
-            self._worker.advance(0)
+        while self._cells.looked_to < start + self.range_bytes + AHEAD_BYTES and not self._cells.stop:
             _PAUSE.wait(_LEAST_PAUSE_S)
+        self._worker.advance(0)
 
     def give(self, place: ScanPlace) -> None:
         """See Relay."""

@@ -42,8 +42,8 @@ class Output:
     def place(self) -> WorkerPlace:
         return WorkerPlace(0, self._cells, Token(self._ends), self.descriptor)
 
-    def stop(self) -> None:
-        self._cells.stop = AT_ONCE
+    def stop(self, when: int) -> None:
+        self._cells.stop = when
 
     def look_to(self, end: int) -> None:
         self._cells.looked_to = end
@@ -177,11 +177,15 @@ def test_nobody_reads_what_was_not_looked_at(output: Output) -> None:
 
 
 def test_a_stop_ends_waiting_for_a_look(output: Output) -> None:
-    relay, _ = output.relay(0)
+    """And the next one does not wait for ever for the place of which the range was not begun."""
+    (first, _), (second, _) = output.relay(0), output.relay(0)
     output.look_to(1)
-    output.stop()
+    output.stop(AFTER_RANGES)
+    assert not first.begin()
+    assert not second.begin()
+    output.stop(AT_ONCE)
     with pytest.raises(StopWorkError):
-        relay.begin()
+        first.begin()
 
 
 def test_a_stop_at_once_is_not_taken_back() -> None:
