@@ -169,7 +169,7 @@ def test_memory_that_cannot_be_had(customers: Path, monkeypatch: pytest.MonkeyPa
         del arguments
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(skimpy_offset_map, "mmap", refuse)
+    monkeypatch.setattr(skimpy_offset_map, "fresh_memory", refuse)
     result = run("--kafka", "4.3.1", "--set", "cleanup.policy=compact", customers)
     assert result.exit_code == 3
     assert "the system cannot allocate 134217728 bytes for an offset map" in result.stderr
