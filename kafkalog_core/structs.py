@@ -2,7 +2,7 @@
 
 A struct class is there at once, where a dataclass compiles its methods at each start. A `Struct` with `frozen=True` is
 a value: it has a hash, and `replace` makes another one of it. A `NamedTuple` is that of `typing`, which would compile
-the type of each field at each start: a tenth of the start of a short command.
+the type of each field at each start: a twentieth of the start of a short command.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _NamedTupleType(type):
         return made
 
 
-_OF_A_BODY: Final = ("__annotations__", "__module__", "__qualname__", "__classcell__")
+_OF_A_BODY: Final = ("__annotations__", "__module__", "__classcell__")
 
 if TYPE_CHECKING:
     from typing import NamedTuple  # noqa: TID251 -- see above

@@ -30,6 +30,11 @@ class Named(Place):
     """A class that is derived."""
 
 
+class Outer:
+    class Inner(NamedTuple):
+        number: int
+
+
 def test_it_is_a_tuple_with_the_fields_of_its_body() -> None:
     place = Place(3, next_place=Place.of("a"))
     assert isinstance(place, tuple)
@@ -48,6 +53,8 @@ def test_it_has_the_name_and_the_text_of_its_class() -> None:
     assert get_type_hints(Place) == {"position": int, "names": tuple[str, ...], "next_place": Place | None}
     assert pickle.loads(pickle.dumps(Place(1, ("a",)))) == Place(1, ("a",))  # noqa: S301 -- ours
     assert type(Named(1)) is Named
+    assert Outer.Inner.__qualname__ == "Outer.Inner"
+    assert pickle.loads(pickle.dumps(Outer.Inner(1))) == Outer.Inner(1)  # noqa: S301 -- ours
     assert Named(1) == Place(1)
 
 

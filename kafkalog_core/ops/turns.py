@@ -358,7 +358,7 @@ class TurnRelay:
         return True
 
     def _wait_for_look(self) -> None:
-        """Wait until all was looked at that the system may read with this range, which no other one can begin."""
+        """Wait, with the token, until all was looked at that the system may read with this range."""
         start = 0 if self.place is None else self.place.position
         while self._cells.looked_to < start + self.range_bytes + AHEAD_BYTES and not self._cells.stop:
             _PAUSE.wait(_LEAST_PAUSE_S)
