@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FieldError, LimitError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32c
-from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
+from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.compression import compress
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import (
@@ -133,7 +133,7 @@ def up_converted(messages: memoryview, *, codec: int | None, max_bytes: int) -> 
 
     Raises FormatError; LimitError if the records are too large.
     """
-    batches = BatchColumns(min(BATCH_ROWS, len(messages) // LOG_OVERHEAD + 1))
+    batches = BatchColumns.for_bytes(len(messages), LOG_OVERHEAD)
     records: list[NewRecord] = []
     position, first_codec = 0, None
     while position < len(messages):

@@ -165,6 +165,11 @@ class BatchColumns(_Columns):
     def __init__(self, capacity: int = BATCH_ROWS) -> None:
         super().__init__(capacity)
 
+    @classmethod
+    def for_bytes(cls, size_bytes: int, least_bytes: int) -> Self:
+        """Return columns for all entries of a log of `size_bytes`, of which each has at least `least_bytes`."""
+        return cls(min(BATCH_ROWS, max(0, size_bytes) // least_bytes + 1))
+
     def part(self, first: int, last: int) -> Self:
         """Return rows `first` to `last` (exclusive), in the same memory."""
         twin = object.__new__(type(self))

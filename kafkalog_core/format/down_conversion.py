@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import ChecksumError, FieldError, FormatError, LimitError, UnsupportedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32
-from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns, RecordColumns
+from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, decode_run
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
@@ -109,7 +109,7 @@ def down_convert(
 
 def _convert(data: memoryview, writer: _MessageWriter) -> None:
     """Give the batches to a writer, run by run, until it is full. Raises FormatError."""
-    batches = BatchColumns(min(BATCH_ROWS, len(data) // LOG_OVERHEAD + 1))
+    batches = BatchColumns.for_bytes(len(data), LOG_OVERHEAD)
     position, stop = 0, kernels.STOP_END
     while position < len(data) and stop in {kernels.STOP_END, kernels.STOP_ORDER} and not writer.is_full:
         # Offsets that go back are served as they are, as a broker does: -1 is below every offset.

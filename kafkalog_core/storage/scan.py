@@ -254,8 +254,7 @@ class Scanner:
         self._wanted = min(options.first_window_bytes, WINDOW_BYTES)
         self._needed = 0
         self._expected = 0
-        rows = min(BATCH_ROWS, source.size_bytes // framing.min_entry_bytes + 1)
-        self._batches = BatchColumns(rows) if batches is None else batches
+        self._batches = batches or BatchColumns.for_bytes(source.size_bytes, framing.min_entry_bytes)
         self._damaged = DamageColumns(_FEW_ROWS)
         self._state = framing.walk_state() if options.check else None
         self._given = [0, 0]  # batches out of order and damaged entries, so far

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.batch_writer import recompressed
-from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
+from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.down_conversion import down_convert
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_V0, MAGIC_V1, MAGIC_V2, MAX_BATCH_BYTES
 from kafkalog_core.structs import Struct
@@ -115,7 +115,7 @@ def without_zstd(found: PartitionRange, max_bytes: int, *, minimum_one: bool) ->
 
 def _batches(content: memoryview) -> Iterator[tuple[int, int, int, int]]:
     """Yield position, size, magic and codec of each whole batch, up to one whose checksum is wrong."""
-    batches = BatchColumns(min(BATCH_ROWS, len(content) // LOG_OVERHEAD + 1))
+    batches = BatchColumns.for_bytes(len(content), LOG_OVERHEAD)
     position, stop = 0, kernels.STOP_END
     while position < len(content) and stop in {kernels.STOP_END, kernels.STOP_ORDER}:
         stop, position = kernels.walk(content, position, len(content), 0, -1, MAX_BATCH_BYTES, True, batches)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32
-from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns
+from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import (
     ENVELOPE,
     HEADER_SIZE_UP_TO_MAGIC,
@@ -188,7 +188,7 @@ class _Walk:
         self._origin, self._end = span
         self._max_batch_bytes = max_batch_bytes
         self._takes_v2_magic = takes_v2_magic
-        self._columns = BatchColumns(min(BATCH_ROWS, (span[1] - span[0]) // LOG_OVERHEAD + 1))
+        self._columns = BatchColumns.for_bytes(span[1] - span[0], LOG_OVERHEAD)
         self._wanted = WINDOW_BYTES
         self._is_over = False
 
