@@ -25,8 +25,8 @@ from benchmarks.run import RESULTS
 from kafkalog_core.format import kernels
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 from kafkalog_core.structs import asdict
-from tests.integration import jars
 from tests.integration.log_harness import running_harness
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

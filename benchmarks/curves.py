@@ -25,7 +25,7 @@ from benchmarks.broker import write_log_dir
 from benchmarks.data import write_log
 from benchmarks.run import RESULTS
 from kafkalog_core.ops.bench import Recipe
-from tests.growing import GROWING
+from tests.support.growing import GROWING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

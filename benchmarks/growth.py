@@ -1,7 +1,7 @@
 """How the time of commands grows with what is in a directory: `python -m benchmarks.growth DATE [--times 25]`.
 
-Every direction of `tests/growing.py` is made in two sizes, the second four times the first, and every command that
-works on it runs on both as a process of its own. The exponent is that of the processor time above what the command
+Every direction of `tests/support/growing.py` is made in two sizes, the second four times the first, and every command
+that works on it runs on both as a process of its own. The exponent is that of the processor time above what the command
 takes on an input of one: 1 is linear. Prints a table, writes `results/DATE-growth.json`, decides nothing; the tests
 count calls.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import machine
 from benchmarks.run import RESULTS
-from tests.growing import GROWING, Growing
+from tests.support.growing import GROWING, Growing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

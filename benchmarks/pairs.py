@@ -29,7 +29,7 @@ from benchmarks.others import JavaTool
 from benchmarks.produced import CODEC_NAMES, USERS, write_logs
 from benchmarks.run import RESULTS
 from kafkalog_core.structs import Struct
-from tests.growing import GROWING
+from tests.support.growing import GROWING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,8 +15,8 @@ from benchmarks.data import write_log
 from benchmarks.keyed import write_keyed
 from kafkalog_core.ops.bench import CODECS, Recipe
 from kafkalog_core.structs import Struct, asdict
-from tests.integration import jars
 from tests.integration.broker import Broker
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -37,8 +37,9 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import asdict
-from tests.integration import clients, jars
+from tests.integration import clients
 from tests.integration.broker import Broker
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -29,7 +29,15 @@ from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecas
 from kafkalog_core.ops.retain.retain import RetainRequest, retain
 from kafkalog_core.ops.retain.rows import partition_rows, segment_rows
 from kafkalog_core.progress import NO_PROGRESS
-from tests.build import Record, batch_v2, epoch_checkpoint, offset_checkpoint, offset_index, snapshot, time_index
+from tests.support.build import (
+    Record,
+    batch_v2,
+    epoch_checkpoint,
+    offset_checkpoint,
+    offset_index,
+    snapshot,
+    time_index,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

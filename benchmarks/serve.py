@@ -34,8 +34,8 @@ from benchmarks.run import RESULTS
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.frames import encode_request
-from tests.integration import jars
 from tests.integration.broker import Broker
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

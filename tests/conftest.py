@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import marks, reaching, sharing, skips, tracing
-from tests.corpus import archives
-from tests.corpus.tree import Tree
-from tests.installing import one_at_a_time
+from tests import marks, skips
+from tests.support.corpus import archives
+from tests.support.corpus.tree import Tree
+from tests.support.installing import one_at_a_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     too_slow = [HealthCheck.too_slow]
     settings.register_profile("any-machine", deadline=None, suppress_health_check=too_slow, max_examples=examples)
     settings.load_profile("any-machine")  # no test is a matter of time: machines are busy, a twin is interpreted
-    for plugin in (skips.guard(), reaching.plugin(), sharing.plugin(), tracing.plugin(config)):
-        if plugin is not None:
-            config.pluginmanager.register(plugin)
+    if (guard := skips.guard()) is not None:
+        config.pluginmanager.register(guard)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -16,7 +16,7 @@ import pytest
 import kafkalog_core
 import kafkalog_core.spark
 from kafkalog_core import PlanRequest, SettingError, make_plan, resolve, target_dirs
-from tests.ops.checkpoint.dirs import NOW_MS, write_log_dir
+from tests.support.checkpoint_dirs import NOW_MS, write_log_dir
 
 if TYPE_CHECKING:
     from types import ModuleType

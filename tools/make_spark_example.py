@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.build import (
+from tests.support.build import (
     LZ4,
     NONE,
     ZSTD,

@@ -21,7 +21,7 @@ from aiokafka.admin.config_resource import ConfigResource as AioResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
 from confluent_kafka import admin as librdkafka_admin
 
-from tests.broker.live import QUIET, SECONDS
+from tests.support.live import QUIET, SECONDS
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads its schemas with importlib's old names

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.broker.live import LiveServer
 from tests.broker.python_clients import CLIENTS
-from tests.broker.serving import address, serving, serving_the_floor
+from tests.support.live import LiveServer
+from tests.support.serving import address, serving, serving_the_floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from kafkalog_core.broker.logs.partition_view import ViewOptions
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from tests.broker.serving import address, serving
+from tests.support.serving import address, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,12 @@ import confluent_kafka
 import pytest
 
 from kafkalog_core.broker.logs.partition_view import ViewOptions
-from tests.broker.serving import address, serving
-from tests.corpus import consumers, expectations, truth
-from tests.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots
+from tests.support.corpus import consumers, expectations, truth
+from tests.support.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots
+from tests.support.serving import address, serving
 
 if TYPE_CHECKING:
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.broker.live import LiveServer, create_topics, read_all
-from tests.broker.serving import address, serving, serving_the_floor
+from tests.support.live import LiveServer, create_topics, read_all
+from tests.support.serving import address, serving, serving_the_floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

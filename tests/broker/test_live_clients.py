@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from tests.broker.live import QUIET, SECONDS, LiveServer, committed, create_topics, read_all, work
+from tests.support.live import QUIET, SECONDS, LiveServer, committed, create_topics, read_all, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,10 +29,10 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.asking import response
 from tests.broker.consuming import consumed
-from tests.broker.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living, sent_bytes
 from tests.broker.network.test_network import Events
+from tests.support.asking import response
+from tests.support.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living, sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

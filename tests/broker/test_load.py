@@ -21,8 +21,8 @@ from confluent_kafka import Producer
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis, schema_of
-from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics, read_all
-from tests.wire.messages import message as random_message
+from tests.support.live import QUIET, SECONDS, LiveServer, create_topics, read_all
+from tests.support.messages import message as random_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from confluent_kafka import Consumer
 
-from tests.broker.live import QUIET, SECONDS, committed, read_all
-from tests.broker.serving import address, serving
+from tests.support.live import QUIET, SECONDS, committed, read_all
+from tests.support.serving import address, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,10 +22,10 @@ from kafkalog_core.broker.disks.upkeep import Upkeep
 from kafkalog_core.broker.network import disk_threads
 from kafkalog_core.errors import StorageError
 from kafkalog_core.wire.frames import encode_request
-from tests.broker.asking import FROM
-from tests.broker.live import QUIET, LiveServer, create_topics, read_all
-from tests.broker.live_state import batch_of, living
-from tests.broker.serving import serving
+from tests.support.asking import FROM
+from tests.support.live import QUIET, LiveServer, create_topics, read_all
+from tests.support.live_state import batch_of, living
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.storage.changing import writer
-from tests import build
-from tests.kafka.clusters import BROKER, TOPIC, config_record, topic_record, write_meta, write_metadata_log
-from tests.ops.truncate.truncating import CLEANED, MARK, RECOVERY, STARTS, WATERMARKS, write_log
+from tests.support import build
+from tests.support.clusters import BROKER, TOPIC, config_record, topic_record, write_meta, write_metadata_log
+from tests.support.truncating import CLEANED, MARK, RECOVERY, STARTS, WATERMARKS, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.ops.checkpoint.dirs import write_log_dir
+from tests.support.checkpoint_dirs import write_log_dir
 
 RECOVERY = "recovery-point-offset-checkpoint"
 BAD = b"0\n3\norders 0 12\npayments 0\norders 1 7\n"

@@ -14,7 +14,8 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
-from tests.build import (
+from tests.cli.terminals import run
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,
@@ -26,7 +27,6 @@ from tests.build import (
     wrapper_v0,
     wrapper_v1,
 )
-from tests.cli.terminals import run
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 TEXTS = [

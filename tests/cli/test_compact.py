@@ -16,9 +16,9 @@ from kafkalog_core.errors import SettingError
 from kafkalog_core.format import skimpy_offset_map
 from kafkalog_core.ops.compact import simulation
 from kafkalog_core.rows import tables
-from tests.build import Record, batch_v2
 from tests.cli import compact_rows
-from tests.storage.brokers import Appended, write_segment
+from tests.support.brokers import Appended, write_segment
+from tests.support.build import Record, batch_v2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from tests.ops.compact.test_planning import records, write
-from tests.storage.repairs import snapshot
+from tests.support.repairs import snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import batch_v2
-from tests.ops.logs import records, write_segments
+from tests.support.build import batch_v2
+from tests.support.logs import records, write_segments
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli import every_command
-from tests.cli.every_command import CASES, Case, Disk
+from tests.support import every_command
+from tests.support.every_command import CASES, Case, Disk
 
 
 def test_every_command_has_a_case():

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import plain_log
-from tests.cli.figures import (
+from tests.support import plain_log
+from tests.support.figures import (
     DEMO,
     batch_row,
     check,
@@ -24,12 +24,12 @@ from tests.cli.figures import (
     stats_row,
     summary,
 )
-from tests.plain_log import log_of, segments
+from tests.support.plain_log import log_of, segments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.figures import Row
+    from tests.support.figures import Row
 
 LOGS = partitions(DEMO)
 CLOSED = [path for path in LOGS if path.name != "payments-0"]

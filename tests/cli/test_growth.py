@@ -14,7 +14,7 @@ import pytest
 
 from kafkalog_core.storage.source import Source
 from tests.cli.terminals import run
-from tests.growing import GROWING
+from tests.support.growing import GROWING
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.kafka.releases import LATEST, NEWEST_LEVEL, describe_known
-from tests import build
+from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path

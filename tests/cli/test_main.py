@@ -17,8 +17,8 @@ from click.testing import CliRunner
 from kafkalog_cli.command import EXIT_STATUS_HELP, ExitStatus
 from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.errors import NotFoundError
-from tests import build
 from tests.cli.conftest import batch, damage
+from tests.support import build
 
 ROOT = Path(__file__).parent.parent.parent
 HELP_MODULES = {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.format.checksums import crc32c
-from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Producer, Record, batch_v2, epoch_checkpoint, snapshot
+from tests.support.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Producer, Record, batch_v2, epoch_checkpoint, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

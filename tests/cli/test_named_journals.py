@@ -18,9 +18,9 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from tests.cli import test_repair
 from tests.cli.test_repair import Said, run
-from tests.storage import repairs
-from tests.storage.repairs import CountingDisk, Disk, DyingDisk, Killed, make_dir
 from tests.storage.test_lock import HOLDER
+from tests.support import repairs
+from tests.support.repairs import CountingDisk, Disk, DyingDisk, Killed, make_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Commands that forecast and change, on the log directory of a real broker: every figure is that of the files.
 
 What is said of a file that changes is compared with the file before and afterwards; what is said of records with
-`tests.plain_log`.
+`tests.support.plain_log`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from kafkalog_core.findings.catalog import FINDING_TYPES
-from tests import plain_log
-from tests.cli.figures import DEMO, check, check_all, of_logs, partitions, place, run, summary
-from tests.plain_log import log_of, segments
+from tests.support import plain_log
+from tests.support.figures import DEMO, check, check_all, of_logs, partitions, place, run, summary
+from tests.support.plain_log import log_of, segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sized
     from pathlib import Path
 
-    from tests.cli.figures import Ran, Row
+    from tests.support.figures import Ran, Row
 
 NOW = "2026-11-28T00:00:00Z"
 NOW_MS = 1_795_824_000_000

@@ -14,7 +14,7 @@ from kafkalog_cli import main
 from kafkalog_cli.commands import bench as bench_module
 from kafkalog_cli.commands import verify as statefile
 from kafkalog_cli.main import cli
-from tests.cli.figures import DEMO
+from tests.support.figures import DEMO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

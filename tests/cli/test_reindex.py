@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kafkalog_cli.main import cli
-from tests.build import Record, batch_v2, offset_index
+from tests.support.build import Record, batch_v2, offset_index
 
 if TYPE_CHECKING:
     from pathlib import Path

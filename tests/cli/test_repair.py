@@ -30,9 +30,9 @@ from kafkalog_core.ops.repair.loss import Loss
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.changing.lock import LogDirLocks
-from tests.storage import repairs
-from tests.storage.repairs import DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
 from tests.storage.test_lock import HOLDER
+from tests.support import repairs
+from tests.support.repairs import DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

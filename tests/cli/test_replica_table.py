@@ -11,7 +11,7 @@ from kafkalog_core.findings import found
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, work_of
-from tests.ops.replicas.copying import batches, lay
+from tests.support.replica_copies import batches, lay
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests import build
-from tests.ops.truncate.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, write_log
+from tests.support import build
+from tests.support.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.cli.every_command import commands
+from tests.support.every_command import commands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

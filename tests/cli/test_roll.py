@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import SettingError
-from tests.ops.roll.making import make_dir
+from tests.support.roll_logs import make_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

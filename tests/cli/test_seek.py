@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.build import Record, batch_v2
-from tests.storage.brokers import Appended, write_segment
+from tests.support.brokers import Appended, write_segment
+from tests.support.build import Record, batch_v2
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.build import batch_v2
-from tests.ops.logs import records, write_segments
+from tests.support.build import batch_v2
+from tests.support.logs import records, write_segments
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 REFUSED = 3

@@ -21,9 +21,9 @@ from kafkalog_cli.commands import verify as statefile
 from kafkalog_cli.main import cli
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_core.errors import AccessError
-from tests.build import txn_index
-from tests.ops.verify.dirs import write_log_dir
-from tests.ops.verify.partitions import PartitionWriter
+from tests.support.build import txn_index
+from tests.support.log_dirs import write_log_dir
+from tests.support.partitions import PartitionWriter
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 300

@@ -24,9 +24,9 @@ from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.partition import partition_name
-from tests.corpus import archives, faults, recovering
-from tests.corpus.faults import BEFORE, SHEET, Fault
 from tests.corpus.verifying import NOW_MS
+from tests.support.corpus import archives, faults, recovering
+from tests.support.corpus.faults import BEFORE, SHEET, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.repair.plan import Plan
     from kafkalog_core.storage.changing.changes import Change
-    from tests.corpus.recovering import Pair
+    from tests.support.corpus.recovering import Pair
 
 FAMILIES: Final = (
     "0.8.0",

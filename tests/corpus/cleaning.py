@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.corpus import archives
 from tests.corpus.cleaner_logs import LoggedPass, Session, sessions
 from tests.corpus.histories import History
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from tests.corpus.archives import Contents
+    from tests.support.corpus.archives import Contents
 
 _CLEANER_LOG: Final = re.compile(r"(?P<case>.+)/(?P<stage>after-(?P<number>\d+))\.cleaner\.log")
 _BROKER_LOG: Final = "/broker.log.gz"

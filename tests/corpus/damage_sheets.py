@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.structs import Struct, replace
-from tests.corpus import archives
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

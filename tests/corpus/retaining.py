@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.corpus import archives, cleaning
+from tests.corpus import cleaning
 from tests.corpus.cleaner_logs import LoggedDeletion, deletions
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -24,15 +24,15 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from tests.corpus.snapshots import snapshots
 from tests.corpus.test_seek import NOW_MS, brokers_answers
+from tests.support.corpus.snapshots import snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_core.kafka.start.results import LoadResult
-    from tests.corpus.snapshots import Snapshot
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.snapshots import Snapshot
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

@@ -12,8 +12,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.logdir import holds_segments
-from tests.corpus import archives, faults
-from tests.corpus.faults import BEFORE, SHEET, Fault
+from tests.support.corpus import archives, faults
+from tests.support.corpus.faults import BEFORE, SHEET, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

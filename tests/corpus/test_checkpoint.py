@@ -15,8 +15,8 @@ from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import is_broker_dir, read_log_dir
-from tests.corpus import archives, faults
-from tests.ops.checkpoint.dirs import NOW_MS, changed, draft
+from tests.support.checkpoint_dirs import NOW_MS, changed, draft
+from tests.support.corpus import archives, faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

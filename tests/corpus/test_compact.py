@@ -23,8 +23,9 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
-from tests.corpus import archives, batch_bytes, cleaning, verifying
+from tests.corpus import batch_bytes, cleaning, verifying
 from tests.corpus.histories import KINDS
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,13 +10,13 @@ import pytest
 
 from kafkalog_core.format.names import FileKind, parse_directory_name, parse_file_name
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
-from tests.corpus import archives, faults, goldens
-from tests.corpus.snapshots import Snapshot, snapshots
+from tests.support.corpus import archives, faults, goldens
+from tests.support.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

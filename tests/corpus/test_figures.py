@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import plain_log
-from tests.cli.figures import batch_row, check_all, of_logs, run, segment_row, stats_row, summary
-from tests.corpus import archives
-from tests.corpus.snapshots import snapshots
-from tests.plain_log import log_of, segments
+from tests.support import plain_log
+from tests.support.corpus import archives
+from tests.support.corpus.snapshots import snapshots
+from tests.support.figures import batch_row, check_all, of_logs, run, segment_row, stats_row, summary
+from tests.support.plain_log import log_of, segments
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.cli.figures import Ran
+    from tests.support.figures import Ran
 
 pytestmark = pytest.mark.corpus
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import archives
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import goldens
-from tests.corpus.dumping import Row, dump
-from tests.corpus.snapshots import Snapshot, snapshots
+from tests.support.corpus import goldens
+from tests.support.corpus.dumping import Row, dump
+from tests.support.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

@@ -19,14 +19,14 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
-from tests.corpus.snapshots import Snapshot, snapshots
+from tests.support.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import archives, recovering, verifying
-from tests.corpus.replaying import cut, foreseen
+from tests.corpus import verifying
+from tests.support.corpus import archives, recovering
+from tests.support.corpus.replaying import cut, foreseen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.recovering import Pair
+    from tests.support.corpus.recovering import Pair
 
 pytestmark = pytest.mark.corpus
 

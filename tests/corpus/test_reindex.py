@@ -24,13 +24,14 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import asdict
-from tests.corpus import archives, recovering, verifying
-from tests.corpus.snapshots import snapshots
+from tests.corpus import verifying
+from tests.support.corpus import archives, recovering
+from tests.support.corpus.snapshots import snapshots
 
 if TYPE_CHECKING:
-    from tests.corpus.recovering import Pair
-    from tests.corpus.snapshots import Snapshot
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.recovering import Pair
+    from tests.support.corpus.snapshots import Snapshot
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

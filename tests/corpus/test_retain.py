@@ -21,7 +21,8 @@ from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from tests.corpus import archives, retaining
+from tests.corpus import retaining
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
     from pathlib import Path

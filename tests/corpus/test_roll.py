@@ -23,8 +23,9 @@ from kafkalog_core.kafka.setting_table import known_names
 from kafkalog_core.kafka.settings import read_settings
 from kafkalog_core.ops.roll.forecast import LogDamage, log_runs
 from kafkalog_core.storage.partition import read_partition
-from tests.corpus import archives, verifying
-from tests.kafka.appending import Kept
+from tests.corpus import verifying
+from tests.support.appending import Kept
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

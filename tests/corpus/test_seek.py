@@ -14,14 +14,14 @@ from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
-from tests.corpus.dumping import dump
-from tests.corpus.snapshots import snapshots
+from tests.support.corpus.dumping import dump
+from tests.support.corpus.snapshots import snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.snapshots import Snapshot
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.snapshots import Snapshot
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

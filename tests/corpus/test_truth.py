@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import archives, consumers, expectations, truth
-from tests.corpus.dumping import DAMAGED, dump
-from tests.corpus.snapshots import Snapshot, snapshots
+from tests.support.corpus import archives, consumers, expectations, truth
+from tests.support.corpus.dumping import DAMAGED, dump
+from tests.support.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

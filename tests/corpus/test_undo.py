@@ -17,8 +17,8 @@ from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, p
 from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import asdict
-from tests.corpus.snapshots import snapshots
-from tests.storage.repairs import NOW_MS, names_of_ours, snapshot
+from tests.support.corpus.snapshots import snapshots
+from tests.support.repairs import NOW_MS, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import archives, damage_sheets, verifying
-from tests.corpus.snapshots import snapshots
+from tests.corpus import damage_sheets, verifying
+from tests.support.corpus import archives
+from tests.support.corpus.snapshots import snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import NotFoundError, UnknownFileError
-from tests.corpus import archives, faults, verifying
-from tests.corpus.dumping import CLEAN, DAMAGED
-from tests.corpus.faults import BEFORE, SHEET, Fault
+from tests.corpus import verifying
+from tests.support.corpus import archives, faults
+from tests.support.corpus.dumping import CLEAN, DAMAGED
+from tests.support.corpus.faults import BEFORE, SHEET, Fault
 
 if TYPE_CHECKING:
     from pathlib import Path

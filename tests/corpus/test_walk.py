@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import archives, walking
+from tests.support.corpus import archives, walking
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.faults import Fault
+    from tests.support.corpus.faults import Fault
 
 pytestmark = pytest.mark.corpus
 

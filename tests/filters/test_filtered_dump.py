@@ -20,9 +20,9 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import plan_splits
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.structs import replace
-from tests.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, message_v0, wrapper_v0, wrapper_v1
 from tests.filters.patterns import TEXTS, patterns
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, message_v0, wrapper_v0, wrapper_v1
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,9 +13,9 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.kernels.programs import WANTS_HEADERS, WANTS_KEY, WANTS_VALUE
 from kafkalog_core.format.literals import ByteClasses, ByteLiteral, required_bytes, sees_its_place
-from tests.build import Record, batch_v2
 from tests.filters.patterns import TEXTS, patterns
-from tests.twins import TWINS, all_agree, state_at, twin, walked
+from tests.support.build import Record, batch_v2
+from tests.support.twins import TWINS, all_agree, state_at, twin, walked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

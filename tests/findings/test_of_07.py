@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.findings.logs import LOGS, in_07
-from tests import build
+from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.twins import TWINS
+from tests.support.twins import TWINS
 
 
 @pytest.fixture(scope="session", params=TWINS)
 def twin_name(request: pytest.FixtureRequest) -> str:
-    """Which twin; `tests.twins.twin` has its module."""
+    """Which twin; `tests.support.twins.twin` has its module."""
     name: str = request.param
     return name

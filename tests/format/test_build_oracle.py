@@ -1,4 +1,4 @@
-"""The builders of `tests.build` against aiokafka's reader, which is not ours: they build what Kafka's clients read.
+"""The builders of `tests.support.build` against aiokafka's reader, which is not ours: they build what clients read.
 
 aiokafka reads fewer framings of compressed payloads than Kafka does; those are left out by name.
 """
@@ -9,9 +9,9 @@ import pytest
 from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given
 
-from tests import build, strategies
-from tests.build import FRAMINGS, Record
-from tests.framing import lz4_frame
+from tests.support import build, strategies
+from tests.support.build import FRAMINGS, Record
+from tests.support.framing import lz4_frame
 
 # aiokafka reads one header in a snappy block stream, and verifies the header checksum of lz4 frames in magic 0 as well.
 UNREAD = {(2, build.SNAPPY, "restarted"), (1, build.SNAPPY, "restarted"), (0, build.SNAPPY, "restarted")} | {

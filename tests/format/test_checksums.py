@@ -21,8 +21,8 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import ZLIB, crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import MAX_INT64
-from tests.compile_c import c_library
-from tests.twins import TWINS, twin
+from tests.support.compile_c import c_library
+from tests.support.twins import TWINS, twin
 
 LONGEST = 5000  # well beyond what the kernels take for a short span
 NOISE = random.Random(3720).randbytes(LONGEST + 64)

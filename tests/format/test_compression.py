@@ -21,7 +21,7 @@ from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedE
 from kafkalog_core.format import decompression
 from kafkalog_core.format.checksums import lz4_header_checksum
 from kafkalog_core.format.decompression import TrailingError, decompress
-from tests.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, lz4_frame
+from tests.support.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, lz4_frame
 
 # `content` was inflated by other libraries than the ones under test.
 GOLDEN = json.loads(Path(__file__).with_name("compression.json").read_text())
@@ -383,7 +383,7 @@ BOMBS = """
 import resource, sys, zlib
 from kafkalog_core.errors import LimitError
 from kafkalog_core.format.decompression import decompress
-from tests.framing import compress, lz4_frame
+from tests.support.framing import compress, lz4_frame
 
 def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -14,8 +14,8 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
-from tests.build import GZIP, NONE, Record, batch_v2, empty_batch, message_v07, wrapper_v07
-from tests.framing import FRAMINGS, LZ4, SNAPPY, ZSTD, compress
+from tests.support.build import GZIP, NONE, Record, batch_v2, empty_batch, message_v07, wrapper_v07
+from tests.support.framing import FRAMINGS, LZ4, SNAPPY, ZSTD, compress
 
 LIMIT_BYTES = 1024 * 1024
 

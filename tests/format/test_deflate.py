@@ -16,9 +16,9 @@ from kafkalog_core.format import compression
 from kafkalog_core.format.compression import compress
 from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.kernels.constants import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
-from tests.build import GZIP, LZ4, SNAPPY, ZSTD
-from tests.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
-from tests.twins import TWINS, all_agree, twin
+from tests.support.build import GZIP, LZ4, SNAPPY, ZSTD
+from tests.support.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
+from tests.support.twins import TWINS, all_agree, twin
 
 LZ4_FORMS = (LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5)
 SIZES = (0, 1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024, 64 * 1024 + 1, 300_000)

@@ -17,9 +17,19 @@ from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.down_conversion import down_convert
-from tests import plain_log
-from tests.build import GZIP, NONE, Record, batch_v2, empty_batch, message_v0, message_v1, txn_marker, wrapper_v1
-from tests.framing import LZ4, SNAPPY, ZSTD
+from tests.support import plain_log
+from tests.support.build import (
+    GZIP,
+    NONE,
+    Record,
+    batch_v2,
+    empty_batch,
+    message_v0,
+    message_v1,
+    txn_marker,
+    wrapper_v1,
+)
+from tests.support.framing import LZ4, SNAPPY, ZSTD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kafkalog_core.format.literals import ByteLiteral
-from tests.compile_c import c_library
+from tests.support.compile_c import c_library
 
 TEXT = (
     '#include "find_bytes.h"\n'

@@ -16,9 +16,9 @@ from kafkalog_core.format.templates import TEXT_COLUMNS, Cells, GatherPlan, Head
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.scan import Run
-from tests import build, strategies
-from tests.build import Record, batch_v2, control_batch, message_v0, message_v1, txn_marker
-from tests.twins import TWINS, all_agree, twin, walked
+from tests.support import build, strategies
+from tests.support.build import Record, batch_v2, control_batch, message_v0, message_v1, txn_marker
+from tests.support.twins import TWINS, all_agree, twin, walked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run, header_contradictions, records_outside
-from tests import strategies
-from tests.build import GZIP, Record, batch_v2, empty_batch, wrapper_v1
-from tests.ops.logs import records
-from tests.twins import TWINS, all_agree, twin
+from tests.support import strategies
+from tests.support.build import GZIP, Record, batch_v2, empty_batch, wrapper_v1
+from tests.support.logs import records
+from tests.support.twins import TWINS, all_agree, twin
 
 LIMIT_BYTES = 1024 * 1024
 MAX_INT64 = 2**63 - 1

@@ -11,8 +11,8 @@ import pytest
 from kafkalog_core.format import compression, decode, run_filter, skimpy_offset_map
 from kafkalog_core.format.run_filter import BIT_DISCARD, HeavyKey, HeavyKeys, RunFilter
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
-from tests.build import COMMIT, Record, batch_v2, txn_marker
-from tests.twins import TWINS, twin, walked
+from tests.support.build import COMMIT, Record, batch_v2, txn_marker
+from tests.support.twins import TWINS, twin, walked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

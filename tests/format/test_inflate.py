@@ -21,8 +21,8 @@ from kafkalog_core.format import decode, decompression
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import Arena
 from kafkalog_core.format.decompression import PIECE_BYTES, TrailingError, decompress
-from tests.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, compress, lz4_frame, snappy_stream
-from tests.twins import TWINS, twin
+from tests.support.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, compress, lz4_frame, snappy_stream
+from tests.support.twins import TWINS, twin
 
 if TYPE_CHECKING:
     from types import ModuleType

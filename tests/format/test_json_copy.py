@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.text import json_text
-from tests.compile_c import c_library
+from tests.support.compile_c import c_library
 
 ESCAPES, NO_TEXT = 1, 2
 SLACK = 16

@@ -11,8 +11,8 @@ from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
-from tests.build import Record, batch_v2, message_v0, message_v07, message_v1, record_v2
-from tests.twins import Row, decode_all, decode_once, rows_of, state_at, twin, walked
+from tests.support.build import Record, batch_v2, message_v0, message_v07, message_v1, record_v2
+from tests.support.twins import Row, decode_all, decode_once, rows_of, state_at, twin, walked
 
 LIMIT_BYTES = 1 << 20
 MAX_INT64 = 2**63 - 1

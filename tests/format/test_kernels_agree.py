@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns
 from kafkalog_core.format.kernels import fields
-from tests import strategies
-from tests.build import batch_v2, message_v07, message_v1, record_v2, varint
-from tests.strategies import record_runs
-from tests.twins import TWINS, all_agree, decode_once, state_at, twin, walked
+from tests.support import strategies
+from tests.support.build import batch_v2, message_v07, message_v1, record_v2, varint
+from tests.support.strategies import record_runs
+from tests.support.twins import TWINS, all_agree, decode_once, state_at, twin, walked
 
 PAYLOADS = st.one_of(
     st.binary(max_size=120),

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.kernels import constants as k
-from tests.build import Record, batch_v2
-from tests.twins import TWINS, all_agree, state_at, twin, walked
+from tests.support.build import Record, batch_v2
+from tests.support.twins import TWINS, all_agree, state_at, twin, walked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns, DamageColumns
 from kafkalog_core.format.kernels import constants as k
-from tests.build import Record, batch_v2, message_v1
-from tests.twins import TWINS, all_agree, twin
+from tests.support.build import Record, batch_v2, message_v1
+from tests.support.twins import TWINS, all_agree, twin
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import constants as c
-from tests.build import offset_index, time_index
-from tests.twins import TWINS, all_agree, twin
+from tests.support.build import offset_index, time_index
+from tests.support.twins import TWINS, all_agree, twin
 
 SMALL = st.integers(-3, 12)
 INT32 = st.one_of(SMALL, SMALL, st.integers(-(2**31), 2**31 - 1))

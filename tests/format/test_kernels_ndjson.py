@@ -18,10 +18,10 @@ from kafkalog_core.ops.reading.chunks import BatchChunk, LineBuffer, Lines, Reco
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run
-from tests import build, strategies
-from tests.build import Record, batch_v2, control_batch, message_v0, txn_marker
-from tests.strategies import record_runs
-from tests.twins import TWINS, all_agree, twin, walked
+from tests.support import build, strategies
+from tests.support.build import Record, batch_v2, control_batch, message_v0, txn_marker
+from tests.support.strategies import record_runs
+from tests.support.twins import TWINS, all_agree, twin, walked
 
 if TYPE_CHECKING:
     from kafkalog_core.format.templates import Template

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import constants as k
-from tests.build import ABORT, COMMIT, Record, batch_v2, control_batch, empty_batch, txn_marker, varint
-from tests.twins import TWINS, all_agree, twin
+from tests.support.build import ABORT, COMMIT, Record, batch_v2, control_batch, empty_batch, txn_marker, varint
+from tests.support.twins import TWINS, all_agree, twin
 
 EXTREMES = st.sampled_from([-(2**63), -1, 0, 2**31 - 1, 2**31, 2**63 - 1])
 ROWS = st.lists(

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.build import GZIP, Record, batch_v2, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v07, wrapper_v1
-from tests.twins import twin
+from tests.support.build import (
+    GZIP,
+    Record,
+    batch_v2,
+    message_v0,
+    message_v07,
+    message_v1,
+    wrapper_v0,
+    wrapper_v07,
+    wrapper_v1,
+)
+from tests.support.twins import twin
 
 MAX_BYTES = 1 << 20
 LARGE = bytes(range(256)) * 4

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format import kernels
 from kafkalog_core.format.kernels import fields
-from tests.build import batch_v2, varint
-from tests.twins import TWINS, decode_all, walked
+from tests.support.build import batch_v2, varint
+from tests.support.twins import TWINS, decode_all, walked
 
 MIN_INT32, MAX_INT32 = -(2**31), 2**31 - 1
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.compile_c import c_program
+from tests.support.compile_c import c_program
 
 if TYPE_CHECKING:
     from pathlib import Path

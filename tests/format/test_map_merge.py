@@ -10,8 +10,8 @@ from kafkalog_core.errors import LimitError
 from kafkalog_core.format import compression, decode, skimpy_offset_map
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
-from tests.build import Record, batch_v2
-from tests.twins import TWINS, twin, walked
+from tests.support.build import Record, batch_v2
+from tests.support.twins import TWINS, twin, walked
 
 KEYS = [b"key-%d" % number for number in range(300)]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.kernels import constants as k
-from tests.twins import twin
+from tests.support.twins import twin
 
 
 class Counted(list):

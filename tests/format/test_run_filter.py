@@ -23,8 +23,19 @@ from kafkalog_core.format.run_filter import (
 )
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
 from kafkalog_core.structs import replace
-from tests.build import ABORT, COMMIT, GZIP, LZ4, Record, batch_v2, empty_batch, message_v1, txn_marker, wrapper_v1
-from tests.twins import TWINS, Row, rows_of, twin, walked
+from tests.support.build import (
+    ABORT,
+    COMMIT,
+    GZIP,
+    LZ4,
+    Record,
+    batch_v2,
+    empty_batch,
+    message_v1,
+    txn_marker,
+    wrapper_v1,
+)
+from tests.support.twins import TWINS, Row, rows_of, twin, walked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

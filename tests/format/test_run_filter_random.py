@@ -18,7 +18,7 @@ from kafkalog_core.format.run_filter import (
 )
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
 from kafkalog_core.structs import Struct, replace
-from tests.build import (
+from tests.support.build import (
     GZIP,
     LZ4,
     NONE,
@@ -33,7 +33,7 @@ from tests.build import (
     wrapper_v0,
     wrapper_v1,
 )
-from tests.twins import TWINS, twin, walked
+from tests.support.twins import TWINS, twin, walked
 
 NOW, RETENTION = 5_000_000, 1000
 

@@ -8,8 +8,8 @@ from kafkalog_core.format import compression, decode, run_filter, skimpy_offset_
 from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.run_filter import OUTCOME_REBUILT, OUTCOME_VERBATIM, Filtered, FilterRules, RunFilter
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
-from tests.build import GZIP, LZ4, Record, message_v0, message_v1, wrapper_v0, wrapper_v1
-from tests.twins import TWINS, twin, walked
+from tests.support.build import GZIP, LZ4, Record, message_v0, message_v1, wrapper_v0, wrapper_v1
+from tests.support.twins import TWINS, twin, walked
 
 
 @pytest.fixture(params=TWINS)

@@ -14,8 +14,8 @@ from kafkalog_core.format import compression, decode, skimpy_offset_map
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
-from tests.build import GZIP, Record, batch_v2, txn_marker, wrapper_v1
-from tests.twins import TWINS, twin, walked
+from tests.support.build import GZIP, Record, batch_v2, txn_marker, wrapper_v1
+from tests.support.twins import TWINS, twin, walked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.sniff import SNIFF_BYTES, ContentKind, sniff
-from tests import build
+from tests.support import build
 
 RECORDS = [build.Record(offset=5, timestamp_ms=1700000000000, key=b"k", value=b"v" * 50)]
 LARGE = [build.Record(offset=5, timestamp_ms=1700000000000, key=b"k", value=b"v" * 2 * SNIFF_BYTES)]

@@ -15,7 +15,7 @@ import pytest
 from kafkalog_core import twins
 from kafkalog_core.format import kernels
 from kafkalog_core.format.kernels import loops
-from tests.twins import TWINS, twin
+from tests.support.twins import TWINS, twin
 
 PACKAGE = Path(str(kernels.__file__)).parent
 NEVER_COMPILED = {"__init__", "_cython"}

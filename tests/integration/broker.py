@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from tests.integration import jars
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration import jars
 from tests.integration.broker import Broker
 from tests.integration.repairing import make_patient
 from tests.integration.tool_runner import ToolRunner
 from tests.integration.tool_uses import RELEASES
 from tests.integration.zookeeper_broker import ZooKeeperBroker
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,13 +27,13 @@ from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import asdict, replace
-from tests.build import meta_properties, offset_checkpoint
 from tests.integration.log_harness import HarnessError
 from tests.integration.same_files import differences, split_batches
 from tests.integration.workloads import (
     FIRST_MS,
     draw_appends,
 )
+from tests.support.build import meta_properties, offset_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

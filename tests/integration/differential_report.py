@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.integration.differential import Verdict
-from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
 from tests.integration.kinds import KINDS
 from tests.integration.log_harness import HarnessError, running_harness
-from tests.scratch import MEMORY
+from tests.support.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
+from tests.support.scratch import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.integration.differential import compare_appends, compare_cleaning, compare_retention, compare_rolling
-from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
 from tests.integration.starting import compare_starts
 from tests.integration.workloads import (
     draw_appends,
@@ -15,6 +14,7 @@ from tests.integration.workloads import (
     draw_retention,
     draw_workload,
 )
+from tests.support.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, ZOOKEEPER_ERA
 
 if TYPE_CHECKING:
     from collections.abc import Callable

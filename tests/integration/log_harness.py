@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.integration.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, QUICK, ZOOKEEPER_ERA, fetch
+from tests.support.jars import BEFORE_TOPIC_IDS, KAFKA_VERSION, NEWEST, QUICK, ZOOKEEPER_ERA, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

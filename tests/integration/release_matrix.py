@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.kafka.evidence import infer_release
-from tests.corpus import recovering
-from tests.corpus.replaying import cut, foreseen, stops
 from tests.integration.releases import QUIET, VERSIONS, broker_of, has_admin, make_topic, numbers_of, write
+from tests.support.corpus import recovering
+from tests.support.corpus.replaying import cut, foreseen, stops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.integration import jars
 from tests.integration.broker import Broker
 from tests.integration.zookeeper_broker import ZooKeeperBroker
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ import lz4.frame
 import snappy
 import zstandard
 
-from tests.framing import FAULTY_LZ4_CHECKSUM, GZIP, LZ4, SNAPPY, XERIAL_HEADER
+from tests.support.framing import FAULTY_LZ4_CHECKSUM, GZIP, LZ4, SNAPPY, XERIAL_HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,9 +23,9 @@ from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import asdict, replace
-from tests.build import meta_properties, offset_checkpoint, offset_index
 from tests.integration.differential import TOPIC, Verdict, request_of
 from tests.integration.log_harness import HarnessError
+from tests.support.build import meta_properties, offset_checkpoint, offset_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

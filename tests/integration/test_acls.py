@@ -27,9 +27,9 @@ from kafkalog_core.broker.security.acls import AclBinding, Acls, Authorizer
 from kafkalog_core.broker.security.acls import AclOperation as Operation
 from kafkalog_core.broker.security.acls import ResourceType as Type
 from kafkalog_core.broker.security.authorization import host_text
-from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
-from tests.integration import jars
 from tests.integration.successor import Successor
+from tests.support import jars
+from tests.support.live import QUIET, SECONDS, LiveServer, create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

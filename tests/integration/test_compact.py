@@ -16,7 +16,7 @@ from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import compacting
 from tests.integration.compacting import TOPIC
 from tests.integration.repairing import CLEAN, CUTS, INDEXES, RECOVERS, UNCLEAN, lines_with, put, run, segments
-from tests.storage.repairs import Killed
+from tests.support.repairs import Killed
 
 if TYPE_CHECKING:
     from tests.integration.broker import Broker

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.integration.jars import MissingError
 from tests.integration.kinds import KINDS
 from tests.integration.log_harness import running_harness
-from tests.scratch import MEMORY
+from tests.support.jars import MissingError
+from tests.support.scratch import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

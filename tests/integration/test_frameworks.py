@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.broker.live import QUIET, SECONDS, LiveServer, committed, create_topics, read_all, work
-from tests.broker.serving import address, serving
-from tests.integration import jars
+from tests.support import jars
+from tests.support.live import QUIET, SECONDS, LiveServer, committed, create_topics, read_all, work
+from tests.support.serving import address, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

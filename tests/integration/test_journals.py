@@ -19,7 +19,7 @@ from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, p
 from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
 from kafkalog_core.storage.changing.writer import Disk
 from tests.integration import clients
-from tests.storage.repairs import NOW_MS, names_of_ours
+from tests.support.repairs import NOW_MS, names_of_ours
 
 if TYPE_CHECKING:
     from pathlib import Path

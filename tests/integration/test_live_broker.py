@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.broker.live import LiveServer, committed, create_topics, group_types, modern_members, read_all, work
 from tests.integration.successor import Successor
+from tests.support.live import LiveServer, committed, create_topics, group_types, modern_members, read_all, work
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

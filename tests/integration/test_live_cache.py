@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from tests.integration import clients
 from tests.integration.records import KAFKALOG
-from tests.storage.cached import MIB, absent, difference, evict
+from tests.support.cached import MIB, absent, difference, evict
 
 if TYPE_CHECKING:
     from tests.integration.broker import Broker

@@ -10,10 +10,10 @@ import pytest
 
 from kafkalog_core.broker.network.answers import Reply
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.asking import SocketClient
-from tests.broker.live import LiveServer, create_topics
-from tests.broker.live_state import NOW_MS, Live, batch_of, living, sent_bytes
 from tests.integration.successor import Successor
+from tests.support.asking import SocketClient
+from tests.support.live import LiveServer, create_topics
+from tests.support.live_state import NOW_MS, Live, batch_of, living, sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.broker.live import LiveServer, read_all
 from tests.integration.tool_uses import CONSUMERS, LIVE, PRODUCERS, SENT
+from tests.support.live import LiveServer, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

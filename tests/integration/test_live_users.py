@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.broker.live import LiveServer
-from tests.integration import jars
 from tests.integration.test_live_broker import Successor
+from tests.support import jars
+from tests.support.live import LiveServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration import jars, release_matrix
+from tests.integration import release_matrix
 from tests.integration.releases import VERSIONS
+from tests.support import jars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from tests.integration import jars
 from tests.integration.repairing import MARKED_CLEAN, REPAIRS, TOPICS, consumed, put, run
+from tests.support import jars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.broker import serving
-from tests.broker.serving import serving_the_floor
 from tests.broker.test_clients import tree_hash
 from tests.integration.tool_uses import DEAD, FLOOR, Use
+from tests.support import serving
+from tests.support.serving import serving_the_floor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,9 +14,9 @@ import pytest
 
 from kafkalog_core.broker.network.answers import Reply
 from kafkalog_core.wire.frames import encode_request
-from tests.broker.asking import response
 from tests.integration.test_live_broker import Successor
 from tests.integration.tool_uses import NEWEST
+from tests.support.asking import response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

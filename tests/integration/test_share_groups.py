@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
-from tests.integration import jars
 from tests.integration.test_live_broker import AT_EVERY_START, Successor
+from tests.support import jars
+from tests.support.live import QUIET, SECONDS, LiveServer, create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

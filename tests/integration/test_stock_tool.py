@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.corpus import goldens
-from tests.integration import clients, jars
+from tests.integration import clients
 from tests.integration.records import dump
+from tests.support import jars
+from tests.support.corpus import goldens
 
 if TYPE_CHECKING:
     from pathlib import Path

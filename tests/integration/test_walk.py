@@ -11,7 +11,7 @@ from tests.integration import walks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.faults import Fault
+    from tests.support.corpus.faults import Fault
 
 pytestmark = pytest.mark.java
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalog_core.wire import schemas
-from tests.integration import jars
+from tests.support import jars
 from tools.make_wire_schemas import main
 
 pytestmark = pytest.mark.java

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from tests.integration import jars
+from tests.support import jars
 
 if TYPE_CHECKING:
     from types import TracebackType

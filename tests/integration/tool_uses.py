@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tests.integration import jars
+from tests.support import jars
 
 NEWEST: Final = jars.KAFKA_VERSION
 RELEASES: Final = (NEWEST, "2.8.2", "1.1.1", "0.10.2.2", "0.10.0.1", "0.9.0.1", "0.8.2.2")

@@ -1,4 +1,4 @@
-"""A real 4.3.1 broker on the disks that it died on, after the walk of `tests/corpus/walking.py` over each.
+"""A real 4.3.1 broker on the disks that it died on, after the walk of `tests/support/corpus/walking.py` over each.
 
 `python -m tests.integration.walks` walks them all and writes `walks.txt`; it needs Java, Maven and a few minutes.
 """
@@ -10,13 +10,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.corpus import archives, walking
-from tests.integration import jars
 from tests.integration.broker import Broker
+from tests.support import jars
+from tests.support.corpus import archives, walking
 
 if TYPE_CHECKING:
-    from tests.corpus.faults import Fault
-    from tests.corpus.walking import Walk
+    from tests.support.corpus.faults import Fault
+    from tests.support.corpus.walking import Walk
 
 TABLE: Final = Path(__file__).with_name("walks.txt")
 _FAULT_SETTINGS: Final = {

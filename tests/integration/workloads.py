@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.structs import Struct, field, replace
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     FRAMINGS,

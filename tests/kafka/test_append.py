@@ -12,9 +12,19 @@ from kafkalog_core.errors import FieldError, LimitError
 from kafkalog_core.kafka.append import AppendSet, OpenSegment, roll_reason
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import append_rules
-from tests.build import GZIP, Record, batch_v2, message_v0, message_v1, offset_index, time_index, wrapper_v0, wrapper_v1
-from tests.kafka.appending import DAY_MS, Kept, appended, appender, limits, runs
-from tests.storage.brokers import Appended, indexes
+from tests.support.appending import DAY_MS, Kept, appended, appender, limits, runs
+from tests.support.brokers import Appended, indexes
+from tests.support.build import (
+    GZIP,
+    Record,
+    batch_v2,
+    message_v0,
+    message_v1,
+    offset_index,
+    time_index,
+    wrapper_v0,
+    wrapper_v1,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

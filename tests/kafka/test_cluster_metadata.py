@@ -11,7 +11,7 @@ from kafkalog_core.kafka.named_dirs import NamedDirs, node_of_config, related_di
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.settings import read_settings
-from tests.kafka.clusters import (
+from tests.support.clusters import (
     BROKER,
     TOPIC,
     config_record,

@@ -14,7 +14,7 @@ from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.releases import LATEST, NEWEST_LEVEL, RELEASES, Release, parse_release, rule_class
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.structs import replace
-from tests import build
+from tests.support import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.releases import Release
-from tests import build
+from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path

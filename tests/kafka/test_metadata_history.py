@@ -12,7 +12,7 @@ from kafkalog_core.format.metadata_records import PartitionAssigned, TopicCreate
 from kafkalog_core.kafka.cluster import ClusterAssignments, read_assignments
 from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_history
 from kafkalog_core.storage.source import Source
-from tests.kafka.clusters import TOPIC, config_record, topic_record, write_metadata_log
+from tests.support.clusters import TOPIC, config_record, topic_record, write_metadata_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format.kernels.constants import M_SIZE
 from kafkalog_core.kafka.producer_anomalies import Marker, markers_of
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,
@@ -22,7 +22,7 @@ from tests.build import (
     message_v1,
     txn_marker,
 )
-from tests.twins import TWINS, all_agree, twin, walked
+from tests.support.twins import TWINS, all_agree, twin, walked
 
 P = 7
 IDS = {"producer_id": P, "producer_epoch": 0}

@@ -15,9 +15,9 @@ from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
 from kafkalog_core.kafka.producer_anomalies import ANOMALIES
 from kafkalog_core.kafka.producers import Anomaly, CompletedTxn, Marker, ProducerStates, SnapshotStyle, sequences_of
-from tests.build import Producer, snapshot
 from tests.kafka.producers_model import CONTROL, TRANSACTIONAL, Batch, Model, columns_of
-from tests.twins import TWINS, all_agree, twin
+from tests.support.build import Producer, snapshot
+from tests.support.twins import TWINS, all_agree, twin
 
 P, Q = 1000, 2000
 ABORT, COMMIT = 0, 1

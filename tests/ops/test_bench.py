@@ -15,8 +15,8 @@ from kafkalog_cli.main import cli
 from kafkalog_core.format import kernels
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.bench import CODECS, MEASURES, Recipe, seeded_log, seeded_records
-from tests.cli.figures import DEMO
-from tests.plain_log import Record, batches_of
+from tests.support.figures import DEMO
+from tests.support.plain_log import Record, batches_of
 
 if TYPE_CHECKING:
     from pathlib import Path

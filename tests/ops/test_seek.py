@@ -14,7 +14,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.storage.logdir import read_log_dir
-from tests.build import (
+from tests.support.brokers import Appended, write_segment
+from tests.support.build import (
     GZIP,
     Record,
     batch_v2,
@@ -26,7 +27,6 @@ from tests.build import (
     time_index,
     wrapper_v1,
 )
-from tests.storage.brokers import Appended, write_segment
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.power.checker import Checker
 from tests.power.models import MODELS
-from tests.power.scenarios import SCENARIOS, Place, Scenario
+from tests.support.power_scenarios import SCENARIOS, Place, Scenario
 
 PROCESSES = 2
 FIRST = 10

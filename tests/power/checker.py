@@ -42,11 +42,11 @@ from kafkalog_core.storage.changing.changes import INDEXES
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from tests.power.models import MODELS, with_unsynced
-from tests.power.player import Player, command, full, sampled, used_bytes
 from tests.power.recorder import recorded
-from tests.power.scenarios import CASES, PARTITIONS, Place, Scenario, killed, write_patient
 from tests.power.tree import read_tree
-from tests.storage.full_disk import CORRECTED_BY_A_START
+from tests.support.full_disk import CORRECTED_BY_A_START
+from tests.support.power_player import Player, command, full, sampled, used_bytes
+from tests.support.power_scenarios import CASES, PARTITIONS, Place, Scenario, killed, write_patient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

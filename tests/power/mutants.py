@@ -19,7 +19,7 @@ from kafkalog_core.structs import Struct, replace
 from tests.power.checker import Checker, Problem
 from tests.power.models import MODELS
 from tests.power.recorder import CHANGING, Recording
-from tests.power.scenarios import SCENARIOS, Place
+from tests.support.power_scenarios import SCENARIOS, Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.storage.changing.writer import Disk
-from tests.power.player import command
-from tests.power.scenarios import PARTITIONS, Place, Scenario, write_patient
-from tests.storage.repairs import names_of_ours, snapshot
+from tests.support.power_player import command
+from tests.support.power_scenarios import PARTITIONS, Place, Scenario, write_patient
+from tests.support.repairs import names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

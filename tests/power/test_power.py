@@ -21,7 +21,7 @@ from tests.power.checker import Checker
 from tests.power.models import MODELS
 from tests.power.mutants import EQUIVALENT, KILLED, Mutants, sync_calls
 from tests.power.recorder import recorded
-from tests.power.scenarios import SCENARIOS, Place, Scenario
+from tests.support.power_scenarios import SCENARIOS, Place, Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,9 +8,9 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export
 from kafkalog_core.spark.lake.store import Store
-from tests.build import Record, batch_v2
-from tests.ops.inline import Inline
 from tests.spark.judging import parquet_rows
+from tests.support.build import Record, batch_v2
+from tests.support.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """A partition as a running broker leaves it between two looks: it grows, rolls, and loses its oldest segments.
 
 What was ever appended is kept next to it, by offset: the truth that an export is held against. Bytes come from
-`tests.build`, which shares nothing with kafkalog.
+`tests.support.build`, which shares nothing with kafkalog.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.build import ABORT, COMMIT, FRAMINGS, Record, batch_v2, txn_marker
+from tests.support.build import ABORT, COMMIT, FRAMINGS, Record, batch_v2, txn_marker
 
 if TYPE_CHECKING:
     from pathlib import Path

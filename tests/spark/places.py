@@ -6,9 +6,9 @@ import shutil
 from typing import TYPE_CHECKING
 
 from kafkalog_core.spark.lake.store import Store
-from tests.clouds import Azurite, Cloud, Google
-from tests.s3 import Server
 from tests.spark.judging import data_of, names_of
+from tests.support.clouds import Azurite, Cloud, Google
+from tests.support.s3 import Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable

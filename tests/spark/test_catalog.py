@@ -32,13 +32,13 @@ from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.spark.source.sql import open_catalog
 from kafkalog_core.storage.changing.writer import Disk, WriteError
-from tests.corpus.snapshots import snapshots
-from tests.ops.inline import Inline
-from tests.ops.verify.dirs import write_log_dir
-from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.test_state import NOW_MS
 from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.judging import names_of, version_of
+from tests.support.corpus.snapshots import snapshots
+from tests.support.inline import Inline
+from tests.support.log_dirs import write_log_dir
+from tests.support.partitions import PartitionWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

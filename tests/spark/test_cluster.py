@@ -17,11 +17,11 @@ import pyarrow.parquet
 import pytest
 
 from kafkalog_core.format import kernels
-from tests.build import Record, batch_v2
-from tests.s3 import BUCKET, Server
 from tests.spark.cluster import Cluster
 from tests.spark.cluster_export import TASK_BYTES
 from tests.spark.judging import data_of, names_of
+from tests.support.build import Record, batch_v2
+from tests.support.s3 import BUCKET, Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

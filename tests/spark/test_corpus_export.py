@@ -16,16 +16,16 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
 from kafkalog_core.spark.lake.store import Store
-from tests.corpus import archives, consumers, truth
-from tests.corpus.dumping import Dump, dump
-from tests.corpus.snapshots import Snapshot, snapshots
-from tests.ops.inline import Inline
 from tests.spark.judging import Row, parquet_rows
+from tests.support.corpus import archives, consumers, truth
+from tests.support.corpus.dumping import Dump, dump
+from tests.support.corpus.snapshots import Snapshot, snapshots
+from tests.support.inline import Inline
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

@@ -13,17 +13,17 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.corpus import archives, faults
-from tests.corpus.dumping import CLEAN, DAMAGED, dump
-from tests.corpus.snapshots import Snapshot, snapshots
 from tests.spark.judging import Row, parquet_rows
+from tests.support.corpus import archives, faults
+from tests.support.corpus.dumping import CLEAN, DAMAGED, dump
+from tests.support.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.spark.source.reader import KafkaLog
-from tests.corpus import archives, faults
-from tests.corpus.dumping import dump
-from tests.corpus.snapshots import Snapshot, snapshots
+from tests.support.corpus import archives, faults
+from tests.support.corpus.dumping import dump
+from tests.support.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

@@ -1,4 +1,4 @@
-"""Every job on Spark in every form of output, on terminals and on pipes; see tests/cli/every_command.py."""
+"""Every job on Spark in every form of output, on terminals and on pipes; see tests/support/every_command.py."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli import every_command
-from tests.cli.every_command import Case, Disk
+from tests.support import every_command
+from tests.support.every_command import Case, Disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

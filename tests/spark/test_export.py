@@ -18,12 +18,12 @@ from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session import parquet
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.source import Source
-from tests.build import message_v07
-from tests.build_files import partition_metadata
-from tests.ops.inline import Inline
 from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.exporting import START_MS, Run, batches, offsets_in, records, values_in, write_log
 from tests.spark.judging import data_of, files_of, names_of, version_of
+from tests.support.build import message_v07
+from tests.support.build_files import partition_metadata
+from tests.support.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -16,10 +16,10 @@ from kafkalog_core.spark.lake.output import OutputRun
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.workers import SparkWorkers
 from kafkalog_core.spark.source.sql import open_export, open_export_findings
-from tests.build import Record, batch_v2
 from tests.spark.dying import DyingDisk, KilledError
 from tests.spark.exporting import Run, batches, offsets_in, write_log
 from tests.spark.judging import version_of
+from tests.support.build import Record, batch_v2
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,15 +14,15 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
 from kafkalog_core.spark.lake.store import Store
-from tests.ops.inline import Inline
 from tests.spark.growing import GrowingLog
 from tests.spark.judging import Row, parquet_rows
+from tests.support.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.build import Record
+    from tests.support.build import Record
 
 NOW_MS = 1_796_000_000_000
 HOLE = "export.gone-before"

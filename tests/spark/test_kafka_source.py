@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from confluent_kafka import Producer
 
-from tests.broker.live import QUIET, SECONDS, LiveServer, Place, Record, create_topics, read_all, work
-from tests.broker.serving import address, serving
-from tests.integration import jars
+from tests.support import jars
+from tests.support.live import QUIET, SECONDS, LiveServer, Place, Record, create_topics, read_all, work
+from tests.support.serving import address, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

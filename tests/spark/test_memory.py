@@ -12,8 +12,8 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.session.workers import SparkWorkers
-from tests.growing import GROWING
 from tests.spark import tasks
+from tests.support.growing import GROWING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

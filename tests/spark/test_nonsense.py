@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.commands.spark import JOBS
 from kafkalog_cli.main import cli
-from tests.corpus.archives import FIXTURES
+from tests.support.corpus.archives import FIXTURES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ import kafkalog_core.spark as api
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.spark import Disks, open_catalog, open_export, open_session
-from tests.corpus.archives import FIXTURES
-from tests.ops.logs import dump_rows
+from tests.support.corpus.archives import FIXTURES
+from tests.support.logs import dump_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

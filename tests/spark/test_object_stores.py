@@ -22,12 +22,12 @@ from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake.output import Output, check_place
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.source.sql import open_catalog, open_export, open_export_findings
-from tests.bad_line import bad_line
-from tests.ops.inline import Inline
 from tests.spark.exporting import NOW_MS, START_MS, Run, batches, offsets_in, write_log
 from tests.spark.judging import names_of, version_of
 from tests.spark.places import CLOUDS, There
 from tests.spark.test_output import Meanwhile
+from tests.support.bad_line import bad_line
+from tests.support.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.clouds import Cloud
-    from tests.s3 import Server
     from tests.spark.forking import Exporter, Forks
+    from tests.support.clouds import Cloud
+    from tests.support.s3 import Server
 
 
 @pytest.fixture(scope="module", params=CLOUDS)

@@ -34,9 +34,9 @@ from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_o
 from kafkalog_core.spark.source.sql import open_export
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.object_paths import ALL_NAMES
-from tests.ops.inline import Inline
 from tests.spark.exporting import Run, batches, offsets_in, write_log
 from tests.spark.judging import data_of, files_of, names_of, version_of
+from tests.support.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -13,7 +13,7 @@ import pytest
 from kafkalog_core.format import kernels
 from kafkalog_core.spark.session import workers
 from kafkalog_core.spark.session.errors import SparkError
-from tests.corpus.archives import FIXTURES
+from tests.support.corpus.archives import FIXTURES
 
 PROGRAM = """
 import sys

@@ -11,7 +11,7 @@ from kafkalog_cli.main import cli
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, rows_of, work_of
-from tests.corpus.archives import FIXTURES
+from tests.support.corpus.archives import FIXTURES
 
 if TYPE_CHECKING:
     import pytest

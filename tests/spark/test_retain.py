@@ -20,8 +20,8 @@ from kafkalog_core.ops.retain.rows import retained_rows, what_if_rows
 from kafkalog_core.spark.jobs import retain, retain_rows
 from kafkalog_core.spark.session.workers import SparkWorkers
 from kafkalog_core.structs import replace
-from tests import build
-from tests.ops.inline import Inline
+from tests.support import build
+from tests.support.inline import Inline
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.spark.lake.store import Store
-from tests.bad_line import bad_line
-from tests.s3 import BUCKET, Server
 from tests.spark.exporting import Run, offsets_in
 from tests.spark.places import There
+from tests.support.bad_line import bad_line
+from tests.support.s3 import BUCKET, Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of
-from tests.build import ABORT, COMMIT, GZIP, Record, batch_v2, meta_properties, txn_marker
-from tests.ops.logs import Row, dump_rows, records, write_segments
+from tests.support.build import ABORT, COMMIT, GZIP, Record, batch_v2, meta_properties, txn_marker
+from tests.support.logs import Row, dump_rows, records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

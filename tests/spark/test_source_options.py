@@ -14,8 +14,8 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.source.options import OPTIONS, source_options
 from kafkalog_core.spark.source.reader import SplitGroup, WholePartition, plan, read
-from tests.build import batch_v2, meta_properties, offset_checkpoint
-from tests.ops.logs import records, write_segments
+from tests.support.build import batch_v2, meta_properties, offset_checkpoint
+from tests.support.logs import records, write_segments
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.spark.source.sql import views_in
-from tests.corpus.archives import FIXTURES
-from tests.ops.logs import dump_rows
+from tests.support.corpus.archives import FIXTURES
+from tests.support.logs import dump_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

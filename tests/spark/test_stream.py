@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import SelectionError, SettingError, StorageError
-from tests.build import batch_v2, message_v07
-from tests.ops.logs import records, write_segments
+from tests.support.build import batch_v2, message_v07
+from tests.support.logs import records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

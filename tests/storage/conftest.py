@@ -10,7 +10,7 @@ from kafkalog_core.storage.changing import writer
 
 @pytest.fixture
 def fake_planner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.support.repairs:plan")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,

@@ -11,7 +11,7 @@ import pytest
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.changing.trusted import ANYWHERE, TrustedDirectories
 from kafkalog_core.storage.changing.writer import Attributes, extended_attributes
-from tests.storage.repairs import OWNER, note
+from tests.support.repairs import OWNER, note
 
 if TYPE_CHECKING:
     from pathlib import Path

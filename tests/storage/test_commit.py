@@ -23,7 +23,7 @@ from kafkalog_core.storage.changing.file_states import check_old, is_stuck, stat
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import replace
-from tests.storage.repairs import (
+from tests.support.repairs import (
     LATER,
     LOG,
     NOW_MS,

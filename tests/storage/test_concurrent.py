@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import make_dir, names_of_ours, snapshot, undo_all
+from tests.support.repairs import make_dir, names_of_ours, snapshot, undo_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,9 +27,9 @@ from kafkalog_cli.repair import locked
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops import planners
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import apply_to
+from tests.support.repairs import apply_to
 
-planners.PLANNERS["reindex"] = "tests.storage.repairs:plan"
+planners.PLANNERS["reindex"] = "tests.support.repairs:plan"
 print("ready", flush=True)
 for line in sys.stdin:
     directory = Path(line.strip())

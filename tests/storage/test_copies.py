@@ -9,7 +9,7 @@ import pytest
 
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import apply_to, make_dir, snapshot
+from tests.support.repairs import apply_to, make_dir, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ import pytest
 from kafkalog_core.errors import KafkalogError, UnfinishedError
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import (
+from tests.support.repairs import (
     CountingDisk,
     DyingDisk,
     FailingDisk,

@@ -14,7 +14,7 @@ from kafkalog_core.storage.changing.changes import Change, fingerprint
 from kafkalog_core.storage.changing.staging import ContentStage, make_directly
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.structs import replace
-from tests.storage.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, make_dir, names_of_ours, snapshot
+from tests.support.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing.changes import Change, DryRunStage, Fingerprint, fingerprint
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source  # noqa: TC001 -- patched
-from tests.storage.repairs import LATER, LOG, apply_to, make_dir, snapshot, undo_all
+from tests.support.repairs import LATER, LOG, apply_to, make_dir, snapshot, undo_all
 
 if TYPE_CHECKING:
     from kafkalog_core.ops.repair.plan import PlanRequest

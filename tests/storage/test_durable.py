@@ -10,7 +10,7 @@ import pytest
 from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import apply_to, make_dir
+from tests.support.repairs import apply_to, make_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

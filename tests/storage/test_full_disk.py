@@ -17,8 +17,8 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.journal import write_intent
 from kafkalog_core.storage.changing.writer import Attributes, Disk
-from tests.storage.full_disk import CASES, Case, FullDisk, NewDirRounds, Rounds, mounted_disk, write_patient
-from tests.storage.repairs import CountingDisk, DyingDisk, Killed, names_of_ours, snapshot
+from tests.support.full_disk import CASES, Case, FullDisk, NewDirRounds, Rounds, mounted_disk, write_patient
+from tests.support.repairs import CountingDisk, DyingDisk, Killed, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

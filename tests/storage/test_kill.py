@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.repairs import make_dir, names_of_ours, resume_or_apply, snapshot, undo_all
+from tests.support.repairs import make_dir, names_of_ours, resume_or_apply, snapshot, undo_all
 
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
@@ -18,13 +18,13 @@ import sys, time
 from pathlib import Path
 from kafkalog_core.ops import planners
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import apply_to
+from tests.support.repairs import apply_to
 
 class SlowDisk(Disk):
     def step(self, what, path):
         time.sleep(0.002)
 
-planners.PLANNERS["reindex"] = "tests.storage.repairs:plan"
+planners.PLANNERS["reindex"] = "tests.support.repairs:plan"
 print("ready", flush=True)
 apply_to(Path(sys.argv[1]), SlowDisk(), is_wide=True)
 """

@@ -27,8 +27,8 @@ from kafkalog_core.storage.changing.lock import (
     unlocked_dirs,
 )
 from kafkalog_core.storage.changing.writer import Disk, WriteError
-from tests.storage.repairs import OWNER, DyingDisk, Killed, names_of_ours
-from tests.ways import let_others_in
+from tests.support.other_users import let_others_in
+from tests.support.repairs import OWNER, DyingDisk, Killed, names_of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,9 @@ from kafkalog_core.storage.lookup import PartitionLookup, floor_index
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
-from tests import strategies
-from tests.build import (
+from tests.support import strategies
+from tests.support.brokers import Appended, write_segment
+from tests.support.build import (
     Record,
     batch_v2,
     empty_batch,
@@ -26,13 +27,12 @@ from tests.build import (
     offset_index,
     wrapper_v07,
 )
-from tests.storage.brokers import Appended, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tests.strategies import Built
+    from tests.support.strategies import Built
 
 BATCHES = {"v2": strategies.batches_v2, "v1": strategies.messages_v1, "v0": strategies.messages_v0}
 BROKER = Broker(has_warm_section=True, recovers_from=99)

@@ -16,7 +16,7 @@ from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.storage.changing import new_dir
 from kafkalog_core.storage.changing.new_dir import NewDir, new_dir_problem
 from kafkalog_core.storage.changing.writer import Disk, WriteError
-from tests.storage.repairs import OWNER, CountingDisk, DyingDisk, FailingDisk, Killed
+from tests.support.repairs import OWNER, CountingDisk, DyingDisk, FailingDisk, Killed
 
 ROOT = Path(__file__).resolve().parents[2]
 MTIME_NS = 1_700_000_000_123_456_789

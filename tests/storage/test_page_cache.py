@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.page_cache import PART_BYTES, ReadPages, SharedFiles, absent_ranges
 from kafkalog_core.storage.source import PEEK_BYTES, READING, ReadLimit, Source, reading_together
-from tests.build import batch_v2
-from tests.ops.logs import records, write_segments
-from tests.storage.cached import MIB, PAGE, absent, difference, evict, touch
+from tests.support.build import batch_v2
+from tests.support.cached import MIB, PAGE, absent, difference, evict, touch
+from tests.support.logs import records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

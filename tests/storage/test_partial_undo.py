@@ -12,11 +12,11 @@ import pytest
 
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.power.player import command
-from tests.power.scenarios import Place, Scenario, write_patient
-from tests.storage.repairs import LOG, apply_to, make_dir, names_of_ours, snapshot
 from tests.storage.test_started import Counting
 from tests.storage.test_swap import started
+from tests.support.power_player import command
+from tests.support.power_scenarios import Place, Scenario, write_patient
+from tests.support.repairs import LOG, apply_to, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

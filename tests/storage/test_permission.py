@@ -12,7 +12,7 @@ from kafkalog_core.errors import NotFoundError
 from kafkalog_core.storage.changing.changes import Change, ChangeKind, Fingerprint
 from kafkalog_core.storage.changing.new_dir import new_dir_problem
 from kafkalog_core.storage.changing.space import broker_dir_around, place_problem, write_problems
-from tests.storage.repairs import LOG, OWNER, make_dir
+from tests.support.repairs import LOG, OWNER, make_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ from kafkalog_core.storage.changing.journal import (
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import replace
-from tests.storage.repairs import OWNER, CountingDisk
+from tests.support.repairs import OWNER, CountingDisk
 
 if TYPE_CHECKING:
     from pathlib import Path

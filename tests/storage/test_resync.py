@@ -14,9 +14,18 @@ from hypothesis import strategies as st
 from kafkalog_core.storage import framing
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import WINDOW_BYTES
-from tests.build import Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
 from tests.storage.scans import Found, batches_of, damages_of, scan_file
 from tests.storage.test_scan import A, B, C, D, N, bad_crc, batch, with_size
+from tests.support.build import (
+    Record,
+    batch_v2,
+    empty_batch,
+    message_v0,
+    message_v07,
+    message_v1,
+    wrapper_v0,
+    wrapper_v1,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,18 @@ import pytest
 
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source
-from tests.build import Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
 from tests.storage.scans import Found, batches_of, damages_of, found_in, scan_file, scan_source
 from tests.storage.test_source import BLOCK, DyingDisk
+from tests.support.build import (
+    Record,
+    batch_v2,
+    empty_batch,
+    message_v0,
+    message_v07,
+    message_v1,
+    wrapper_v0,
+    wrapper_v1,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

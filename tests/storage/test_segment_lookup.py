@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
-from tests.build import offset_index, time_index
-from tests.scratch import MEMORY
+from tests.support.build import offset_index, time_index
+from tests.support.scratch import MEMORY
 
 if TYPE_CHECKING:
     from kafkalog_core.storage.segment_lookup import IndexSearch

@@ -20,11 +20,11 @@ from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import OWN_LOCK
 from kafkalog_core.storage.changing.writer import Disk
-from tests import build
-from tests.power.player import command
-from tests.power.scenarios import Place, Scenario, write_patient
-from tests.storage.repairs import Killed, apply_to, make_dir, names_of_ours, snapshot
 from tests.storage.test_swap import carry_out, started
+from tests.support import build
+from tests.support.power_player import command
+from tests.support.power_scenarios import Place, Scenario, write_patient
+from tests.support.repairs import Killed, apply_to, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

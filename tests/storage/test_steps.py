@@ -21,7 +21,7 @@ from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, p
 from kafkalog_core.storage.changing import commit
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import NOW_MS, Killed, NotingDisk, make_dir, names_of_ours, snapshot
+from tests.support.repairs import NOW_MS, Killed, NotingDisk, make_dir, names_of_ours, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -26,9 +26,8 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.partition import read_partition
-from tests import build
-from tests.ops.truncate.truncating import INTERVAL, NOW_MS, batch, write_log, write_tops
-from tests.storage.repairs import (
+from tests.support import build
+from tests.support.repairs import (
     CountingDisk,
     DyingDisk,
     Killed,
@@ -38,6 +37,7 @@ from tests.storage.repairs import (
     snapshot,
     undo_all,
 )
+from tests.support.truncating import INTERVAL, NOW_MS, batch, write_log, write_tops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

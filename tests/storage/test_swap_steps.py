@@ -14,7 +14,7 @@ from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing import changes as fingerprint_module
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, apply_to, make_dir, snapshot
+from tests.support.repairs import LATER, LOG, OWNER, Killed, UnlinkingDisk, apply_to, make_dir, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

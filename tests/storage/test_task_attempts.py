@@ -13,7 +13,7 @@ import pytest
 
 from kafkalog_core.storage.changing.new_dir import NewDir, TaskAttempts, new_dir_problem
 from kafkalog_core.storage.changing.writer import Disk, WriteError
-from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed
+from tests.support.repairs import CountingDisk, DyingDisk, FailingDisk, Killed
 
 if TYPE_CHECKING:
     from pathlib import Path

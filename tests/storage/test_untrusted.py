@@ -35,7 +35,7 @@ from kafkalog_core.storage.changing.journal_search import find_journals
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Attributes, Disk
 from kafkalog_core.text import json_text
-from tests.storage.repairs import (
+from tests.support.repairs import (
     LOG,
     NOW_MS,
     OWNER,
@@ -63,7 +63,7 @@ IS_ROOT = os.geteuid() == 0
 
 @pytest.fixture(autouse=True)
 def _planners(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.support.repairs:plan")
     monkeypatch.setitem(planners.PLANNERS, "truncate", "tests.storage.test_untrusted:plan_small")
 
 

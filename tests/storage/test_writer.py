@@ -18,7 +18,7 @@ from kafkalog_core.storage.changing import writer
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Attributes, Disk, WriteError
 from kafkalog_core.structs import replace
-from tests.storage.repairs import OWNER, CountingDisk, FailingDisk, UnlinkingDisk
+from tests.support.repairs import OWNER, CountingDisk, FailingDisk, UnlinkingDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.schemas import schema_of
-from tests.wire.messages import all_versions, complete, message
+from tests.support.messages import all_versions, complete, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from kio.serial import entity_reader, entity_writer
 
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.schemas import schema_of
-from tests.wire.messages import all_versions, message
+from tests.support.messages import all_versions, message
 
 OF_BROKERS = ("request", "response", "header", "data")
 KIO = Path(kio.__file__).parent / "schema"

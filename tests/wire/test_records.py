@@ -10,7 +10,7 @@ import pytest
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.schemas import names, schema_of
-from tests.ops.logs import dump_rows
+from tests.support.logs import dump_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from typing import Final
 
 import crc32c
 
-from tests.framing import compress
+from tests.support.framing import compress
 
 __all__ = ["mended_log", "mended_snapshot", "mended_v07"]
 

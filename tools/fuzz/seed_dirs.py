@@ -8,9 +8,9 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
-from tests import build
 from tests.ops.verify.injected_files import build as build_flavour
 from tests.ops.verify.injected_log import FLAVOURS
+from tests.support import build
 from tools.fuzz.directories import Packed, pack
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests import build, build_files
-from tests.framing import FRAMINGS, compress
+from tests.support import build, build_files
+from tests.support.framing import FRAMINGS, compress
 from tools.fuzz.seed_dirs import DUMP_OPTIONS, VERIFY_OPTIONS, directory_seeds, repair_seeds
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.changing.writer import Attributes
 from kafkalog_core.storage.logdir import read_log_dir
-from tests.broker.live_state import living
+from tests.support.live_state import living
 
 if TYPE_CHECKING:
     from collections.abc import Callable

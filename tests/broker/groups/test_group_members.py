@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.broker.groups.group_member import SESSION_SECONDS, Member
-from tests.broker.live import LiveServer, create_topics
+from tests.support.live import LiveServer, create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -9,11 +9,11 @@ import pytest
 from kafkalog_core.broker.logs.partition_view import ServedHole, ServedPartition, ViewOptions
 from kafkalog_core.errors import UnsupportedError
 from tests.broker.consuming import consumed
-from tests.corpus import consumers, expectations, truth
-from tests.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots
+from tests.support.corpus import consumers, expectations, truth
+from tests.support.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots
 
 if TYPE_CHECKING:
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
 

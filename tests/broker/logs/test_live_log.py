@@ -20,7 +20,7 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.writer import Disk
 from tests.broker.consuming import consumed
-from tests.broker.live_state import NOW_MS, TRANSACTIONAL, batch_of, living
+from tests.support.live_state import NOW_MS, TRANSACTIONAL, batch_of, living
 
 if TYPE_CHECKING:
     from pathlib import Path

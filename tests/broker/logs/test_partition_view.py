@@ -15,7 +15,7 @@ from kafkalog_core.errors import NotFoundError, StorageError, UnsupportedError
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source
 from tests.broker.consuming import consumed, fetched_bytes
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,

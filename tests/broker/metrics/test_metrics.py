@@ -19,7 +19,7 @@ from kafkalog_core.broker.metrics.status import GroupLag, GroupStatus, Partition
 from kafkalog_core.broker.metrics.traffic import OTHER_TOPICS, Traffic
 from kafkalog_core.broker.network.answers import NO_OBSERVER, CloseReason, ConnectionFacts
 from kafkalog_core.errors import AccessError
-from tests.broker.live_state import batch_of, living, sent_bytes
+from tests.support.live_state import batch_of, living, sent_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

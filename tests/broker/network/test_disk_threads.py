@@ -19,9 +19,9 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.frames import encode_request
-from tests.broker.asking import FROM, response
-from tests.broker.live_state import NOW_MS, batch_of, living
-from tests.broker.serving import serving
+from tests.support.asking import FROM, response
+from tests.support.live_state import NOW_MS, batch_of, living
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,9 @@ from kafkalog_core.broker.quotas.quota_windows import QuotaSamples, RateWindow, 
 from kafkalog_core.broker.quotas.throttling import ClientThrottles
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import encode_request
-from tests.broker.asking import FROM, SocketClient, response
-from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
-from tests.broker.live_state import Live, batch_of, living, sent_bytes
+from tests.support.asking import FROM, SocketClient, response
+from tests.support.live import QUIET, SECONDS, LiveServer, create_topics
+from tests.support.live_state import Live, batch_of, living, sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,7 @@ from kafkalog_core.broker.security.acls import (
 )
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.asking import ask
+from tests.support.asking import ask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

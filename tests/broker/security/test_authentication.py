@@ -23,10 +23,10 @@ from kafkalog_core.broker.security.authentication import (
 from kafkalog_core.broker.security.users import Credential, Users, passwords_of, users_of_cluster
 from kafkalog_core.errors import SettingError
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.asking import ask, response, send
-from tests.broker.live import QUIET, SECONDS, LiveServer
-from tests.build import Record as BuiltRecord
-from tests.build import batch_v2, unsigned_varint
+from tests.support.asking import ask, response, send
+from tests.support.build import Record as BuiltRecord
+from tests.support.build import batch_v2, unsigned_varint
+from tests.support.live import QUIET, SECONDS, LiveServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

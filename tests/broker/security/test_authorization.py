@@ -15,8 +15,8 @@ from kafkalog_core.broker.security.acls import AclBinding, AclOperation, AclPerm
 from kafkalog_core.broker.security.authorization import host_text
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.schemas import apis
-from tests.broker.asking import response, send
-from tests.broker.live_state import TRANSACTIONAL, Live, batch_of, living
+from tests.support.asking import response, send
+from tests.support.live_state import TRANSACTIONAL, Live, batch_of, living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

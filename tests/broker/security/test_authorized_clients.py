@@ -26,7 +26,7 @@ from kafkalog_core.broker.network import tls
 from kafkalog_core.broker.network.answers import Close, PendingAnswer, Reply
 from kafkalog_core.broker.network.socket_server import Listener, NetworkServer
 from kafkalog_core.broker.network.tls import TlsTransport, server_context, subject_of
-from tests.broker.live import QUIET, SECONDS, LiveServer, create_topics
+from tests.support.live import QUIET, SECONDS, LiveServer, create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -20,8 +20,8 @@ from confluent_kafka.admin._scram import (
 
 from kafkalog_core.broker.security.users import Credential, users_of_cluster
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.live import QUIET, SECONDS, LiveServer
-from tests.broker.live_state import Live, living
+from tests.support.live import QUIET, SECONDS, LiveServer
+from tests.support.live_state import Live, living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

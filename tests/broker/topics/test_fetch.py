@@ -17,8 +17,8 @@ from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis
-from tests.build import Record, batch_v2, message_v0, message_v1, txn_marker
-from tests.plain_log import batches_of
+from tests.support.build import Record, batch_v2, message_v0, message_v1, txn_marker
+from tests.support.plain_log import batches_of
 
 if TYPE_CHECKING:
     from pathlib import Path

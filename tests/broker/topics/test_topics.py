@@ -22,9 +22,9 @@ from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.asking import FROM, ask, response, send
-from tests.broker.serving import serving
-from tests.build import Record, batch_v2, epoch_checkpoint, meta_properties
+from tests.support.asking import FROM, ask, response, send
+from tests.support.build import Record, batch_v2, epoch_checkpoint, meta_properties
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,14 +13,14 @@ from kafkalog_core.broker.logs.partition_view import ServedPartition, ViewOption
 from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.topics.transactions import TransactionPhase, TransactionValue, encode_transaction
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.asking import ask
-from tests.broker.serving import serving
-from tests.build import ABORT, COMMIT, Record, batch_v2, txn_marker
-from tests.corpus import archives
+from tests.support.asking import ask
+from tests.support.build import ABORT, COMMIT, Record, batch_v2, txn_marker
+from tests.support.corpus import archives
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
     from kafkalog_core.broker.server import ReadOnlyBroker
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 STATE: Final = "cluster_state.json"
 DEMO: Final = Path(__file__).resolve().parents[3] / "fixtures" / "demo"

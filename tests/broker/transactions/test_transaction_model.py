@@ -19,8 +19,8 @@ from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import replace
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.consuming import consumed
-from tests.broker.live_state import NOW_MS, SETTINGS, TRANSACTIONAL, Clock, Live, batch_of
 from tests.broker.transactions.transaction_model import LAST_EPOCH, NONE, OFFSETS, Log, Model, Place
+from tests.support.live_state import NOW_MS, SETTINGS, TRANSACTIONAL, Clock, Live, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

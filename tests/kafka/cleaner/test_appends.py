@@ -11,7 +11,7 @@ from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.kafka.cleaner.indexes import Appends, CleanerAppend
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.releases import parse_release
-from tests.kafka.cleaner import logs
+from tests.support import cleaner_logs as logs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

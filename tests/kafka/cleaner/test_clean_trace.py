@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
-from tests import build
-from tests.kafka.cleaner.carrying import Cleaner
+from tests.support import build
+from tests.support.cleaner_carrying import Cleaner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,8 +10,8 @@ from kafkalog_core.kafka.cleaner.log import Cleanability, cleanability, segments
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.producers import OpenTxn
 from kafkalog_core.kafka.releases import parse_release
-from tests import build
-from tests.kafka.cleaner import logs
+from tests.support import build
+from tests.support import cleaner_logs as logs
 
 if TYPE_CHECKING:
     from pathlib import Path

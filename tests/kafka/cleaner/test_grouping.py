@@ -9,8 +9,8 @@ import pytest
 from kafkalog_core.kafka.cleaner.clean import group_segments
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.releases import parse_release
-from tests import build
-from tests.kafka.cleaner import logs
+from tests.support import build
+from tests.support import cleaner_logs as logs
 
 
 def bases(segments: list[Any], release: str = "4.3.1", bound: int = 1000, **config: Any) -> list[list[int]]:

@@ -9,8 +9,8 @@ import pytest
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.kafka.cleaner.transactions import AbortedTxn, TransactionState, collect_aborted
 from kafkalog_core.storage.source import Source
-from tests import build
-from tests.kafka.cleaner import logs
+from tests.support import build
+from tests.support import cleaner_logs as logs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from tests import build
-from tests.ops.truncate.truncating import MARK, STARTS, WATERMARKS, batch, write_log
+from tests.support import build
+from tests.support.truncating import MARK, STARTS, WATERMARKS, batch, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,8 +18,8 @@ from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
-from tests import build
-from tests.ops.truncate.truncating import EPOCHS, INTERVAL, batch, write_log
+from tests.support import build
+from tests.support.truncating import EPOCHS, INTERVAL, batch, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path

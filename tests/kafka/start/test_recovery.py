@@ -17,7 +17,7 @@ from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.kafka.start.recovery import RecoveryWatch, SegmentRecovery, recover_segment
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,
@@ -31,7 +31,7 @@ from tests.build import (
     wrapper_v0,
     wrapper_v1,
 )
-from tests.twins import TWINS, twin
+from tests.support.twins import TWINS, twin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

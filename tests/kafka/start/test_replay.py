@@ -12,8 +12,8 @@ from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
 from kafkalog_core.kafka.start.replay import Obstacle, ReplaySegment, end_of_log, find_offset, replay_producers
 from kafkalog_core.storage.partition import read_partition
-from tests import build
-from tests.ops.truncate.truncating import batch, write_log
+from tests.support import build
+from tests.support.truncating import batch, write_log
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.start.replay import EndOfLog

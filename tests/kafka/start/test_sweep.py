@@ -8,7 +8,7 @@ from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.start.sweep import Swept, sweep
 from kafkalog_core.storage.partition import read_partition
-from tests.ops.truncate.truncating import batch, write_log
+from tests.support.truncating import batch, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.kafka.start.walk import ReadStop, stop_of_broker, walk_as_broker
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
-from tests import strategies
-from tests.build import Record, batch_v2, message_v0, message_v1
+from tests.support import strategies
+from tests.support.build import Record, batch_v2, message_v0, message_v1
 
 Rows = list[tuple[int, int]]
 

@@ -15,8 +15,8 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
-from tests import build
-from tests.ops.checkpoint.dirs import CLUSTER, NOW_MS, TOPIC_IDS, Line, changed, draft, lines, write_log_dir
+from tests.support import build
+from tests.support.checkpoint_dirs import CLUSTER, NOW_MS, TOPIC_IDS, Line, changed, draft, lines, write_log_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import build
-from tests.ops.checkpoint.dirs import Line, changed, draft, lines, write_log_dir
+from tests.support import build
+from tests.support.checkpoint_dirs import Line, changed, draft, lines, write_log_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

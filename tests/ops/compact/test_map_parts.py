@@ -22,8 +22,8 @@ from kafkalog_core.ops.compact.simulation import MapPart, merged_map, packed_par
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.structs import replace
-from tests import build
-from tests.scratch import MEMORY
+from tests.support import build
+from tests.support.scratch import MEMORY
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.cleaner.offset_map import KnownMap

@@ -28,11 +28,11 @@ from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing import new_dir, writer
 from kafkalog_core.storage.changing.writer import Disk
-from tests import build
-from tests.ops.logs import dump_rows
-from tests.ops.truncate.truncating import CLEANED, MARK, RECOVERY, batches_of, names, write_log, write_tops
-from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot, undo_all
 from tests.storage.test_swap import started
+from tests.support import build
+from tests.support.logs import dump_rows
+from tests.support.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot, undo_all
+from tests.support.truncating import CLEANED, MARK, RECOVERY, batches_of, names, write_log, write_tops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

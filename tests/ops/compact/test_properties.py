@@ -20,7 +20,7 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
-from tests.build import (
+from tests.support.build import (
     GZIP,
     LZ4,
     NONE,
@@ -33,7 +33,7 @@ from tests.build import (
     time_index,
     wrapper_v1,
 )
-from tests.scratch import MEMORY
+from tests.support.scratch import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,8 +15,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dir
-from tests.build import Record, batch_v2
-from tests.storage.brokers import Appended, write_segment
+from tests.support.brokers import Appended, write_segment
+from tests.support.build import Record, batch_v2
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.storage.source import Source
-from tests.build import GZIP, NONE, batch_v2, meta_properties
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.build import GZIP, NONE, batch_v2, meta_properties
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

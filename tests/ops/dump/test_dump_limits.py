@@ -15,7 +15,7 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
-from tests.build import (
+from tests.support.build import (
     GZIP,
     LZ4,
     SNAPPY,
@@ -31,8 +31,8 @@ from tests.build import (
     wrapper_v0,
     wrapper_v07,
 )
-from tests.framing import lz4_frame
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.framing import lz4_frame
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve, same_partitions
 from kafkalog_core.rows import tables
-from tests.build import batch_v2, message_v07
-from tests.ops.logs import dump_rows, records, write_segments
+from tests.support.build import batch_v2, message_v07
+from tests.support.logs import dump_rows, records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,7 @@ from kafkalog_core.findings.logs import ENTRY_DAMAGE
 from kafkalog_core.format.names import FileKind, FileState, parse_file_name
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from kafkalog_core.storage.source import Source
-from tests import build
+from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path

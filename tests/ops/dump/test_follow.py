@@ -18,8 +18,8 @@ from kafkalog_core.ops.reading.targets import FileTarget, resolve
 from kafkalog_core.storage.listing import FileInfo
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
-from tests.build import COMMIT, GZIP, batch_v2, message_v07, txn_marker
-from tests.ops.logs import Row, offsets_of, records, write_segments
+from tests.support.build import COMMIT, GZIP, batch_v2, message_v07, txn_marker
+from tests.support.logs import Row, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -32,8 +32,8 @@ from kafkalog_core.storage.page_cache import SharedFiles
 from kafkalog_core.storage.scan import ScanPlace
 from kafkalog_core.storage.source import READING, WINDOW_BYTES
 from kafkalog_core.structs import replace
-from tests.build import GZIP, NONE, batch_v2
-from tests.ops.logs import records, write_segments
+from tests.support.build import GZIP, NONE, batch_v2
+from tests.support.logs import records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading.report import Report
-from tests import strategies
-from tests.build import (
+from tests.support import strategies
+from tests.support.build import (
     ABORT,
     GZIP,
     LZ4,
@@ -29,7 +29,7 @@ from tests.build import (
     wrapper_v07,
     wrapper_v1,
 )
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

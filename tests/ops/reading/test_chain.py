@@ -11,8 +11,8 @@ from kafkalog_core.findings import Finding
 from kafkalog_core.ops.reading.logfiles import OffsetSpan, chain_findings
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.storage.scan import Damage
-from tests.build import GZIP, batch_v2, empty_batch, message_v0, wrapper_v0, wrapper_v1
-from tests.ops.logs import Row, dump_rows, records, write_segments
+from tests.support.build import GZIP, batch_v2, empty_batch, message_v0, wrapper_v0, wrapper_v1
+from tests.support.logs import Row, dump_rows, records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

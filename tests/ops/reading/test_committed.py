@@ -10,7 +10,7 @@ from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.reading.committed import CommittedView, TxnSpan
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.structs import replace
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,
@@ -25,7 +25,7 @@ from tests.build import (
     txn_marker,
     wrapper_v1,
 )
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from kafkalog_core.ops.reading.logfiles import (
 )
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
-from tests.build import (
+from tests.support.build import (
     COMMIT,
     GZIP,
     Record,
@@ -28,7 +28,7 @@ from tests.build import (
     txn_marker,
     wrapper_v1,
 )
-from tests.ops.logs import write_segments
+from tests.support.logs import write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from tests.build import ABORT, COMMIT, Record, batch_v2, txn_marker
-from tests.corpus import archives
+from tests.support.build import ABORT, COMMIT, Record, batch_v2, txn_marker
+from tests.support.corpus import archives
 
 if TYPE_CHECKING:
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 STATE = "cluster_state.json"

@@ -16,8 +16,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.splits import Position, UnreadRecords, divide, end_of, go_on, parts_between, read_split
 from kafkalog_core.storage.partition import read_partition
-from tests.build import batch_v2
-from tests.ops.logs import records
+from tests.support.build import batch_v2
+from tests.support.logs import records
 
 REQUEST = DumpRequest(targets=(), level="records")
 SIZE = len(batch_v2(records(0, 1)))

@@ -11,8 +11,8 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
-from tests.build import GZIP, Record, batch_v2, message_v07, message_v1, wrapper_v07, wrapper_v1
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.build import GZIP, Record, batch_v2, message_v07, message_v1, wrapper_v07, wrapper_v1
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.filters.expression import Filters
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,
@@ -27,7 +27,7 @@ from tests.build import (
     wrapper_v07,
     wrapper_v1,
 )
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

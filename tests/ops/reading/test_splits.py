@@ -28,8 +28,8 @@ from kafkalog_core.storage import scan as scan_module
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
-from tests.build import GZIP, NONE, batch_v2, message_v07, message_v1, meta_properties, wrapper_v0
-from tests.ops.logs import Row, dump_rows, offsets_of, records, write_segments
+from tests.support.build import GZIP, NONE, batch_v2, message_v07, message_v1, meta_properties, wrapper_v0
+from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

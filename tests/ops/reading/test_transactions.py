@@ -22,14 +22,14 @@ from kafkalog_core.topics.transactions import (
     encode_transaction,
     replay_transactions,
 )
-from tests.build import Record, batch_v2
-from tests.corpus.snapshots import Snapshot, snapshots
+from tests.support.build import Record, batch_v2
+from tests.support.corpus.snapshots import Snapshot, snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.tree import Tree
 
 RECORD: Final = re.compile(r"^\| offset: (\d+) .*?CreateTime: (\d+) .*? key: (\{.*?\}\}) payload: (.*)$")
 OLD_RECORD: Final = re.compile(r"^\| offset: (\d+) .* key: transaction_metadata::transactionalId=(\S+) payload: (.*)$")

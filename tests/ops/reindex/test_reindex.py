@@ -19,7 +19,7 @@ from kafkalog_core.ops.repair.plan import Plan, PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import asdict
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     Producer,

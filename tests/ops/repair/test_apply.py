@@ -27,7 +27,8 @@ from kafkalog_core.storage.changing.changes import WHOLE_BYTES
 from kafkalog_core.storage.changing.journal_search import held_bytes
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import replace
-from tests.storage.repairs import (
+from tests.support.other_users import let_others_in
+from tests.support.repairs import (
     LOG,
     NOW_MS,
     OWNER,
@@ -40,7 +41,6 @@ from tests.storage.repairs import (
     snapshot,
     undo_all,
 )
-from tests.ways import let_others_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ INDEX = "t-0/00000000000000000000.index"
 
 @pytest.fixture(autouse=True)
 def _planner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.repairs:plan")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.support.repairs:plan")
     monkeypatch.setitem(planners.PLANNERS, "truncate", "tests.ops.repair.test_apply:write_named")
 
 

@@ -15,9 +15,9 @@ from kafkalog_core.ops.replicas.comparison import BatchCursor, Share, lockstep
 from kafkalog_core.ops.replicas.verdict import Differences, ReplicaDir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import ScanOptions
-from tests.build import NONE, ZSTD, Record, batch_v2, empty_batch
-from tests.ops.logs import write_segments
-from tests.scratch import MEMORY
+from tests.support.build import NONE, ZSTD, Record, batch_v2, empty_batch
+from tests.support.logs import write_segments
+from tests.support.scratch import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

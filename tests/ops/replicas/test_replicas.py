@@ -13,8 +13,8 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, ReplicaTask, compare, replicas, work_of
 from kafkalog_core.ops.replicas.verdict import ReplicaDir
 from kafkalog_core.structs import replace
-from tests.build import GZIP, ZSTD, Record, batch_v2, empty_batch, message_v0, wrapper_v1
-from tests.ops.replicas.copying import batches, codes, compared, lay, of_broker, ranges, records, states
+from tests.support.build import GZIP, ZSTD, Record, batch_v2, empty_batch, message_v0, wrapper_v1
+from tests.support.replica_copies import batches, codes, compared, lay, of_broker, ranges, records, states
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -32,8 +32,8 @@ from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from tests import build
-from tests.ops.truncate.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, write_log
+from tests.support import build
+from tests.support.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -29,7 +29,7 @@ from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
-from tests.build import (
+from tests.support.build import (
     GZIP,
     Record,
     batch_v2,
@@ -40,8 +40,8 @@ from tests.build import (
     txn_index,
     wrapper_v1,
 )
-from tests.ops.roll.making import NOW_MS, TOPIC_ID, history, make_dir, plain, rolled, silent_producer
-from tests.storage.repairs import CountingDisk, DyingDisk, Killed
+from tests.support.repairs import CountingDisk, DyingDisk, Killed
+from tests.support.roll_logs import NOW_MS, TOPIC_ID, history, make_dir, plain, rolled, silent_producer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,8 +35,8 @@ from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
-from tests import build
-from tests.ops.truncate.truncating import (
+from tests.support import build
+from tests.support.truncating import (
     CLEANED,
     EPOCHS,
     MARK,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog_core.ops.repair.plan import PlanDraft, PlanReport
-    from tests.ops.truncate.truncating import Batch
+    from tests.support.truncating import Batch
 
 SEGMENTS = {
     0: [(0, 4), (5, 9), (10, 14), (15, 19)],

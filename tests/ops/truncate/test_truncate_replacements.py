@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.ops.truncate.truncating import MARK, STARTS, batch, batches_of, codes, plan, write_log, write_tops
-from tests.ops.truncate.truncating import cut as apply_all
+from tests.support.truncating import MARK, STARTS, batch, batches_of, codes, plan, write_log, write_tops
+from tests.support.truncating import cut as apply_all
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests import build
-from tests.ops.truncate.truncating import WATERMARKS, batch, plan, write_log, write_tops
+from tests.support import build
+from tests.support.truncating import WATERMARKS, batch, plan, write_log, write_tops
 
 if TYPE_CHECKING:
     from pathlib import Path

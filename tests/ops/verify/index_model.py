@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from tests.build import Record, batch_v2, offset_index, time_index
+from tests.support.build import Record, batch_v2, offset_index, time_index
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.build import (
+from tests.ops.verify.injected_log import TOPICS, Broker, Writer, compacted
+from tests.support.build import (
     epoch_checkpoint,
     meta_properties,
     offset_checkpoint,
@@ -14,7 +15,6 @@ from tests.build import (
     time_index,
     txn_index,
 )
-from tests.ops.verify.injected_log import TOPICS, Broker, Writer, compacted
 
 if TYPE_CHECKING:
     from pathlib import Path

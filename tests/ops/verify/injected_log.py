@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.structs import Struct, field, replace
-from tests.build import (
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,

@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkalog_core.structs import replace
-from tests.build import snapshot
 from tests.ops.verify.injected_entries import is_like_meant, is_offset_index, is_time_index, snapshot_entries
 from tests.ops.verify.injected_log import Batch, Broker, Log, batches_of, states_at
+from tests.support.build import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

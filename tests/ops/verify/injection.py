@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import crc32c
 
-from tests.build import offset_index, time_index
 from tests.ops.verify.injected_log import Segment
+from tests.support.build import offset_index, time_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

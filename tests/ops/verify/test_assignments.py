@@ -17,8 +17,8 @@ from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.verify.logdir import LogDirs
-from tests.build import Record, batch_v2, meta_properties
-from tests.ops.truncate.truncating import write_log
+from tests.support.build import Record, batch_v2, meta_properties
+from tests.support.truncating import write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

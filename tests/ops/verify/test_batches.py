@@ -13,10 +13,20 @@ from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns
 from kafkalog_core.format.kernels import constants
 from kafkalog_core.format.layout import BATCH_V2
 from kafkalog_core.ops.verify.verdict import SegmentEpochStart
-from tests.build import ZSTD, Record, batch_v2, empty_batch, message_v0, message_v07, message_v1, wrapper_v0, wrapper_v1
-from tests.ops.logs import records
 from tests.ops.verify.segments import NOW_MS, Checked, check_bytes
-from tests.twins import TWINS, all_agree, twin
+from tests.support.build import (
+    ZSTD,
+    Record,
+    batch_v2,
+    empty_batch,
+    message_v0,
+    message_v07,
+    message_v1,
+    wrapper_v0,
+    wrapper_v1,
+)
+from tests.support.logs import records
+from tests.support.twins import TWINS, all_agree, twin
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from kafkalog_core.kafka.start.candidates import first_recovered
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from tests.ops.truncate.truncating import NOW_MS, batch, plan, write_log, write_tops
+from tests.support.truncating import NOW_MS, batch, plan, write_log, write_tops
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,12 +16,12 @@ from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
-from tests import build
-from tests.corpus.snapshots import snapshots
-from tests.ops.logs import records, write_segments
-from tests.ops.verify.dirs import write_log_dir
-from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.test_state import NOW_MS, Kept
+from tests.support import build
+from tests.support.corpus.snapshots import snapshots
+from tests.support.log_dirs import write_log_dir
+from tests.support.logs import records, write_segments
+from tests.support.partitions import PartitionWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

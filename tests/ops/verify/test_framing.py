@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, LOG_DAMAGE, LOGS
-from tests.build import batch_v2, message_v07, wrapper_v0, wrapper_v1
-from tests.ops.logs import records
 from tests.ops.verify.segments import check_bytes
+from tests.support.build import batch_v2, message_v07, wrapper_v0, wrapper_v1
+from tests.support.logs import records
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,9 +9,9 @@ import pytest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from tests.build import Record, batch_v2, offset_checkpoint
-from tests.ops.logs import write_segments
-from tests.ops.verify.dirs import write_log_dir
+from tests.support.build import Record, batch_v2, offset_checkpoint
+from tests.support.log_dirs import write_log_dir
+from tests.support.logs import write_segments
 
 if TYPE_CHECKING:
     from pathlib import Path

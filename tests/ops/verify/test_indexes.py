@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from kafkalog_core.errors import AccessError, NotFoundError, StorageError
 from kafkalog_core.ops.verify import indexes
 from kafkalog_core.storage.source import Source
-from tests.build import Record, batch_v2, message_v0, message_v1, offset_index, time_index, wrapper_v1
-from tests.corpus import faults
-from tests.corpus.snapshots import snapshots
 from tests.ops.verify.index_checking import check_indexes
 from tests.ops.verify.index_model import Model, models
+from tests.support.build import Record, batch_v2, message_v0, message_v1, offset_index, time_index, wrapper_v1
+from tests.support.corpus import faults
+from tests.support.corpus.snapshots import snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog_core.findings import Finding
-    from tests.corpus.snapshots import Snapshot
-    from tests.corpus.tree import Tree
+    from tests.support.corpus.snapshots import Snapshot
+    from tests.support.corpus.tree import Tree
 
 RELATIVE = st.one_of(st.integers(-2, 60), st.integers(-(2**31), 2**31 - 1))
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.power.player import command
-from tests.power.scenarios import Place, Scenario, killed, write_patient
-from tests.storage.repairs import snapshot
+from tests.support.power_player import command
+from tests.support.power_scenarios import Place, Scenario, killed, write_patient
+from tests.support.repairs import snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from tests.ops.truncate.truncating import MARK, NOW_MS, codes, plan, write_log, write_tops
+from tests.support.truncating import MARK, NOW_MS, codes, plan, write_log, write_tops
 
 if TYPE_CHECKING:
     from pathlib import Path

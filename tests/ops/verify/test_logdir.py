@@ -11,8 +11,8 @@ from kafkalog_core.findings import found
 from kafkalog_core.ops.reading.targets import LogDirTarget, resolve
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
-from tests import build
-from tests.ops.verify.dirs import CLUSTER, DIRECTORY_IDS, Found, brief, find, write_log_dir, write_partition
+from tests.support import build
+from tests.support.log_dirs import CLUSTER, DIRECTORY_IDS, Found, brief, find, write_log_dir, write_partition
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.metadata_log import quorum_findings, snapshot_findings
 from kafkalog_core.ops.verify.request import Depth, VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentEpochStart, SegmentVerdict
-from tests import build
+from tests.support import build
 from tools.untraceable import UNTRACEABLE_FIELDS
 
 if TYPE_CHECKING:

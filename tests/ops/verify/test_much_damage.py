@@ -16,8 +16,8 @@ from kafkalog_core.ops.verify import verdict as spans
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans
-from tests.ops.verify.partitions import PartitionWriter
 from tests.ops.verify.segments import NOW_MS
+from tests.support.partitions import PartitionWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from kafkalog_core.ops.verify import companions
 from kafkalog_core.ops.verify.companions import check_directories, check_files
 from kafkalog_core.storage.listing import FileInfo, list_directory
 from kafkalog_core.structs import replace
-from tests.ops.verify.dirs import write_partition
+from tests.support.log_dirs import write_partition
 
 if TYPE_CHECKING:
     import os

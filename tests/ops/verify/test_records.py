@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.kernels import constants
 from kafkalog_core.structs import replace
-from tests import strategies
-from tests.build import (
+from tests.ops.verify.segments import Checked, check_bytes
+from tests.support import strategies
+from tests.support.build import (
     ABORT,
     COMMIT,
     GZIP,
@@ -36,9 +37,8 @@ from tests.build import (
     wrapper_v07,
     wrapper_v1,
 )
-from tests.ops.logs import records
-from tests.ops.verify.segments import Checked, check_bytes
-from tests.twins import TWINS, all_agree, state_at, twin, walked
+from tests.support.logs import records
+from tests.support.twins import TWINS, all_agree, state_at, twin, walked
 
 if TYPE_CHECKING:
     from pathlib import Path

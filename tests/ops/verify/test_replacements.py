@@ -10,7 +10,7 @@ from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from tests import build
+from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,9 +16,9 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.resume import END_BYTES, StateError, decode, head_line, head_problem, place_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
-from tests.build import txn_index
-from tests.corpus.snapshots import snapshots
-from tests.ops.verify.partitions import TIME_MS, PartitionWriter
+from tests.support.build import txn_index
+from tests.support.corpus.snapshots import snapshots
+from tests.support.partitions import TIME_MS, PartitionWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

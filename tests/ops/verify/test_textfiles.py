@@ -12,7 +12,7 @@ from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
-from tests import build
+from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path

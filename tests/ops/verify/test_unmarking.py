@@ -15,8 +15,8 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from tests import build
 from tests.ops.verify.injected_files import build as build_log_dir
+from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path

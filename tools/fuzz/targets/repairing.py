@@ -16,7 +16,7 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
+from tests.support.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot
 from tools.fuzz.directories import ELSEWHERE, MTIME_MS, PARTITIONS, empty_disk, fill_disk, unpack, written_paths
 from tools.fuzz.memory import check
 
