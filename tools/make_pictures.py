@@ -1,14 +1,14 @@
-"""Draw docs/verify-terminal.svg: a terminal of 100 columns with `kafkalog verify` on the damaged disk of fixtures/.
+"""Draw docs/verify-terminal.svg: a terminal with `kafkalog verify` on the damaged disk of fixtures/.
 
 `python -m tools.make_pictures` after a change of what the command prints; a test fails on a picture that differs.
 
-The picture shows the whole output: it fits on a screen of MAX_LINES lines. A longer one is an error, so that somebody
-decides what to leave out. Its fonts are those of the machine that shows it, and it refers to no other host.
+The whole output is too tall for a README. The picture shows it up to the end of the first error, and its last line;
+`...` replaces the rest. The fonts are those of the machine that shows it, and it refers to no other host.
 
 docs/verify-report.png is a picture of the HTML report, which includes a time. A browser draws it:
 
     kafkalog verify --report /tmp/report.html fixtures/damaged
-    chromium --headless --hide-scrollbars --window-size=1180,1860 --screenshot=docs/verify-report.png /tmp/report.html
+    chromium --headless --hide-scrollbars --window-size=1180,1800 --screenshot=docs/verify-report.png /tmp/report.html
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 
-from tools.console_blocks import COLUMNS, PROMPT, ROOT, arguments_of, environment
+from tools.console_blocks import ELLIPSIS, PROMPT, ROOT, arguments_of, environment
 
 __all__ = ["PICTURE", "terminal"]
 
 PICTURE: Final = ROOT / "docs" / "verify-terminal.svg"
-TITLE: Final = "kafkalog verify fixtures/damaged"
-COMMAND: Final = "kafkalog verify --output table fixtures/damaged"
-MAX_LINES: Final = 40
-ON_A_TERMINAL: Final = {"TTY_COMPATIBLE": "1", "TERM": "xterm-256color", "NO_COLOR": ""}
+COMMAND: Final = "kafkalog verify fixtures/damaged"
+TO_A_PIPE: Final = ("--output", "table")  # the default on a terminal
+COLUMNS: Final = 116  # no line of the table or of the summary is wider
+ON_A_TERMINAL: Final = {"COLUMNS": str(COLUMNS), "TTY_COMPATIBLE": "1", "TERM": "xterm-256color", "NO_COLOR": ""}
 """Variables that make rich write the colours of a terminal into a pipe."""
 
 ASPECT_RATIO: Final = 0.6
@@ -42,6 +42,7 @@ FORMAT: Final = """\
 .{unique_id}-matrix {{
     font-family: ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", "Liberation Mono", monospace;
     font-size: {char_height}px;
+    text-rendering: geometricPrecision;
 }}
 .{unique_id}-title {{ font-family: sans-serif; font-size: 18px; font-weight: bold; }}
 {styles}
@@ -53,7 +54,7 @@ FORMAT: Final = """\
 {chrome}
 <g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
 {backgrounds}
-<g class="{unique_id}-matrix">
+<g class="{unique_id}-matrix" xml:space="preserve">
 {matrix}
 </g>
 </g>
@@ -65,15 +66,15 @@ FORMAT: Final = """\
 def terminal() -> str:
     """Return the picture of the terminal, as SVG."""
     console = Console(record=True, file=StringIO(), width=COLUMNS, force_terminal=True, color_system="standard")
-    screen = Text(f"{PROMPT}{COMMAND}\n", "bold") + Text.from_ansi(_printed())
-    lines = screen.wrap(console, COLUMNS)
-    if len(lines) > MAX_LINES:
-        raise ValueError(f"{COMMAND} prints {len(lines)} lines; the picture has at most {MAX_LINES}")
+    screen = Text.from_ansi(_printed().rstrip("\n")).split("\n", allow_blank=True)
+    errors = [number for number, line in enumerate(screen) if line.plain.startswith("ERROR ")]
+    end = max(number for number, line in enumerate(screen) if not line.plain)
+    shown = [Text(f"{PROMPT}{COMMAND}", "bold"), *screen[: errors[1]], Text(ELLIPSIS, "dim"), *screen[end:]]
     # One element for all neighbouring characters of a style: a row of elements of one block each would show gaps.
-    runs = Segment.simplify(console.render(Text("\n").join(lines)))
-    console.print(Text.assemble(*((run.text, run.style or "") for run in runs), no_wrap=True, end=""))
+    runs = Segment.simplify(console.render(Text("\n").join(shown)))
+    console.print(Text.assemble(*((run.text, run.style or "") for run in runs), no_wrap=True))
     picture = console.export_svg(
-        title=TITLE, code_format=FORMAT, font_aspect_ratio=ASPECT_RATIO, unique_id=PICTURE.stem
+        title=COMMAND, code_format=FORMAT, font_aspect_ratio=ASPECT_RATIO, unique_id=PICTURE.stem
     )
     # A font of another width is stretched to the columns; otherwise each of its characters gets a gap.
     return picture.replace(" textLength=", ' lengthAdjust="spacingAndGlyphs" textLength=')
@@ -81,7 +82,7 @@ def terminal() -> str:
 
 def _printed() -> str:
     """Return what the command prints on a terminal, with its escape sequences."""
-    run_it = [sys.executable, "-m", "kafkalog_cli", *arguments_of(COMMAND)]
+    run_it = [sys.executable, "-m", "kafkalog_cli", *arguments_of(COMMAND), *TO_A_PIPE]
     variables = environment() | ON_A_TERMINAL
     done = subprocess.run(
         run_it, cwd=ROOT, env=variables, capture_output=True, text=True, encoding="utf-8", check=False
