@@ -8,7 +8,7 @@ from typing import Final
 
 from _pytest.mark.expression import Expression
 
-NAMES: Final = ("corpus", "java", "slow", "spark", "steps")
+NAMES: Final = ("corpus", "java", "live", "slow", "spark")
 """All marks that this project's tests are chosen by."""
 _BY_PLACE: Final = frozenset({"spark"})  # `tests/spark/conftest.py` gives it to what is there
 

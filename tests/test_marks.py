@@ -10,7 +10,7 @@ import pytest
 
 from tests.marks import NAMES, may_match
 
-FAST = "not java and not spark and not slow and not corpus and not steps"
+FAST = "not corpus and not java and not live and not slow and not spark"
 ALL = "\npytestmark = pytest.mark.corpus\n"
 ONE = "@pytest.mark.corpus\ndef test_one(): ...\ndef test_two(): ...\n"
 
@@ -24,9 +24,9 @@ ONE = "@pytest.mark.corpus\ndef test_one(): ...\ndef test_two(): ...\n"
         ("", "corpus and not spark", False),
         (ALL, "corpus and not spark", True),
         (ONE, "corpus and not spark", True),
-        ("", "(slow or steps) and not java and not spark", False),
-        ("@pytest.mark.steps", "(slow or steps) and not java and not spark", True),
-        ("slower, steppes", "(slow or steps) and not java and not spark", False),
+        ("", "(slow or live) and not java and not spark", False),
+        ("@pytest.mark.slow", "(slow or live) and not java and not spark", True),
+        ("slower, alive", "(slow or live) and not java and not spark", False),
         ("", "spark", True),
     ],
 )
@@ -42,5 +42,5 @@ def test_all_marks_are_known() -> None:
 
 def test_marks_are_in_the_text_of_the_module_that_has_them() -> None:
     others = [path for path in Path(__file__).parent.rglob("*.py") if not path.name.startswith("test_")]
-    given = re.compile(r"\bmark\.(corpus|java|slow|steps)\b")
+    given = re.compile(r"\bmark\.(corpus|java|live|slow)\b")
     assert [path.name for path in others if given.search(path.read_text("utf-8"))] == []

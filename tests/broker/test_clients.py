@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 confluent = pytest.importorskip("confluent_kafka")
 pytest.importorskip("confluent_kafka.admin")
+
+pytestmark = pytest.mark.live
 kafka = pytest.importorskip("kafka")
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"

@@ -21,6 +21,8 @@ from tests.support.serving import address, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.live
+
 DEMO: Final = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 OWNER: Final = 12345

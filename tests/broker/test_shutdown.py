@@ -30,6 +30,8 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.live
+
 ROOT: Final = Path(__file__).parents[2]
 GRACE_S: Final = 5.0
 """What clients have for their answers in flight (`NetworkServer.close`)."""

@@ -17,6 +17,7 @@ def test_on_pipes(path: str, case: Case, tmp_path, monkeypatch):
     every_command.check_on_pipes(monkeypatch, Disk(tmp_path), path, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "case"), every_command.cases_of(spark=False), ids=str)
 def test_on_terminals(path: str, case: Case, tmp_path, monkeypatch):
     every_command.check_on_terminals(monkeypatch, Disk(tmp_path), path, case)

@@ -13,7 +13,7 @@ import pytest
 from kafkalog_cli.running import Interruption, StoppableProgress, Stopped
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of another kind")
+pytestmark = [pytest.mark.live, pytest.mark.skipif(os.name != "posix", reason="signals of another kind")]
 
 
 class Heard:

@@ -8,10 +8,14 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
+
 from kafkalog_cli.line_writer import LineWriter
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.live
 
 SECONDS = 10
 BAD_LENGTH = bytes(4)

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from kafkalog_cli.options.listening import HostPort
 from kafkalog_cli.serve_log import ServeLog
 from kafkalog_core.broker.logs.partition_view import ServedHole
@@ -19,6 +21,8 @@ from kafkalog_core.storage.partition import partition_name
 
 if TYPE_CHECKING:
     from kafkalog_core.rows.schema import Kind
+
+pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[2]
 CLIENT = ConnectionFacts(1, "127.0.0.1", 5, "SASL_SSL", 0)

@@ -27,6 +27,8 @@ from kafkalog_core.broker.metrics.traffic import TopicTraffic
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.live
+
 ROOT = Path(__file__).parents[2]
 DAMAGED = ROOT / "fixtures" / "damaged"
 SECONDS = 60

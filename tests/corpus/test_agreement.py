@@ -43,6 +43,7 @@ def name_of(case: Case) -> str:
     return case.id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES if case.id.endswith(_FEW)], ids=name_of)
 def test_a_few_disks_have_one_answer(corpus: Path, tmp_path: Path, case: Case) -> None:
     _check(corpus, tmp_path, case)

@@ -133,6 +133,7 @@ def damage_of(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["type"] != "record"]
 
 
+@pytest.mark.slow
 @given(logs(), expressions(), st.booleans())
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_filtered_dump_is_the_full_one_filtered(

@@ -156,6 +156,7 @@ def holds(each: ByteLiteral | ByteClasses, field: bytes) -> bool:
 FIELDS = st.lists(st.none() | TEXTS, min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @given(patterns(), FIELDS)
 @example(re.compile(rb"(?i:a)b+(?=B)"), [b"ab", b"AbB", None, b""])
 @settings(max_examples=300, deadline=None)

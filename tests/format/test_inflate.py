@@ -115,6 +115,7 @@ def test_every_framing_and_limit(codec, framing, content):
 SMALL = [TEXT[:90], TEXT[:300], bytes(70), b"ab" * 60, NOISE[:30] * 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", SMALL, ids=range(len(SMALL)))
 @pytest.mark.parametrize(("codec", "framing"), FRAMED)
 def test_every_cut_and_flip(codec, framing, content):
@@ -322,6 +323,7 @@ STRATEGIES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [*CONTENTS.values(), SKEWED], ids=[*CONTENTS, "skewed"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("level", [1, 6, 9])

@@ -83,6 +83,7 @@ def test_inner_sets(inner, batch_format, attributes, last_offset, capacity):
     all_agree([decode_once(name, inner, batches, capacity=capacity) for name in TWINS])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_v07", [False, True])
 @given(
     data=bent(LOGS),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.live
+
 
 class Output:
     """A file, and streams to it for pieces of work, each as in a process of its own."""

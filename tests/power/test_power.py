@@ -61,6 +61,7 @@ def test_a_change_that_is_not_recorded_is_noticed(tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"new")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", ["truncate", "compact"])
 def test_a_few_states(place: Place, name: str, model: str) -> None:
@@ -71,6 +72,7 @@ def test_a_few_states(place: Place, name: str, model: str) -> None:
         assert checker.check(model, state) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("phase", ["apply", "undo"])
 def test_a_few_states_of_indexes_that_make_way_on_a_full_disk(place: Place, phase: str) -> None:
     if place.other is None:

@@ -18,6 +18,8 @@ from tests.support.repairs import make_dir, names_of_ours, snapshot, undo_all
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.live
+
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 24
 CHILD = """

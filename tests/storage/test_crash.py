@@ -94,7 +94,7 @@ class Patient:
 
 
 @pytest.fixture(
-    params=["elsewhere", *(pytest.param(each, marks=pytest.mark.steps) for each in ("partition", "top", "other-disk"))]
+    params=["elsewhere", *(pytest.param(each, marks=pytest.mark.slow) for each in ("partition", "top", "other-disk"))]
 )
 def patient(
     request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -41,6 +41,7 @@ def disk() -> Iterator[FullDisk]:
         yield mounted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", TIGHT, ids=str)
 def test_a_sample_of_the_long_run(case: Case, disk: FullDisk, tmp_path: Path) -> None:
     rounds = Rounds(case, disk, tmp_path)
@@ -182,6 +183,7 @@ def test_an_undo_says_how_much_room_it_lacks_before_it_changes_anything(disk: Fu
     assert snapshot(disk.root) == rounds.old
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["partition", "top", "undo-to", "interrupted"])
 def test_a_journal_is_pruned_at_0_bytes_free_and_killed_at_every_step(
     layout: str, disk: FullDisk, tmp_path: Path

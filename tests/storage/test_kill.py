@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.repairs import make_dir, names_of_ours, resume_or_apply, snapshot, undo_all
 
+pytestmark = pytest.mark.live
+
 ROOT = Path(__file__).resolve().parents[2]
 CHILD = """
 import sys, time
@@ -32,7 +34,7 @@ STEPS_SECONDS = 0.5
 
 
 @pytest.mark.usefixtures("fake_planner")
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(each, marks=pytest.mark.steps) for each in range(2, 12))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(each, marks=pytest.mark.slow) for each in range(2, 12))])
 def test_a_process_that_is_killed(tmp_path: Path, seed: int) -> None:
     root = make_dir(tmp_path / "log")
     old = snapshot(root)

@@ -18,6 +18,8 @@ from kafkalog_core.storage.changing.new_dir import NewDir, new_dir_problem
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.support.repairs import OWNER, CountingDisk, DyingDisk, FailingDisk, Killed
 
+pytestmark = pytest.mark.live
+
 ROOT = Path(__file__).resolve().parents[2]
 MTIME_NS = 1_700_000_000_123_456_789
 CHILD = """

@@ -30,7 +30,10 @@ from tests.support.logs import records, write_segments
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is it known what the page cache has")
+pytestmark = [
+    pytest.mark.live,
+    pytest.mark.skipif(sys.platform != "linux", reason="only on Linux is it known what the page cache has"),
+]
 ROOT = Path(__file__).parents[2]
 SIZE = 3 * PART_BYTES + 5 * PAGE + 77
 

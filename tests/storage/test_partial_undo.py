@@ -217,6 +217,7 @@ def test_indexes_of_logs_that_did_not_change(tmp_path: Path) -> None:
     check(run, f"u-0/{FIRST}.index", {name for name in left if not name.endswith(".snapshot")})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("journal", ["next", "same"])
 def test_killed_at_every_step_the_undo_leaves_the_same(
     journal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -150,7 +150,7 @@ class Patients:
 
 
 @pytest.fixture(
-    params=["retain", *(pytest.param(each, marks=pytest.mark.steps) for each in STRIDES if each != "retain")]
+    params=["retain", *(pytest.param(each, marks=pytest.mark.slow) for each in STRIDES if each != "retain")]
 )
 def patients(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patients:
     return Patients(request.param, tmp_path, monkeypatch)

@@ -216,7 +216,7 @@ def parts(log: dict[int, list[tuple[int, int]]]) -> tuple[object, object]:
     return {base: found for base, found in log.items() if base < 20}, log.get(20)
 
 
-@pytest.fixture(params=["top", *(pytest.param(each, marks=pytest.mark.steps) for each in STRIDES if each != "top")])
+@pytest.fixture(params=["top", *(pytest.param(each, marks=pytest.mark.slow) for each in STRIDES if each != "top")])
 def patient(
     request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Patient]:

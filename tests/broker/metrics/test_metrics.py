@@ -24,6 +24,8 @@ from tests.support.live_state import batch_of, living, sent_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.live
+
 CLIENT = ConnectionFacts(1, "127.0.0.1", 1, "PLAINTEXT", 0)
 OTHER_CLIENT = ConnectionFacts(2, "127.0.0.1", 2, "PLAINTEXT", 0)
 

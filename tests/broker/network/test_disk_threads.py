@@ -26,6 +26,8 @@ from tests.support.serving import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.live
+
 SECONDS = 60
 MIB = 1 << 20
 

@@ -32,6 +32,8 @@ from kafkalog_core.broker.network.socket_server import Listener, ListenError, Ne
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.live
+
 PATIENCE_S = 120.0
 MIB = 1024 * 1024
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.live
+
 INVALID = ErrorCode.INVALID_REQUEST
 KIB = 1024
 

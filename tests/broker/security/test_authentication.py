@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.network.answers import Answer
 
+pytestmark = pytest.mark.live
+
 confluent = pytest.importorskip("confluent_kafka")
 
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.network.answers import Answer, ConnectionFacts
 
+pytestmark = pytest.mark.live
+
 STANDARD: Final = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 TLS: Final = Path(__file__).parent / "tls"
 CERTIFICATE, KEY = str(TLS / "certificate.pem"), str(TLS / "key.pem")

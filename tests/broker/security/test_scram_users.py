@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.live
+
 SHA_256, SHA_512, UNKNOWN = 1, 2, 3
 TWICE: Final = "A user credential cannot be altered twice in the same request"
 MISSING: Final = "Attempt to delete a user credential that does not exist"

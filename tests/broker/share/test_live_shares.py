@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.network.answers import Answer
 
+pytestmark = pytest.mark.live
+
 STATE: Final = "share.coordinator.state.topic.num.partitions=2"
 EARLIEST: Final = {"share.auto.offset.reset": "earliest"}
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4

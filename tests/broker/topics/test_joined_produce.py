@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.network.answers import Answer
 
+pytestmark = pytest.mark.live
+
 TOPICS: Final[dict[str, dict[str, str]]] = {
     "plain": {},
     "compacted": {"cleanup_policy": "compact"},

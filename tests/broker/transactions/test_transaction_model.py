@@ -404,6 +404,7 @@ class Run:
         self.machine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_clients_see_what_the_model_says(tmp_path: Path, seed: int) -> None:
     Run(tmp_path, seed).run()

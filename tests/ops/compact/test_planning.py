@@ -151,6 +151,7 @@ def test_small_groups(log_dir: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_start_at_any_step_keeps_the_last_value_of_every_key(tmp_path: Path) -> None:
     """And finds no offset twice."""
     counting, kept = CountingDisk(), {(10, "a"), *LAST, (30, "a"), (31, "b")}

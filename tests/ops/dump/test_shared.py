@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.progress import Progress
 
+pytestmark = pytest.mark.live
+
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 
 

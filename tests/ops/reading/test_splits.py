@@ -145,6 +145,7 @@ def broken(data: bytes, edits: list[tuple[str, float, int]], starts: list[int]) 
     return bytes(log)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(
     kinds=st.lists(st.integers(0, 200), min_size=1, max_size=25),

@@ -187,6 +187,7 @@ def kind_of(disk: Disk, old: Entries, new: Entries) -> str | tuple[str, str]:
     return "leader-epoch-of-a-compacted-log"
 
 
+@pytest.mark.slow
 def test_every_change_of_the_leader_epochs_is_noticed_or_documented(disk: Disk) -> None:
     path = disk.home / disk.partition / EPOCHS
     data = path.read_bytes()

@@ -62,6 +62,7 @@ def flips(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield position, data[:position] + bytes([data[position] ^ 0xFF]) + data[position + 1 :]
 
 
+@pytest.mark.slow
 def test_every_flip_is_noticed_or_documented(cleaned: list[Path]) -> None:
     unnoticed: set[str] = set()
     for path in cleaned[:4]:

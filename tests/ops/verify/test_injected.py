@@ -73,6 +73,7 @@ def _of_kinds(broker: Broker, files: dict[str, bytes], damage: Damage, severity:
     return injected_kinds.warned_kinds(broker, files, damage) if "warning" in severity else set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_can_be_proven_is_found(tmp_path: Path, flavour: str, seed: int) -> None:
@@ -96,6 +97,7 @@ def test_what_can_be_proven_is_found(tmp_path: Path, flavour: str, seed: int) ->
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_every_documented_kind_is_met(tmp_path: Path) -> None:
     """No kind of the list is a guess: each comes about, judged by what can be proven alone."""
     met: set[str] = set()

@@ -19,6 +19,8 @@ from kafkalog_core.errors import NotFoundError, StorageError, WorkerLostError
 from kafkalog_core.ops import processes, worker
 from kafkalog_core.ops.processes import Pool
 
+pytestmark = pytest.mark.live
+
 ROOT = Path(__file__).parents[3]
 SECONDS = 300.0
 """After which what does not come is given up."""
