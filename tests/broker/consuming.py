@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.logs.live_log import LiveLog
     from kafkalog_core.broker.logs.partition_view import FetchedRange, ServedPartition
+    from tests.support.live_state import Live
 
 
 def fetched_bytes(fetched: FetchedRange) -> bytes:
@@ -88,3 +89,8 @@ def _is_abort(memory: memoryview, batches: BatchColumns) -> bool:
             start = run.records.column("key_start")[0]
             return bytes(run.memory[start + 2 : start + 4]) == b"\0\0"  # ControlRecordType.ABORT
     return False
+
+
+def offsets(live: Live, topic: str, number: int = 0, *, is_committed: bool = False) -> list[int]:
+    """What a consumer gets of a partition."""
+    return consumed(live.log(topic, number), 1 << 20, is_committed=is_committed)

@@ -6,7 +6,6 @@ The truth is what the demo's records say about themselves, and what the real bro
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from kafkalog_core.broker.logs.partition_view import ViewOptions
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from tests.support.log_dirs import tree_hash
 from tests.support.serving import address, serving
 
 if TYPE_CHECKING:
@@ -44,16 +44,6 @@ PAYMENTS = {
 def broker() -> Iterator[ReadOnlyBroker]:
     with serving(FIXTURES / "demo") as running:
         yield running
-
-
-def tree_hash(path: Path) -> str:
-    """A hash over names, sizes, times and contents."""
-    digest = hashlib.sha256()
-    for each in sorted(path.rglob("*")):
-        status = each.stat()
-        digest.update(f"{each.relative_to(path)} {status.st_mode} {status.st_size} {status.st_mtime_ns}\n".encode())
-        digest.update(each.read_bytes() if each.is_file() else b"")
-    return digest.hexdigest()
 
 
 # --- librdkafka -------------------------------------------------------------------------------------------------------

@@ -29,17 +29,17 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.consuming import consumed
-from tests.broker.network.test_network import Events
+from tests.broker.consuming import offsets
+from tests.broker.groups.group_requests import OF_T, commit_offset, committed, described_group, join
+from tests.broker.network.network_server import Events
 from tests.support.asking import response
-from tests.support.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living, sent_bytes
+from tests.support.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, Payer, batch_of, living, sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DAY_MS = 86_400_000
 BY_BROKER = {"num_partitions": -1, "replication_factor": -1}
-OF_T = [{"name": "t", "partitions": [{"partition_index": 0}]}]
 NO_MEMBER = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
 
 
@@ -48,11 +48,6 @@ def live(tmp_path: Path) -> Iterator[Live]:
     """A live broker over an empty directory."""
     with living(tmp_path) as found:
         yield found
-
-
-def offsets(live: Live, topic: str, number: int = 0, *, is_committed: bool = False) -> list[int]:
-    """What a consumer gets of a partition."""
-    return consumed(live.log(topic, number), 1 << 20, is_committed=is_committed)
 
 
 # --- the directory ----------------------------------------------------------------------------------------------------
@@ -570,79 +565,6 @@ def test_elections_and_reassignments_have_one_answer(live: Live) -> None:
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
-class Payer:
-    """A transactional producer."""
-
-    def __init__(self, live: Live, name: str = "payer", **init: Any) -> None:
-        self.live, self.name = live, name
-        body = {"transactional_id": name, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
-        self.answer = live.ask("InitProducerId", 4, **(body | init))
-        self.id, self.epoch = self.answer["producer_id"], self.answer["producer_epoch"]
-        self.sequence = 0
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """How it names itself."""
-        return {"transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch}
-
-    def add(self, *topics: str) -> int:
-        """Add partition 0 of some topics."""
-        fields = {f"v3_and_below_{key}": value for key, value in self.identity.items()}
-        rows = [{"name": topic, "partitions": [0]} for topic in topics]
-        answer = self.live.ask("AddPartitionsToTxn", 3, v3_and_below_topics=rows, **fields)
-        code: int = answer["results_by_topic_v3_and_below"][0]["results_by_partition"][0]["partition_error_code"]
-        return code
-
-    def send(self, topic: str, *values: bytes) -> int:
-        """Send a batch."""
-        batch = batch_of(
-            *values,
-            producer_id=self.id,
-            producer_epoch=self.epoch,
-            base_sequence=self.sequence,
-            attributes=TRANSACTIONAL,
-        )
-        code: int = self.live.produce(topic, batch, transactional_id=self.name)["error_code"]
-        self.sequence += len(values) if not code else 0
-        return code
-
-    def end(self, *, is_commit: bool) -> int:
-        """End the transaction."""
-        code: int = self.live.ask("EndTxn", 3, committed=is_commit, **self.identity)["error_code"]
-        return code
-
-    def commit_offsets(self, group: str, topic: str, offset: int) -> int:
-        """Send the offset of a group as part of the transaction."""
-        self.live.ask("AddOffsetsToTxn", 3, group_id=group, **self.identity)
-        partition = {
-            "partition_index": 0,
-            "committed_offset": offset,
-            "committed_leader_epoch": -1,
-            "committed_metadata": "",
-        }
-        answer = self.live.ask(
-            "TxnOffsetCommit",
-            3,
-            group_id=group,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            group_instance_id=None,
-            topics=[{"name": topic, "partitions": [partition]}],
-            **self.identity,
-        )
-        code: int = answer["topics"][0]["partitions"][0]["error_code"]
-        return code
-
-
-def committed(live: Live, group: str, topic: str, *, is_stable: bool = False) -> tuple[int, int]:
-    """A committed offset, and the error in its place."""
-    body = {
-        "group_id": group,
-        "topics": [{"name": topic, "partition_indexes": [0]}],
-        "require_stable": is_stable,
-    }
-    partition = live.ask("OffsetFetch", 7, **body)["topics"][0]["partitions"][0]
-    return partition["committed_offset"], partition["error_code"]
 
 
 def test_a_transaction_counts_once_it_is_committed(live: Live) -> None:
@@ -772,45 +694,6 @@ def _full(*_: Any) -> None:
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------
-def commit_offset(live: Live, group: str, topic: str, offset: int, **fields: Any) -> int:
-    """Commit an offset as a consumer without membership."""
-    partition = {
-        "partition_index": 0,
-        "committed_offset": offset,
-        "committed_leader_epoch": -1,
-        "committed_metadata": "",
-    }
-    partition |= fields.pop("partition", {})
-    body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
-    answer = live.ask("OffsetCommit", 7, topics=[{"name": topic, "partitions": [partition]}], **(body | fields))
-    code: int = answer["topics"][0]["partitions"][0]["error_code"]
-    return code
-
-
-def join(live: Live, group: str) -> str:
-    """Let one consumer join, and give it its assignment."""
-    subscription = struct.pack(">hi", 0, 1) + struct.pack(">h", 1) + b"t" + struct.pack(">i", -1)
-    body = {
-        "group_id": group,
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 10_000,
-        "member_id": "",
-        "group_instance_id": None,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": subscription}],
-    }
-    first = live.ask("JoinGroup", 5, **body)
-    answer = live.send("JoinGroup", 5, **(body | {"member_id": first["member_id"]}))
-    assert isinstance(answer, PendingAnswer)
-    live.broker.sweep()
-    assert answer.take(0) is not None
-    sync = {"group_id": group, "generation_id": 1, "member_id": first["member_id"], "group_instance_id": None}
-    assignments = [{"member_id": first["member_id"], "assignment": b"mine"}]
-    synced = live.send("SyncGroup", 3, assignments=assignments, **sync)
-    assert isinstance(synced, PendingAnswer)
-    assert synced.take(0) is not None
-    member_id: str = first["member_id"]
-    return member_id
 
 
 @pytest.mark.parametrize("version", [5, 9])
@@ -835,12 +718,6 @@ def test_a_static_leader_comes_back_in_every_version_of_the_request(live: Live, 
     assert again["member_id"] != first["member_id"]
     is_follower = again["leader"] != again["member_id"]
     assert is_follower == (version < 9), "it makes no other assignment"
-
-
-def described_group(live: Live, group: str) -> tuple[str, list[str]]:
-    """State and members of a group."""
-    (found,) = live.ask("DescribeGroups", 3, groups=[group], include_authorized_operations=False)["groups"]
-    return found["group_state"], [each["member_id"] for each in found["members"]]
 
 
 def test_a_group_and_its_members_are_in_the_log(tmp_path: Path) -> None:

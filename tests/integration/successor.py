@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.integration.broker import Broker
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+AT_EVERY_START: Final = "Stopped loading records"
+"""A coordinator begins to load before its controller has elected leaders for the new start, and then again."""
 
 
 class Successor(Broker):

@@ -13,9 +13,8 @@ from kafkalog_core.broker.security.acls import AclBinding, AclOperation, AclPerm
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis
-from tests.broker.security.test_acls import creation
-from tests.broker.security.test_authorization import ANY_ACL, CASES, REFUSED, Case, allow, refusals
 from tests.integration.broker import Broker
+from tests.support.authorization import ANY_ACL, CASES, REFUSED, Case, allow, creation, refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

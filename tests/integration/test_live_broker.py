@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.integration.successor import Successor
+from tests.integration.successor import AT_EVERY_START, Successor
 from tests.support.live import LiveServer, committed, create_topics, group_types, modern_members, read_all, work
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 TOPICS: Final = ["plain", "money"]
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 OURS: Final = "plain|money|__consumer_offsets|__transaction_state|stray"
-AT_EVERY_START: Final = "Stopped loading records"
-"""A coordinator begins to load before its controller has elected leaders for the new start, and then again."""
 COMPLAINT: Final = re.compile(rf"^(?!.*{AT_EVERY_START}).*(?:WARN|ERROR).*(?:{OURS}).*$", re.MULTILINE)
 
 

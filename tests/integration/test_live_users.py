@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.integration.test_live_broker import Successor
+from tests.integration.successor import Successor
 from tests.support import jars
 from tests.support.live import LiveServer
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.broker.test_clients import tree_hash
 from tests.integration.tool_uses import DEAD, FLOOR, Use
 from tests.support import serving
+from tests.support.log_dirs import tree_hash
 from tests.support.serving import serving_the_floor
 
 if TYPE_CHECKING:

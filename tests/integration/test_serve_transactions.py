@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -12,11 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_core.broker.network.answers import Reply
-from kafkalog_core.wire.frames import encode_request
-from tests.integration.test_live_broker import Successor
+from tests.integration.successor import Successor
 from tests.integration.tool_uses import NEWEST
-from tests.support.asking import response
+from tests.integration.transactions import EXPIRATION_MS, LOADS_ALONE, asked, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,12 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOOL: Final = "org.apache.kafka.tools.TransactionsCommand"
-EXPIRATION_MS: Final = 2**31 - 1
-LOADS_ALONE: Final = {  # nothing is aborted or forgotten meanwhile, whatever the time is
-    "producer.id.expiration.ms": str(EXPIRATION_MS),
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(EXPIRATION_MS),
-    "transaction.remove.expired.transaction.cleanup.interval.ms": str(EXPIRATION_MS),
-}
 DURATION: Final = 7  # the cell with it in a description
 NO_FILTERS: Final[dict[str, Any]] = {
     "state_filters": [],
@@ -63,17 +54,6 @@ def rows_of(tools: ToolRunner, address: str, arguments: str) -> list[Row]:
     lines = [line.rstrip("\t ").split("\t") for line in done.out.splitlines()]
     assert lines, done
     return sorted(tuple(cell.strip() for cell in line) for line in lines[1:])
-
-
-def asked(address: str, name: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
-    """The body of the response of a broker."""
-    host, _, port = address.rpartition(":")
-    pieces = encode_request(name, version, body, correlation_id=7, client_id="test")
-    with socket.create_connection((host, int(port)), timeout=60) as connection:
-        connection.sendall(b"".join(bytes(piece) for piece in pieces))  # type: ignore[call-overload]  # all are bytes
-        with connection.makefile("rb") as stream:
-            size = int.from_bytes(stream.read(4), "big")
-            return response(name, version, Reply([stream.read(size)]))
 
 
 @pytest.fixture(scope="module", params=["03-transactions-4.3.1", "08-internal-4.3.1"])
@@ -108,16 +88,6 @@ def alive(disk: Path, libs: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         yield broker.bootstrap
     finally:
         broker.close()
-
-
-def described(address: str, names: list[str]) -> list[dict[str, Any]]:
-    """Descriptions of transactional ids, with their partitions in order."""
-    answer = asked(address, "DescribeTransactions", 0, {"transactional_ids": names})
-    for state in answer["transaction_states"]:
-        places = [(topic["topic"], number) for topic in state["topics"] for number in topic["partitions"]]
-        state["topics"] = sorted(places)
-    found: list[dict[str, Any]] = answer["transaction_states"]
-    return found
 
 
 FILTERS: Final[tuple[dict[str, Any], ...]] = (

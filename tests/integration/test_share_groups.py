@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.test_live_broker import AT_EVERY_START, Successor
+from tests.integration.successor import AT_EVERY_START, Successor
 from tests.support import jars
 from tests.support.live import QUIET, SECONDS, LiveServer, create_topics
 

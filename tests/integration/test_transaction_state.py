@@ -14,11 +14,10 @@ from kafkalog_core.ops.reading.transactions import read_transactions
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC, TransactionPhase
-from tests.broker.test_live_requests import Payer
-from tests.broker.transactions.test_transaction_model import Machine
-from tests.integration.test_live_broker import Successor
-from tests.integration.test_serve_transactions import LOADS_ALONE, described
+from tests.integration.successor import Successor
+from tests.integration.transactions import LOADS_ALONE, described
 from tests.support.live import LiveServer, read_all
+from tests.support.live_state import Machine, Payer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from kafkalog_core.broker.network.answers import NO_OBSERVER, FileRange, Pending
 from kafkalog_core.broker.network.socket_server import Listener
 from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
+from kafkalog_core.storage.changing.writer import Disk
 from tests.support.asking import ask, send
 
 if TYPE_CHECKING:
@@ -173,3 +175,120 @@ def sent_bytes(answer: Answer) -> bytes:
         else:
             data += bytes(piece)
     return data
+
+
+class Payer:
+    """A transactional producer."""
+
+    def __init__(self, live: Live, name: str = "payer", **init: Any) -> None:
+        self.live, self.name = live, name
+        body = {"transactional_id": name, "transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+        self.answer = live.ask("InitProducerId", 4, **(body | init))
+        self.id, self.epoch = self.answer["producer_id"], self.answer["producer_epoch"]
+        self.sequence = 0
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """How it names itself."""
+        return {"transactional_id": self.name, "producer_id": self.id, "producer_epoch": self.epoch}
+
+    def add(self, *topics: str) -> int:
+        """Add partition 0 of some topics."""
+        fields = {f"v3_and_below_{key}": value for key, value in self.identity.items()}
+        rows = [{"name": topic, "partitions": [0]} for topic in topics]
+        answer = self.live.ask("AddPartitionsToTxn", 3, v3_and_below_topics=rows, **fields)
+        code: int = answer["results_by_topic_v3_and_below"][0]["results_by_partition"][0]["partition_error_code"]
+        return code
+
+    def send(self, topic: str, *values: bytes) -> int:
+        """Send a batch."""
+        batch = batch_of(
+            *values,
+            producer_id=self.id,
+            producer_epoch=self.epoch,
+            base_sequence=self.sequence,
+            attributes=TRANSACTIONAL,
+        )
+        code: int = self.live.produce(topic, batch, transactional_id=self.name)["error_code"]
+        self.sequence += len(values) if not code else 0
+        return code
+
+    def end(self, *, is_commit: bool) -> int:
+        """End the transaction."""
+        code: int = self.live.ask("EndTxn", 3, committed=is_commit, **self.identity)["error_code"]
+        return code
+
+    def commit_offsets(self, group: str, topic: str, offset: int) -> int:
+        """Send the offset of a group as part of the transaction."""
+        self.live.ask("AddOffsetsToTxn", 3, group_id=group, **self.identity)
+        partition = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        answer = self.live.ask(
+            "TxnOffsetCommit",
+            3,
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[{"name": topic, "partitions": [partition]}],
+            **self.identity,
+        )
+        code: int = answer["topics"][0]["partitions"][0]["error_code"]
+        return code
+
+
+class LimitedDisk(Disk):
+    """A disk that is full after some writes."""
+
+    left: int | None = None
+
+    def _put(self, descriptor: int, data: memoryview) -> int:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+        return super()._put(descriptor, data)
+
+
+class Machine:
+    """A live broker that is stopped cleanly, or dropped as if it were killed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory, self.clock, self.disk = directory, Clock(), LimitedDisk()
+        self._ids = count(1)
+        self.live = self._opened()
+
+    def _opened(self) -> Live:
+        disks = LiveDisks(
+            str(self.directory),
+            LiveSettings.of(SETTINGS),
+            clock_ms=self.clock,
+            new_id=lambda: (next(self._ids) << 64 | self.clock.now_ms).to_bytes(16, "big"),
+            disk=self.disk,
+        )
+        broker = LiveBroker(
+            disks,
+            BrokerOptions(listen=[Listener("PLAINTEXT", "127.0.0.1", 0)], advertised={"PLAINTEXT": ("127.0.0.1", 0)}),
+            clock=self.clock.seconds,
+            clock_ms=self.clock,
+            new_member_id=lambda client: f"{client}-{next(self._ids)}",
+        )
+        return Live(disks, broker, self.clock, disks.notes)
+
+    def close(self, *, is_crash: bool = False) -> None:
+        """Stop the broker; after a crash the lock alone is gone."""
+        with self.live.broker:
+            pass
+        if is_crash:
+            self.live.disks._at_end.close()
+        else:
+            self.live.disks.close()
+
+    def restart(self, *, is_crash: bool) -> None:
+        """Stop and open again."""
+        self.close(is_crash=is_crash)
+        self.live = self._opened()

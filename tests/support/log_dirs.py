@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.ops.reading.targets import LogDirTarget, PartitionTarget, resolve
@@ -17,7 +18,17 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
 
-__all__ = ["CLUSTER", "DIRECTORY_IDS", "TOPIC_ID", "Found", "brief", "find", "write_log_dir", "write_partition"]
+__all__ = [
+    "CLUSTER",
+    "DIRECTORY_IDS",
+    "TOPIC_ID",
+    "Found",
+    "brief",
+    "find",
+    "tree_hash",
+    "write_log_dir",
+    "write_partition",
+]
 
 CLUSTER = "JP8dLpwyRqt7lTsK7P_TbQ"
 DIRECTORY_IDS = ("7EVkxLGh-XcHy9MykOI4gg", "3bnUVZuOWvi-XUn7Cw_5ag")
@@ -107,3 +118,13 @@ def brief(findings: Iterable[Finding]) -> list[Found]:
     return [
         Found(finding.severity, finding.code, finding.path.rpartition("/")[2], finding.position) for finding in findings
     ]
+
+
+def tree_hash(path: Path) -> str:
+    """A hash over the names, permissions, sizes, times and contents in a directory."""
+    digest = hashlib.sha256()
+    for each in sorted(path.rglob("*")):
+        status = each.stat()
+        digest.update(f"{each.relative_to(path)} {status.st_mode} {status.st_size} {status.st_mtime_ns}\n".encode())
+        digest.update(each.read_bytes() if each.is_file() else b"")
+    return digest.hexdigest()

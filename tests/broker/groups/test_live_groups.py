@@ -15,9 +15,9 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.topics.group_records import decode_group
 from kafkalog_core.topics.modern_group_records import CONSUMER_RECORDS, StoredModernGroup
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.test_live_requests import DAY_MS, OF_T, Payer, commit_offset, committed, described_group, join
+from tests.broker.groups.group_requests import OF_T, commit_offset, committed, described_group, join
 from tests.support.asking import response
-from tests.support.live_state import Live, living
+from tests.support.live_state import Live, Payer, living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.live
 
 OFFSETS = "__consumer_offsets"
+DAY_MS = 86_400_000
 
 
 @pytest.fixture

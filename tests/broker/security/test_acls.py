@@ -28,6 +28,7 @@ from kafkalog_core.broker.security.acls import (
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.support.asking import ask
+from tests.support.authorization import creation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -245,13 +246,6 @@ class Store:
 
 def dispatcher_of(store: Store, *, is_enforced: bool = True) -> RequestDispatcher:
     return RequestDispatcher(AclRequests(store, is_enforced=is_enforced).handlers())
-
-
-def creation(binding: AclBinding, version: int = 3) -> dict[str, Any]:
-    """An ACL in a request; version 0 has no type of pattern."""
-    names = ("resource_type", "resource_name", "resource_pattern_type", "principal", "host", "operation")
-    row = dict(zip((*names, "permission_type"), binding, strict=True))
-    return row if version else {key: value for key, value in row.items() if key != "resource_pattern_type"}
 
 
 def filter_row(found: AclFilter, version: int = 3) -> dict[str, Any]:

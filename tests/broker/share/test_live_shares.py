@@ -22,9 +22,9 @@ from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.test_live_requests import Payer, join
+from tests.broker.groups.group_requests import join
 from tests.support.asking import FROM
-from tests.support.live_state import Live, batch_of, living, sent_bytes
+from tests.support.live_state import Live, Payer, batch_of, living, sent_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

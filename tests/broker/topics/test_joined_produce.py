@@ -12,7 +12,7 @@ import pytest
 from kafkalog_core.broker.logs import joined_appends
 from kafkalog_core.broker.network.answers import JOINER, JoinedAnswer, NoResponse, Reply
 from kafkalog_core.wire.frames import encode_request
-from tests.broker.network.test_network import connected, serving
+from tests.broker.network.network_server import connected, serving
 from tests.support.asking import FROM, response, settled
 from tests.support.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, batch_of, living
 

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import random
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from kafkalog_core.broker.disks.live_disks import LiveDisks
-from kafkalog_core.broker.disks.live_settings import LiveSettings
-from kafkalog_core.broker.live_server import LiveBroker
-from kafkalog_core.broker.network.socket_server import Listener
-from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.broker.transactions.coordinator_logs import partition_of_name
-from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import replace
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.broker.consuming import consumed
 from tests.broker.transactions.transaction_model import LAST_EPOCH, NONE, OFFSETS, Log, Model, Place
-from tests.support.live_state import NOW_MS, SETTINGS, TRANSACTIONAL, Clock, Live, batch_of
+from tests.support.live_state import NOW_MS, TRANSACTIONAL, Live, Machine, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,59 +32,6 @@ _FAILURES: Final = {
     "CONCURRENT_TRANSACTIONS",  # a transaction is prepared, and its markers cannot be written
     "NOT_ENOUGH_REPLICAS",
 }
-
-
-class FailingDisk(Disk):
-    """A disk on which writes fail after some."""
-
-    left: int | None = None
-
-    def _put(self, descriptor: int, data: memoryview) -> int:
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-        return super()._put(descriptor, data)
-
-
-class Machine:
-    """A live broker that is stopped cleanly, or dropped as if it were killed."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory, self.clock, self.disk = directory, Clock(), FailingDisk()
-        self._ids = count(1)
-        self.live = self._opened()
-
-    def _opened(self) -> Live:
-        disks = LiveDisks(
-            str(self.directory),
-            LiveSettings.of(SETTINGS),
-            clock_ms=self.clock,
-            new_id=lambda: (next(self._ids) << 64 | self.clock.now_ms).to_bytes(16, "big"),
-            disk=self.disk,
-        )
-        broker = LiveBroker(
-            disks,
-            BrokerOptions(listen=[Listener("PLAINTEXT", "127.0.0.1", 0)], advertised={"PLAINTEXT": ("127.0.0.1", 0)}),
-            clock=self.clock.seconds,
-            clock_ms=self.clock,
-            new_member_id=lambda client: f"{client}-{next(self._ids)}",
-        )
-        return Live(disks, broker, self.clock, disks.notes)
-
-    def close(self, *, is_crash: bool = False) -> None:
-        """Stop the broker; after a crash the lock alone is gone."""
-        with self.live.broker:
-            pass
-        if is_crash:
-            self.live.disks._at_end.close()
-        else:
-            self.live.disks.close()
-
-    def restart(self, *, is_crash: bool) -> None:
-        """Stop and open again."""
-        self.close(is_crash=is_crash)
-        self.live = self._opened()
 
 
 class Client:

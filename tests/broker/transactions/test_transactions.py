@@ -14,8 +14,8 @@ from kafkalog_core.structs import replace
 from kafkalog_core.topics.transactions import TransactionPhase, TransactionValue, encode_transaction
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.broker.test_live_requests import Payer, offsets
-from tests.support.live_state import NOW_MS, TRANSACTIONAL, Live, batch_of, living
+from tests.broker.consuming import offsets
+from tests.support.live_state import NOW_MS, TRANSACTIONAL, Live, Payer, batch_of, living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
