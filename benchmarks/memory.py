@@ -21,8 +21,8 @@ from benchmarks import machine
 from benchmarks.data import write_log
 from benchmarks.run import RESULTS
 from kafkalog_core.ops.bench import Recipe
-from tests.cli.test_memory import peak_bytes
 from tests.support.build import LZ4, NONE, Producer, Record, batch_v2, epoch_checkpoint, snapshot
+from tests.support.memory import peak_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

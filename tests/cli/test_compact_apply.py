@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from tests.ops.compact.test_planning import records, write
+from tests.support.compact_dirs import records, write
 from tests.support.repairs import snapshot
 
 if TYPE_CHECKING:

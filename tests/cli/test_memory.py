@@ -6,8 +6,6 @@ docs/limits.md ("Memory") states what producers, leader epochs and lines cost on
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,12 +13,12 @@ import pytest
 
 from kafkalog_core.format.checksums import crc32c
 from tests.support.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Producer, Record, batch_v2, epoch_checkpoint, snapshot
+from tests.support.memory import PROMISED_BYTES, peak_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 MEBIBYTE = 1024 * 1024
-PROMISED_BYTES = 150_000_000
 LARGE_BYTES = 48 * MEBIBYTE
 LINE_BYTES = 100
 """What `checkpoint` may take for a line that is right."""
@@ -39,33 +37,6 @@ READERS = [
     "reindex --jobs 1 --all",
     "compact --jobs 1 --force",
 ]
-
-
-PROGRAM = """
-import atexit, resource, runpy, sys
-out, sys.argv = sys.argv[1], sys.argv[1:]
-
-@atexit.register
-def note():
-    try:
-        lines = open("/proc/self/status").readlines()  # getrusage counts what the parent had before the exec, too
-        peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    except OSError:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with open(out, "w") as file:
-        file.write(str(peak))
-
-runpy.run_module("kafkalog_cli", run_name="__main__")
-"""
-
-
-def peak_bytes(tmp_path: Path, *arguments: str) -> int:
-    """The largest resident set of one run, whose output is thrown away."""
-    peak = tmp_path / "peak"
-    command = [sys.executable, "-c", PROGRAM, str(peak), *arguments]
-    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode in {0, 3, 4}, done.stderr
-    return int(peak.read_text())
 
 
 def _log(place: Path, value: bytes, codec: int) -> str:

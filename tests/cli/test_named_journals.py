@@ -16,11 +16,9 @@ from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
-from tests.cli import test_repair
-from tests.cli.test_repair import Said, run
-from tests.storage.test_lock import HOLDER
+from tests.cli.mend import Said, install, run
 from tests.support import repairs
-from tests.support.repairs import CountingDisk, Disk, DyingDisk, Killed, make_dir
+from tests.support.repairs import LOCK_HOLDER, CountingDisk, Disk, DyingDisk, Killed, make_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +28,11 @@ RUN = re.compile(r"kafkalog-undo-\d{8}T\d{6}Z-\d+")
 PATH = re.compile(r"(/[^\s:;,()\"]*kafkalog-undo-\d{8}T\d{6}Z-\d+(?:[\w./-]*\w)?)([^;]*)")
 MISSING = re.compile("is not there|is missing|no such file")
 COMMAND = re.compile(r"kafkalog ((?:undo|apply --resume) [^;()\"\\]*)")
-_command = test_repair._command  # the fake command `mend`, as there
+
+
+@pytest.fixture(autouse=True)
+def _command(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
 
 
 class Ways:
@@ -92,7 +94,7 @@ class Ways:
 @pytest.fixture(params=["beside", "elsewhere"])
 def ways(request: pytest.FixtureRequest, tmp_path: Path, is_narrow: bool) -> Iterator[Ways]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(planners.PLANNERS, "reindex", "tests.cli.test_repair:plan")
+        patch.setitem(planners.PLANNERS, "reindex", "tests.cli.mend:plan")
         yield Ways(tmp_path, is_elsewhere=request.param == "elsewhere", is_narrow=is_narrow)
 
 
@@ -120,7 +122,7 @@ def test_a_run_that_is_at_work_was_not_interrupted(ways: Ways, at: int, keeps_un
     if at < 0:
         at += ways.steps(keeps_undo=keeps_undo)
     ways.kill(at, keeps_undo=keeps_undo)
-    command = [sys.executable, "-c", HOLDER, str(ways.root / ".lock")]
+    command = [sys.executable, "-c", LOCK_HOLDER, str(ways.root / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()

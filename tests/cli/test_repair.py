@@ -10,112 +10,35 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import click
 import pytest
-from click.testing import CliRunner
 
-from kafkalog_cli import main as main_module
 from kafkalog_cli import repair as repair_module
-from kafkalog_cli.command import Command, Example, ExitStatus
-from kafkalog_cli.main import cli
-from kafkalog_cli.options import common
-from kafkalog_cli.repair import repair_options, run_repair
-from kafkalog_core.findings import found
-from kafkalog_core.kafka.evidence import ReleaseGuess
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.setting_table import Setting
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.ops.repair.loss import Loss
-from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.changing.lock import LogDirLocks
-from tests.storage.test_lock import HOLDER
+from tests.cli.mend import STATE, install, plan, run
 from tests.support import repairs
-from tests.support.repairs import DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
+from tests.support.repairs import LOCK_HOLDER, DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from kafkalog_cli.repair import RepairOptions
-    from kafkalog_core.ops.reading.selection import Selection
-    from kafkalog_core.ops.repair.plan import PlanRequest
+    from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
-
-STATE = {"loses": False, "refuses": False, "is_idle": False}
-
-
-def plan(request: PlanRequest, stage: Stage, progress: Progress) -> PlanReport:
-    """The fake planner, with losses, refusals and all else that a plan may say."""
-    path = f"{request.target.root}/t-0/{repairs.LOG}"
-    if not STATE["is_idle"]:
-        repairs.plan(request, stage, progress)
-    loss = Loss(
-        topic="t",
-        partition=0,
-        path=path,
-        first_offset=7,
-        next_offset=17,
-        records=10,
-        bytes=900,
-        committed_records=3,
-        cure="Copy the partition from a healthy replica.",
-    )
-    return PlanReport(
-        losses=(loss,) if STATE["loses"] else (),
-        refusals=(found("file.not-readable", path, reason="so"),) if STATE["refuses"] else (),
-        settings=(Setting("index.interval.bytes", 4096, "default of 4.3"), Setting("preallocate", False, "--set")),
-        release=ReleaseGuess(release=Release(4, 3), is_certain=True, candidates=(Release(4, 3),), evidence=("a sign",)),
-    )
-
-
-@click.command(name="mend", cls=Command, examples=(Example("kafkalog mend", "x"),), exit_statuses=tuple(ExitStatus))
-@common.targets_argument
-@click.option("--narrow", is_flag=True)
-@common.selection_options
-@repair_options
-def mend(paths: tuple[str, ...], narrow: bool, selection: Selection, repair: RepairOptions) -> int:
-    return run_repair("reindex", paths, selection, {"is_wide": not narrow}, repair)
 
 
 @pytest.fixture(autouse=True)
 def _command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.cli.test_repair:plan")
-    monkeypatch.setitem(main_module.COMMANDS, "mend", ("tests.cli.test_repair:mend", "Mend."))
-    for name in STATE:
-        monkeypatch.setitem(STATE, name, False)
+    install(monkeypatch)
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return make_dir(tmp_path / "log")
-
-
-class Said:
-    def __init__(self, result) -> None:
-        self.status = result.exit_code
-        self.out = result.stdout
-        self.err = result.stderr
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-    @property
-    def rows(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in self.lines]
-
-    @property
-    def plan(self) -> dict[str, object]:
-        return self.rows[0]
-
-
-def run(*arguments: object, output: str = "ndjson") -> Said:
-    words = [str(each) for each in arguments]
-    return Said(CliRunner(env={"COLUMNS": "1000"}).invoke(cli, [*words, "--output", output]))
 
 
 # --- plan and apply ---------------------------------------------------------------------------------------------------
@@ -202,7 +125,7 @@ def test_nothing_to_do_is_0_and_said(root: Path) -> None:
 def test_a_lock_that_is_held(root: Path) -> None:
     apply_to(root, repairs.Disk(), is_wide=True)
     old = snapshot(root)
-    command = [sys.executable, "-c", HOLDER, str(root / ".lock")]
+    command = [sys.executable, "-c", LOCK_HOLDER, str(root / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()

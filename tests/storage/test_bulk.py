@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from kafkalog_core.format.columns import BATCH_ROWS
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, one_by_one, scan
 from kafkalog_core.storage.source import Source
-from tests.storage.scans import found_in
-from tests.storage.test_scan import bad_crc, batch
+from tests.storage.scans import bad_crc, batch, found_in
 from tests.support.build import Record, batch_v2, message_v0, message_v1, wrapper_v1
 
 if TYPE_CHECKING:

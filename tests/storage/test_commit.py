@@ -343,7 +343,7 @@ MARKED = {
 def test_only_a_mark_that_is_still_to_be_made_is_refused_after_a_broker(
     root: Path, monkeypatch: pytest.MonkeyPatch, is_seen: bool, at: str
 ) -> None:
-    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.storage.test_started:mark")
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.support.repairs:plan_mark")
     (root / ".kafka_cleanshutdown").unlink()
     with pytest.raises(Killed):
         apply_to(root, NotingDisk(root, at, Killed()))

@@ -22,7 +22,7 @@ from kafkalog_core.storage.changing.journal import (
 )
 from kafkalog_core.storage.changing.writer import Attributes, Disk
 from kafkalog_core.structs import replace
-from tests.storage.test_untrusted import sealed
+from tests.support.repairs import sealed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -31,8 +31,7 @@ from kafkalog_core.storage.changing.journal_search import (
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import replace
-from tests.storage.test_untrusted import sealed
-from tests.support.repairs import Killed, UnlinkingDisk, apply_to, make_dir, snapshot
+from tests.support.repairs import Killed, UnlinkingDisk, apply_to, make_dir, sealed, snapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,19 +28,12 @@ from kafkalog_core.storage.changing.lock import (
 )
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.support.other_users import let_others_in
-from tests.support.repairs import OWNER, DyingDisk, Killed, names_of_ours
+from tests.support.repairs import LOCK_HOLDER, OWNER, DyingDisk, Killed, names_of_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-HOLDER = """
-import fcntl, sys
-file = open(sys.argv[1], "r+b")
-fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-print("held", flush=True)
-sys.stdin.read()
-"""
 OPENER = """
 import fcntl, sys
 file = open(sys.argv[1], "r+b")
@@ -73,7 +66,7 @@ def log_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def holder(log_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
     (log_dir / ".lock").touch()
-    command = [sys.executable, "-c", HOLDER, str(log_dir / ".lock")]
+    command = [sys.executable, "-c", LOCK_HOLDER, str(log_dir / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"
@@ -147,7 +140,7 @@ def test_a_holder_that_cannot_be_looked_at(pid: str, name: str | None) -> None:
 def test_another_run_of_kafkalog_is_no_broker(log_dir: Path, tmp_path: Path) -> None:
     (log_dir / ".lock").touch()
     script = tmp_path / "kafkalog"
-    script.write_text(HOLDER.replace("argv[1]", "argv[2]"))
+    script.write_text(LOCK_HOLDER.replace("argv[1]", "argv[2]"))
     command = [sys.executable, str(script), "truncate", str(log_dir / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -546,7 +539,7 @@ def test_who_holds_what_a_repair_takes(log_dir: Path, tmp_path: Path, is_outside
     place.mkdir(exist_ok=True)
     assert holder_at_work(str(place)) is None
     path.touch()
-    command = [sys.executable, "-c", HOLDER, str(path)]
+    command = [sys.executable, "-c", LOCK_HOLDER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"held\n"

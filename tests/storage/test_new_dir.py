@@ -16,17 +16,17 @@ from kafkalog_core.errors import NotFoundError, RefusedError
 from kafkalog_core.storage.changing import new_dir
 from kafkalog_core.storage.changing.new_dir import NewDir, new_dir_problem
 from kafkalog_core.storage.changing.writer import Disk, WriteError
+from tests.storage.new_dirs import MTIME_NS, make
 from tests.support.repairs import OWNER, CountingDisk, DyingDisk, FailingDisk, Killed
 
 pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).resolve().parents[2]
-MTIME_NS = 1_700_000_000_123_456_789
 CHILD = """
 import os, sys
 from pathlib import Path
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.test_new_dir import make
+from tests.storage.new_dirs import make
 
 class Dying(Disk):
     left = int(sys.argv[2])
@@ -38,17 +38,6 @@ class Dying(Disk):
 
 make(Path(sys.argv[1]), Dying())
 """
-
-
-def make(path: Path, disk: Disk) -> None:
-    with NewDir(str(path), disk=disk, like=str(path.parent), needs_bytes=100) as new:
-        new.directory("t-0")
-        with new.file("t-0/0.log", mtime_ns=MTIME_NS) as file:
-            for _ in range(3):
-                file.write(b"log")
-        new.add("t-0/0.index", b"")
-        new.add("top", [b"a", memoryview(b"b")])
-        new.commit()
 
 
 def files(path: Path) -> dict[str, bytes]:

@@ -32,11 +32,11 @@ from kafkalog_core.storage.listing import list_directory, stat_path
 from kafkalog_core.storage.object_file import ObjectFile
 from kafkalog_core.storage.object_paths import REACHING, StorageOptions
 from kafkalog_core.storage.source import READING, FileChange, ReadLimit, Source
-from tests.cli.test_memory import PROMISED_BYTES, peak_bytes
 from tests.support.bad_line import bad_line
 from tests.support.build import Record, batch_v2
 from tests.support.corpus import archives
 from tests.support.every_command import commands
+from tests.support.memory import PROMISED_BYTES, peak_bytes
 from tests.support.s3 import BUCKET, Requests, Server
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ import pytest
 
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.test_started import Counting
-from tests.storage.test_swap import started
 from tests.support.power_player import command
 from tests.support.power_scenarios import Place, Scenario, write_patient
-from tests.support.repairs import LOG, apply_to, make_dir, names_of_ours, snapshot
+from tests.support.repairs import LOG, StepLimit, apply_to, make_dir, names_of_ours, snapshot
+from tests.support.truncating import started
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -223,7 +222,7 @@ def test_killed_at_every_step_the_undo_leaves_the_same(
     journal: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plain undo of the messages goes on with it."""
-    counting = Counting(monkeypatch)
+    counting = StepLimit(monkeypatch)
 
     def damaged(number: int) -> Run:
         (tmp_path / f"{number}").mkdir()

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from kafkalog_core.storage import framing
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import WINDOW_BYTES
-from tests.storage.scans import Found, batches_of, damages_of, scan_file
-from tests.storage.test_scan import A, B, C, D, N, bad_crc, batch, with_size
+from tests.storage.scans import A, B, C, D, Found, N, bad_crc, batch, batches_of, damages_of, scan_file, with_size
 from tests.support.build import (
     Record,
     batch_v2,

@@ -10,8 +10,24 @@ import pytest
 
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source
-from tests.storage.scans import Found, batches_of, damages_of, found_in, scan_file, scan_source
-from tests.storage.test_source import BLOCK, DyingDisk
+from tests.storage.scans import (
+    BLOCK,
+    A,
+    B,
+    C,
+    D,
+    DyingSource,
+    Found,
+    N,
+    bad_crc,
+    batch,
+    batches_of,
+    damages_of,
+    found_in,
+    scan_file,
+    scan_source,
+    with_size,
+)
 from tests.support.build import (
     Record,
     batch_v2,
@@ -27,27 +43,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def batch(first: int, count: int = 3, size: int = 20) -> bytes:
-    return batch_v2([Record(offset=first + n, key=b"key", value=b"v" * size) for n in range(count)])
-
-
-def bad_crc(data: bytes) -> bytes:
-    """The same batch with its last byte changed."""
-    return data[:-1] + bytes([data[-1] ^ 0xFF])
-
-
-def with_size(data: bytes, size: int) -> bytes:
-    """The same batch with another length field."""
-    return data[:8] + struct.pack(">i", size) + data[12:]
-
-
 def with_magic(data: bytes, magic: int) -> bytes:
     """The same batch with another magic."""
     return data[:16] + bytes([magic]) + data[17:]
 
 
-A, B, C, D = (batch(first) for first in (0, 3, 6, 9))
-N = len(A)
 assert {len(B), len(C), len(D)} == {N}
 
 
@@ -385,7 +385,7 @@ def test_addresses_of_07_that_would_pass_the_largest_are_counted_from_0(path: Pa
 # --- blocks that the disk cannot read ---------------------------------------------------------------------------------
 def dying_scan(path: Path, data: bytes, bad: set[int], *, resync: bool = False) -> list[Found | Damage]:
     path.write_bytes(data)
-    with DyingDisk.open(path) as source:
+    with DyingSource.open(path) as source:
         source.bad = frozenset(bad)
         return scan_source(source, resync=resync)
 
@@ -527,7 +527,7 @@ def test_a_wrong_checksum_before_a_batch_that_the_disk_cannot_read(tmp_path: Pat
     batches[0][1000] ^= 1
     path = tmp_path / f"{0:020}.log"
     path.write_bytes(b"".join(batches))
-    with DyingDisk.open(path) as source:
+    with DyingSource.open(path) as source:
         source.bad = frozenset({1})
         items = scan(source, base_offset=0, options=ScanOptions(resync=resync), until=until)
         damages = [item for item in items if isinstance(item, Damage)]

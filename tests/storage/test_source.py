@@ -10,25 +10,11 @@ import pytest
 
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, Source, UnreadableError
+from tests.storage.scans import BLOCK, DyingSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-BLOCK = 4096
-
-
-class DyingDisk(Source):
-    """A file whose blocks in `bad` cannot be read; `error` is what the system says."""
-
-    bad: frozenset[int] = frozenset()
-    error = errno.EIO
-
-    def _pread(self, target: memoryview, position: int) -> int:
-        first, last = position // BLOCK, (position + max(1, len(target)) - 1) // BLOCK
-        if any(block in self.bad for block in range(first, last + 1)):
-            raise OSError(self.error, os.strerror(self.error))
-        return super()._pread(target, position)
 
 
 @pytest.fixture
@@ -45,8 +31,8 @@ def source(path: Path) -> Iterator[Source]:
 
 
 @pytest.fixture
-def dying(path: Path) -> Iterator[DyingDisk]:
-    with DyingDisk.open(path) as opened:
+def dying(path: Path) -> Iterator[DyingSource]:
+    with DyingSource.open(path) as opened:
         yield opened
 
 
@@ -112,7 +98,7 @@ def test_a_path_through_a_file(path: Path) -> None:
 
 
 # --- unreadable blocks ------------------------------------------------------------------------------------------------
-def test_a_window_ends_before_an_unreadable_block(dying: DyingDisk, path: Path) -> None:
+def test_a_window_ends_before_an_unreadable_block(dying: DyingSource, path: Path) -> None:
     dying.bad = frozenset({2})
     assert bytes(dying.window(100)) == path.read_bytes()[100 : 2 * BLOCK]
     assert bytes(dying.window(3 * BLOCK)) == path.read_bytes()[3 * BLOCK :]
@@ -128,7 +114,7 @@ def test_a_window_ends_before_an_unreadable_block(dying: DyingDisk, path: Path) 
         ({0, 1, 2, 3, 4}, 5, 5 * BLOCK - 5),
     ],
 )
-def test_an_unreadable_place_is_measured(dying: DyingDisk, bad: set[int], position: int, size_bytes: int) -> None:
+def test_an_unreadable_place_is_measured(dying: DyingSource, bad: set[int], position: int, size_bytes: int) -> None:
     dying.bad = frozenset(bad)
     with pytest.raises(UnreadableError) as caught:
         dying.window(position)
@@ -138,14 +124,14 @@ def test_an_unreadable_place_is_measured(dying: DyingDisk, bad: set[int], positi
 def test_a_long_unreadable_place_is_measured_a_mebibyte_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "long.log"
     path.write_bytes(bytes(3 * WINDOW_BYTES))
-    with DyingDisk.open(path) as source:
+    with DyingSource.open(path) as source:
         source.bad = frozenset(range(600))
         with pytest.raises(UnreadableError) as caught:
             source.window(0)
     assert caught.value.size_bytes == 1024 * 1024
 
 
-def test_another_error_of_the_system_is_not_damage(dying: DyingDisk) -> None:
+def test_another_error_of_the_system_is_not_damage(dying: DyingSource) -> None:
     dying.bad, dying.error = frozenset({1}), errno.EINVAL
     with pytest.raises(AccessError, match=r"the system cannot read it \(Invalid argument\)"):
         dying.window(0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,21 +15,19 @@ import pytest
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair.apply import resume
-from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
 from kafkalog_core.storage.changing.lock import OWN_LOCK
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.test_swap import carry_out, started
 from tests.support import build
 from tests.support.power_player import command
 from tests.support.power_scenarios import Place, Scenario, write_patient
-from tests.support.repairs import Killed, apply_to, make_dir, names_of_ours, snapshot
+from tests.support.repairs import StepLimit, apply_to, make_dir, names_of_ours, snapshot
+from tests.support.truncating import carry_out, started
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.changing.journal import Journal
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
@@ -82,29 +79,6 @@ def append(partition: Path) -> None:
         file.write(build.batch_v2([build.Record(offset=end, timestamp_ms=5000, value=b"new")]))
 
 
-class Counting:
-    """Lets a run end before a step."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.steps = 0
-        self.limit = 10**9
-        monkeypatch.setattr(Disk, "step", self._step)
-
-    def _step(self, what: str, path: str) -> None:
-        del what, path
-        self.steps += 1
-        if self.steps > self.limit:
-            raise Killed
-
-    def run(self, limit: int, act: Callable[[], object]) -> int:
-        """Run, killed before the step after `limit` others; the number of steps."""
-        self.steps, self.limit = 0, limit
-        with suppress(Killed):
-            act()
-        self.limit = 10**9
-        return self.steps
-
-
 class Patients:
     """Log directories of one scenario, all alike."""
 
@@ -112,7 +86,7 @@ class Patients:
         self.scenario = Scenario(name)
         self._place = place
         self._number = 0
-        self.counting = Counting(monkeypatch)
+        self.counting = StepLimit(monkeypatch)
         done = self.fresh()
         self.old = snapshot(done.root)
         self.steps = self.counting.run(10**9, lambda: self.apply(done))
@@ -256,22 +230,13 @@ def test_a_broker_that_appended_gives_the_run_up(patients: Patients) -> None:
     assert stuck
 
 
-def mark(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
-    """Changes a file of a partition, and marks the log directory clean at the end."""
-    del progress
-    root = request.target.root
-    stage.write(f"{root}/t-0/{0:020}.index", [b"12345678"], why="index", like=f"{root}/t-0/{0:020}.log")
-    stage.write(f"{root}/.kafka_cleanshutdown", [b"{}"], why="all is whole", like=f"{root}/meta.properties")
-    return PlanReport()
-
-
 @pytest.mark.parametrize("is_started", [False, True])
 def test_no_log_directory_is_marked_clean_after_a_broker(
     is_started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would keep a start from recovering what that broker wrote before it died."""
-    monkeypatch.setitem(planners.PLANNERS, "reindex", f"{__name__}:mark")
-    counting = Counting(monkeypatch)
+    monkeypatch.setitem(planners.PLANNERS, "reindex", "tests.support.repairs:plan_mark")
+    counting = StepLimit(monkeypatch)
     seen = 0
     for at in range(1000):
         root = make_dir(tmp_path / f"{at}")

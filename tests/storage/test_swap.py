@@ -12,20 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import RefusedError, UnfinishedError
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
-from kafkalog_core.storage.partition import read_partition
 from tests.support import build
 from tests.support.repairs import (
     CountingDisk,
@@ -37,12 +29,11 @@ from tests.support.repairs import (
     snapshot,
     undo_all,
 )
-from tests.support.truncating import INTERVAL, NOW_MS, batch, write_log, write_tops
+from tests.support.truncating import NOW_MS, batch, carry_out, started, write_log, write_tops
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.kafka.start.results import LoadResult
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
 
@@ -172,34 +163,6 @@ def _untimed(files: dict[str, tuple[object, ...]]) -> dict[str, tuple[object, ..
     """Without the times of what has that of its writing."""
     written_now = ("cleaner-offset-checkpoint", ".txnindex")
     return {name: row[:-1] if name.endswith(written_now) else row for name, row in files.items()}
-
-
-def started(partition: Path, *, is_clean: bool = True, kafka: str = "4.3") -> LoadResult:
-    """The start of a broker, played through."""
-    release = parse_release(kafka)
-    request = SettingsRequest(assignments=(f"log.index.interval.bytes={INTERVAL}",))
-    load = PartitionLoad(
-        read_partition(str(partition)),
-        PartitionContext(is_clean=is_clean, recovery_point=0),
-        LoadOptions(
-            release=release,
-            settings=read_settings(request, release).for_topic("t"),
-            snapshots=SnapshotOptions.of_release(release, now_ms=NOW_MS, expiration_ms=86_400_000),
-        ),
-    )
-    for _ in load.run():
-        pass
-    return load.result
-
-
-def carry_out(partition: Path) -> None:
-    """What a start does with replacements that are not finished."""
-    result = started(partition)
-    for file, _ in result.swept:
-        if os.path.lexists(file.path):
-            os.unlink(file.path)
-    for file in result.moved:
-        os.rename(file.path, partition / file.name.raw)
 
 
 def batches(path: str) -> list[tuple[int, int]]:

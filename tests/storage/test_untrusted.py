@@ -34,7 +34,6 @@ from kafkalog_core.storage.changing.journal import parse_journal
 from kafkalog_core.storage.changing.journal_search import find_journals
 from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.storage.changing.writer import Attributes, Disk
-from kafkalog_core.text import json_text
 from tests.support.repairs import (
     LOG,
     NOW_MS,
@@ -48,6 +47,7 @@ from tests.support.repairs import (
     interrupt,
     make_dir,
     names_of_ours,
+    sealed,
     snapshot,
 )
 
@@ -95,13 +95,6 @@ def plan_small(request: PlanRequest, stage: Any, progress: object) -> PlanReport
 def small(root: Path, disk: Disk) -> Journal:
     request = PlanRequest(target=target_dir([str(root)]), options={}, now_ms=NOW_MS)
     return apply_plan(make_plan("truncate", request), disk, now_ms=NOW_MS)
-
-
-def sealed(value: dict[str, Any]) -> bytes:
-    """The text of a journal as kafkalog seals it."""
-    members = {name: member for name, member in value.items() if name != "sha256"}
-    text = json_text(members).encode("utf-8", "backslashreplace")
-    return json_text({"sha256": hashlib.sha256(text).hexdigest(), **members}).encode("utf-8", "backslashreplace")
 
 
 def forge(path: str, change: Callable[[dict[str, Any]], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -17,8 +18,10 @@ from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.text import json_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from kafkalog_core.ops.repair.plan import PlanDraft
@@ -44,6 +47,14 @@ FILES = {
     f"t-1/{LOG}": 4000,
     "t-1/00000000000000000000.index": 40,
 }
+LOCK_HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("held", flush=True)
+sys.stdin.read()
+"""
+"""A program that holds the lock of a log directory, as Java takes it, until its standard input ends."""
 
 
 def make_dir(root: Path) -> Path:
@@ -270,3 +281,42 @@ class UnlinkingDisk(Disk):
 
     def _put(self, number: int, data: memoryview) -> int:
         return super()._put(number, data[:700])
+
+
+class StepLimit:
+    """Lets a run end before a step, whatever disk it uses."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps = 0
+        self.limit = 10**9
+        monkeypatch.setattr(Disk, "step", self._step)
+
+    def _step(self, what: str, path: str) -> None:
+        del what, path
+        self.steps += 1
+        if self.steps > self.limit:
+            raise Killed
+
+    def run(self, limit: int, act: Callable[[], object]) -> int:
+        """Run, killed before the step after `limit` others; the number of steps."""
+        self.steps, self.limit = 0, limit
+        with suppress(Killed):
+            act()
+        self.limit = 10**9
+        return self.steps
+
+
+def plan_mark(request: PlanRequest, stage: Stage, progress: object) -> PlanReport:
+    """Changes a file of a partition, and marks the log directory clean at the end."""
+    del progress
+    root = request.target.root
+    stage.write(f"{root}/t-0/{0:020}.index", [b"12345678"], why="index", like=f"{root}/t-0/{0:020}.log")
+    stage.write(f"{root}/.kafka_cleanshutdown", [b"{}"], why="all is whole", like=f"{root}/meta.properties")
+    return PlanReport()
+
+
+def sealed(value: dict[str, Any]) -> bytes:
+    """The text of a journal as kafkalog seals it."""
+    members = {name: member for name, member in value.items() if name != "sha256"}
+    text = json_text(members).encode("utf-8", "backslashreplace")
+    return json_text({"sha256": hashlib.sha256(text).hexdigest(), **members}).encode("utf-8", "backslashreplace")

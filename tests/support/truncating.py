@@ -1,20 +1,30 @@
-"""Log directories to be cut: a partition of small batches, the files around it, and plans over them."""
+"""Log directories to be cut: a partition of small batches, its files, plans over them, and the start of a broker."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.kafka.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.snapshots import SnapshotOptions
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.partition import read_partition
 from tests.support import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from kafkalog_core.kafka.start.results import LoadResult
     from kafkalog_core.ops.repair.plan import PlanDraft
 
 NOW_MS = 2_000_000
@@ -118,3 +128,31 @@ def names(partition: Path) -> list[str]:
 def codes(draft: PlanDraft) -> list[str]:
     """Of what was found and refused."""
     return [finding.code for finding in (*draft.plan.report.findings, *draft.plan.report.refusals)]
+
+
+def started(partition: Path, *, is_clean: bool = True, kafka: str = "4.3") -> LoadResult:
+    """The start of a broker, played through."""
+    release = parse_release(kafka)
+    request = SettingsRequest(assignments=(f"log.index.interval.bytes={INTERVAL}",))
+    load = PartitionLoad(
+        read_partition(str(partition)),
+        PartitionContext(is_clean=is_clean, recovery_point=0),
+        LoadOptions(
+            release=release,
+            settings=read_settings(request, release).for_topic("t"),
+            snapshots=SnapshotOptions.of_release(release, now_ms=NOW_MS, expiration_ms=86_400_000),
+        ),
+    )
+    for _ in load.run():
+        pass
+    return load.result
+
+
+def carry_out(partition: Path) -> None:
+    """What a start does with replacements that are not finished."""
+    result = started(partition)
+    for file, _ in result.swept:
+        if os.path.lexists(file.path):
+            os.unlink(file.path)
+    for file in result.moved:
+        os.rename(file.path, partition / file.name.raw)

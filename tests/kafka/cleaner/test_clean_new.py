@@ -11,10 +11,10 @@ from kafkalog_core.kafka.cleaner.clean import next_pass
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.structs import replace
-from tests.kafka.cleaner.test_clean_trace import batch, lay, shapes
 from tests.support import build
 from tests.support import cleaner_logs as logs
 from tests.support.cleaner_carrying import Cleaner, clean_log
+from tests.support.cleaner_logs import batch, lay, shapes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import CleanError
-from tests.kafka.cleaner.test_clean_trace import batch, content, lay, marker, of, record, shapes
 from tests.support import build
 from tests.support.cleaner_carrying import Cleaner
+from tests.support.cleaner_logs import batch, content, lay, marker, of, record, shapes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.storage.scan import Run, scan
-from kafkalog_core.storage.source import Source
 from tests.support import build
 from tests.support.cleaner_carrying import Cleaner
+from tests.support.cleaner_logs import EPOCH, batch, content, lay, marker, marker_with_horizon, of, record, shapes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 RETENTION_MS = 100_000
-EPOCH = {"leader_epoch": 3}
-
-
-def record(offset: int, key: bytes | None, value: bytes | None) -> build.Record:
-    return build.Record(offset=offset, key=key, value=value, timestamp_ms=1000 + offset)
-
-
-def batch(*records: tuple[int, bytes | None, bytes | None], **fields: object) -> bytes:
-    return build.batch_v2([record(*each) for each in records], **(EPOCH | fields))  # type: ignore[arg-type]
-
-
-def of(producer_id: int, epoch: int, sequence: int, *, txn: bool = False) -> dict[str, object]:
-    return {
-        "producer_id": producer_id,
-        "producer_epoch": epoch,
-        "base_sequence": sequence,
-        "is_transactional": txn,
-    }
-
-
-def marker(kind: int, offset: int, producer_id: int, epoch: int) -> bytes:
-    return build.txn_marker(
-        kind, offset=offset, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=1000 + offset, **EPOCH
-    )
 
 
 NULL_KEYED = batch((0, b"a", b"1"), (1, b"b", b"1"), (2, None, b"nokey"), **of(7, 0, 0))
@@ -67,29 +40,8 @@ def emptied(base: int, last: int, **fields: object) -> bytes:
     return build.empty_batch(base, last, **known)  # type: ignore[arg-type]
 
 
-def lay(directory: Path, base_offset: int, content: bytes, mtime_s: int = 4000) -> None:
-    path = directory / f"{base_offset:020d}.log"
-    path.write_bytes(content)
-    os.utime(path, (mtime_s, mtime_s))
-
-
 def eight(first: int) -> bytes:
     return b"".join(batch((first + i, b"k%d" % i, b"%d" % first)) for i in range(8))
-
-
-def content(directory: Path, base_offset: int = 0) -> bytes:
-    return (directory / f"{base_offset:020d}.log").read_bytes()
-
-
-def shapes(directory: Path, base_offset: int = 0) -> list[tuple[int, int, int]]:
-    """First and last offset and count of each batch."""
-    found = []
-    with Source.open(directory / f"{base_offset:020d}.log") as source:
-        for run in scan(source, base_offset=base_offset, batches=BatchColumns()):
-            assert isinstance(run, Run)
-            columns = (run.batches.column(name) for name in ("base_offset", "last_offset", "record_count"))
-            found += list(zip(*columns, strict=True))
-    return found
 
 
 def test_five_passes(tmp_path: Path) -> None:
@@ -147,18 +99,6 @@ def test_five_passes(tmp_path: Path) -> None:
     assert (work.is_full, work.mapped_keys, work.end_offset) == (True, 4, 43)
     kept = [first for first, *_ in shapes(directory) if first >= 31]
     assert kept == [35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46]
-
-
-def marker_with_horizon(kind: int, offset: int, producer_id: int, epoch: int, horizon_ms: int) -> bytes:
-    return build.txn_marker(
-        kind,
-        offset=offset,
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        timestamp_ms=1000 + offset,
-        delete_horizon_ms=horizon_ms,
-        **EPOCH,
-    )
 
 
 def after_first_pass() -> bytes:

@@ -14,9 +14,9 @@ from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from tests.kafka.cleaner.test_clean_trace import batch, lay, marker, of
 from tests.support import build
 from tests.support import cleaner_logs as logs
+from tests.support.cleaner_logs import batch, lay, marker, of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from kafkalog_core.kafka.cleaner.transactions import AbortedTxn, TransactionStat
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
-from tests.kafka.cleaner.test_clean_trace import batch, marker, marker_with_horizon, of
 from tests.support import build
+from tests.support.cleaner_logs import batch, marker, marker_with_horizon, of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, MapFiller
 from kafkalog_core.kafka.setting_requests import SettingsRequest
@@ -22,88 +20,16 @@ from kafkalog_core.ops.compact.simulation import MapPart, merged_map, packed_par
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.structs import replace
-from tests.support import build
+from tests.support.keyed_logs import NOW_MS, Writer
 from tests.support.scratch import MEMORY
 
 if TYPE_CHECKING:
+    import random
+
     from kafkalog_core.kafka.cleaner.offset_map import KnownMap
 
-NOW_MS = 1_000_000_100_000
-FIRST_MS = 1_000_000_000_000
 SETTINGS = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
 RELEASES = ("4.3.1", "3.9.1", "2.8.2", "1.1.1", "0.10.2.2")
-
-
-class Writer:
-    """Transactions of several producers, and batches of none, over several segments."""
-
-    def __init__(self, seed: int, segments: int, keys: int = 40) -> None:
-        self._rng = random.Random(seed)
-        self._keys = keys
-        self._offset = 0
-        self._open: dict[int, int] = {}
-        self.logs: dict[int, bytes] = {}
-        self.aborted: dict[int, list[tuple[int, int, int, int]]] = {}
-        for _ in range(segments):
-            self._segment()
-        base = max(self.logs)
-        for producer_id in [*self._open]:  # an open one would hold the cleaner back
-            self.logs[base] += self._end(base, producer_id)
-
-    def _segment(self) -> None:
-        base, data = self._offset, b""
-        self.aborted[base] = []
-        for _ in range(self._rng.randrange(1, 9)):
-            producer_id = self._rng.choice((-1, 1, 2, 3))
-            if producer_id in self._open and self._rng.random() < 0.4:
-                data += self._end(base, producer_id)
-            else:
-                data += self._batch(producer_id)
-        self.logs[base] = data
-
-    def _batch(self, producer_id: int) -> bytes:
-        records = [
-            build.Record(
-                offset=self._offset + i,
-                timestamp_ms=FIRST_MS + self._offset + i,
-                key=b"k%d" % self._rng.randrange(self._keys),
-                value=self._rng.choice((None, b"value")),
-            )
-            for i in range(self._rng.randrange(1, 5))
-        ]
-        if producer_id >= 0:
-            self._open.setdefault(producer_id, self._offset)
-        self._offset += len(records) + self._rng.choice((0, 0, 2))
-        if producer_id < 0:
-            return build.batch_v2(records)
-        return build.batch_v2(
-            records, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
-        )
-
-    def _end(self, base: int, producer_id: int) -> bytes:
-        first, kind = self._open.pop(producer_id), self._rng.choice((build.ABORT, build.COMMIT))
-        if kind == build.ABORT:
-            stable = min(self._open.values(), default=self._offset + 1)
-            self.aborted[base].append((producer_id, first, self._offset, stable))
-        self._offset += 1
-        return build.txn_marker(
-            kind, offset=self._offset - 1, producer_id=producer_id, timestamp_ms=FIRST_MS + self._offset
-        )
-
-    def write(self, root: Path) -> Path:
-        """As a log directory with one partition."""
-        directory = root / "t-0"
-        directory.mkdir()
-        (root / "meta.properties").write_bytes(build.meta_properties({"version": "0", "broker.id": "1"}))
-        for base, data in self.logs.items():
-            name = f"{base:020}"
-            (directory / f"{name}.log").write_bytes(data)
-            (directory / f"{name}.index").write_bytes(b"")
-            (directory / f"{name}.timeindex").write_bytes(build.time_index([(FIRST_MS + base, 0)]))
-            if self.aborted[base]:
-                entries = b"".join(encode_txn_entry(*entry) for entry in self.aborted[base])
-                (directory / f"{name}.txnindex").write_bytes(entries)
-        return root
 
 
 def a_task(root: Path, release: str = "4.3.1", *, slots: int = 2000) -> CompactTask:

@@ -28,11 +28,10 @@ from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing import new_dir, writer
 from kafkalog_core.storage.changing.writer import Disk
-from tests.storage.test_swap import started
 from tests.support import build
-from tests.support.logs import dump_rows
+from tests.support.compact_dirs import NOW_MS, keyed, records, write
 from tests.support.repairs import CountingDisk, DyingDisk, FailingDisk, Killed, snapshot, undo_all
-from tests.support.truncating import CLEANED, MARK, RECOVERY, batches_of, names, write_log, write_tops
+from tests.support.truncating import CLEANED, MARK, RECOVERY, batches_of, names, started
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,22 +42,9 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.plan import PlanDraft
     from kafkalog_core.storage.changing.changes import Change
 
-NOW_MS = 5_000_000
 CLEAN_GROUP = CleanPass.clean_group
-SEGMENTS = {0: "aabc", 10: "abdd", 20: "ce", 30: "ab"}
-"""One record a batch, by its key; 30 is active."""
 LAST = [(11, "b"), (13, "d"), (20, "c"), (21, "e")]
 """What stays below the active segment, with an `a` of 10: that of 30 does not count yet."""
-
-
-def keyed(offset: int, key: str | None, value: str | None = "v") -> bytes:
-    record = build.Record(
-        offset=offset,
-        timestamp_ms=1000 + offset,
-        key=None if key is None else key.encode(),
-        value=None if value is None else f"{value}{offset}".encode(),
-    )
-    return build.batch_v2([record])
 
 
 @pytest.fixture(autouse=True)
@@ -69,20 +55,6 @@ def _without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
     return write(tmp_path / "log-dir")
-
-
-def write(root: Path, *, checkpoint: int = 0) -> Path:
-    """A log directory with one partition, cleaned up to an offset."""
-    segments = {base: [keyed(base + at, key) for at, key in enumerate(keys)] for base, keys in SEGMENTS.items()}
-    partition = write_log(root / "t-0", segments)
-    for offset in (10, 20, 30, 32):
-        (partition / f"{offset:020d}.snapshot").write_bytes(build.snapshot([]))
-    write_tops(root, is_clean=True, recovery=[("t", 0, 32)], watermarks=[("t", 0, 32)], cleaned=[("t", 0, checkpoint)])
-    (root / "meta.properties").write_bytes(build.meta_properties({"version": "1", "node.id": "1"}))
-    for number, path in enumerate(sorted(partition.iterdir())):
-        time_ns = (NOW_MS - 1_000_000 + number) * 1_000_000
-        os.utime(path, ns=(time_ns, time_ns))
-    return root
 
 
 def settings(*assignments: str, kafka: str | None = "4.3") -> dict[str, Any]:
@@ -104,11 +76,6 @@ def compacted(root: Path, *assignments: str, disk: Disk | None = None, **options
     draft = plan(root, *assignments, **options)
     apply_plan(draft, disk or Disk(), now_ms=NOW_MS)
     return draft
-
-
-def records(partition: Path) -> list[tuple[int, str]]:
-    """Offsets and keys."""
-    return [(row["offset"], row["key"].decode()) for row in dump_rows(partition, level="records")]
 
 
 def checkpoint(root: Path) -> list[str]:

@@ -14,10 +14,10 @@ from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.compact import simulation as spool_module
 from kafkalog_core.ops.compact.simulation import TemporaryLog
-from tests.kafka.cleaner.test_clean_trace import batch, lay, marker, of
 from tests.support import build
 from tests.support import cleaner_logs as logs
 from tests.support.cleaner_carrying import Cleaner, clean_log
+from tests.support.cleaner_logs import batch, lay, marker, of
 
 if TYPE_CHECKING:
     from kafkalog_core.kafka.cleaner.log import CleanLog

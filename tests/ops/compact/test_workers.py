@@ -16,11 +16,11 @@ from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.structs import replace
-from tests.ops.compact.test_map_parts import NOW_MS, Writer
 from tests.support.build import Record, batch_v2
 from tests.support.build_files import meta_properties
 from tests.support.clusters import config_record
 from tests.support.inline import Inline
+from tests.support.keyed_logs import NOW_MS, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
