@@ -24,7 +24,7 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from tests.corpus.test_seek import NOW_MS, brokers_answers
+from tests.corpus.broker_answers import all_answers
 from tests.support.corpus.snapshots import snapshots
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus
+
+NOW_MS = 1_800_000_000_000
 
 
 def _starts(path: Path) -> tuple[dict[str, int], LoadResult]:
@@ -62,7 +64,7 @@ def _starts(path: Path) -> tuple[dict[str, int], LoadResult]:
 
 
 def test_starts_and_ends_are_those_that_brokers_reported(corpus: Path) -> None:
-    answers = brokers_answers(corpus)
+    answers = all_answers(corpus)
     assert len(answers) > 20
     for one in answers:
         path = corpus / one.log_dir / one.partition

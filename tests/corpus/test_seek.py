@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -14,6 +12,7 @@ from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
+from tests.corpus.broker_answers import all_answers
 from tests.support.corpus.dumping import dump
 from tests.support.corpus.snapshots import snapshots
 
@@ -27,41 +26,7 @@ pytestmark = pytest.mark.corpus
 
 Row = dict[str, Any]
 NOW_MS = 1_800_000_000_000
-# What the live cluster said last, where in the sheet, and the copies of disks that it is true for.
-SHEETS = (
-    ("cluster_state.json", "offsets", ("logdir", "after")),
-    ("state-final.json", "offsets", ("final/broker-*",)),
-    ("case.json", "offsets_before_kill", ("base-unclean",)),
-)
 SAMPLE = 25
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What the live cluster said last of one partition, and the copy of its disk."""
-
-    log_dir: str
-    partition: str
-    answers: dict[str, Any]
-
-    @property
-    def id(self) -> str:
-        return f"{self.log_dir}/{self.partition}"
-
-
-def brokers_answers(corpus: Path) -> list[Told]:
-    found = []
-    for name, key, copies in SHEETS:
-        for sheet in sorted(corpus.glob(f"modern/*/{name}")):
-            said = json.loads(sheet.read_bytes()).get(key, {})
-            log_dirs = [path for copy in copies for path in sorted(sheet.parent.glob(copy))]
-            found += [
-                Told(str(log_dir.relative_to(corpus)), partition, answers)
-                for partition, answers in said.items()
-                for log_dir in log_dirs
-                if (log_dir / partition).is_dir()
-            ]
-    return found
 
 
 def ask(path: Path, kind: str, value: int = 0, **given: Any) -> tuple[Row, list[Row]]:
@@ -78,7 +43,7 @@ def ask(path: Path, kind: str, value: int = 0, **given: Any) -> tuple[Row, list[
 
 
 def test_answers_of_brokers(corpus: Path) -> None:
-    told = brokers_answers(corpus)
+    told = all_answers(corpus)
     assert len(told) > 20
     times = 0
     for one in told:

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.format.columns import RECORD_FIELDS, BatchColumns, RecordColumns
+from kafkalog_core.format.columns import RECORD_FIELDS, BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.kernels import programs as numbers
 from kafkalog_core.format.templates import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
+from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.scan import Run
 from tests.support import build, strategies
 from tests.support.build import Record, batch_v2, control_batch, message_v0, message_v1, txn_marker
+from tests.support.logs import PLACE, record_chunks
 from tests.support.twins import TWINS, all_agree, twin, walked
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from kafkalog_core.rows.tables import Column
 
-PLACE = RowOrigin("t", 3, "00000000000000000007.log")
 ORIGIN = {"type", "topic", "partition", "segment", "resynced"}
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
@@ -155,18 +155,6 @@ def spans(starts, bits, texts, count, nulls) -> list[object]:
     assert is_there.count(0) == nulls
     cells = starts.cells
     return [bytes(texts.view[cells[row] : cells[row + 1]]) if is_there[row] else None for row in range(count)]
-
-
-def record_chunks(data: bytes, *, is_v07: bool = False, capacity: int = 7) -> list[RecordChunk]:
-    """Chunks of all records, each with columns of its own."""
-    memory = memoryview(data)
-    found = []
-    for run in decode_run(memory, walked(memory, is_v07=is_v07), max_bytes=1 << 20, records=RecordColumns(capacity)):
-        assert isinstance(run, RecordRun)
-        kept = RecordRun(run.memory, run.batches.copy(), run.records.copy())
-        kept.records.headers = run.records.headers.copy()
-        found.append(RecordChunk(Lines(PLACE), kept, resynced=False))
-    return found
 
 
 def assert_gathered(chunks, table: tables.Table, names=None, *, rows: int = 5, most: int = 200) -> list[int]:

@@ -10,7 +10,7 @@ from kafkalog_core.format import compression, decode, kernels, run_filter, skimp
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.run_filter import Filtered, FilterRules, RunFilter
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
-from tests.format.test_run_filter_random import NOW, RULES, a_log
+from tests.format.random_logs import NOW, RULES, a_log
 from tests.support.build import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from tests.support.twins import TWINS, all_agree, twin
 

@@ -108,3 +108,10 @@ def values_in(output: Path, topic: str = "t", partition: int = 0) -> list[bytes]
         for row in sorted(rows, key=lambda row: int(str(row["offset"])))
         if isinstance(value := row["value"], bytes)
     ]
+
+
+def damage(log: Path) -> None:
+    """Flip the bits of one byte of a log."""
+    data = bytearray(log.read_bytes())
+    data[100] ^= 0xFF
+    log.write_bytes(data)

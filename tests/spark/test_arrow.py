@@ -19,10 +19,9 @@ from kafkalog_core.rows import tables
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, header_key_finding, rows_to_arrow
 from kafkalog_core.spark.session.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS
 from kafkalog_core.storage.scan import Run
-from tests.format.test_gather import record_chunks
 from tests.support import strategies
 from tests.support.build import ABORT, GZIP, Record, batch_v2, message_v0, message_v07, message_v1, txn_marker
-from tests.support.logs import dump_rows, records, write_segments
+from tests.support.logs import dump_rows, record_chunks, records, write_segments
 from tests.support.twins import walked
 
 if TYPE_CHECKING:

@@ -32,8 +32,8 @@ from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import spark_text
 from kafkalog_core.spark.source.sql import open_catalog
 from kafkalog_core.storage.changing.writer import Disk, WriteError
-from tests.ops.verify.test_state import NOW_MS
 from tests.spark.dying import DyingDisk, KilledError
+from tests.spark.exporting import NOW_MS
 from tests.spark.judging import names_of, version_of
 from tests.support.corpus.snapshots import snapshots
 from tests.support.inline import Inline

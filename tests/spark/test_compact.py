@@ -19,7 +19,7 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.jobs import compact
 from kafkalog_core.spark.session.workers import SparkWorkers
-from tests.ops.compact.test_map_parts import NOW_MS, Writer
+from tests.support.keyed_logs import NOW_MS, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

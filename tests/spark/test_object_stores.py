@@ -25,9 +25,8 @@ from kafkalog_core.spark.source.sql import open_catalog, open_export, open_expor
 from tests.spark.exporting import NOW_MS, START_MS, Run, batches, offsets_in, write_log
 from tests.spark.judging import names_of, version_of
 from tests.spark.places import CLOUDS, There
-from tests.spark.test_output import Meanwhile
 from tests.support.bad_line import bad_line
-from tests.support.inline import Inline
+from tests.support.inline import Inline, Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

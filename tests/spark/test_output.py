@@ -34,9 +34,9 @@ from kafkalog_core.spark.lake.store import Store, attempt_name, reason_of, run_o
 from kafkalog_core.spark.source.sql import open_export
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from kafkalog_core.storage.object_paths import ALL_NAMES
-from tests.spark.exporting import Run, batches, offsets_in, write_log
+from tests.spark.exporting import Run, batches, damage, offsets_in, write_log
 from tests.spark.judging import data_of, files_of, names_of, version_of
-from tests.support.inline import Inline
+from tests.support.inline import Inline, Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,20 +46,6 @@ if TYPE_CHECKING:
     from tests.spark.forking import Forks
 
 ROOT = Path(__file__).parents[2]
-
-
-class Meanwhile(Inline):
-    """Does something else after the first piece of work."""
-
-    def __init__(self, act: Callable[[], object]) -> None:
-        super().__init__()
-        self._act = act
-
-    def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        for number, result in enumerate(super().map(work_of, pieces)):
-            if number == 0:
-                self._act()
-            yield result
 
 
 # --- two runs at once -------------------------------------------------------------------------------------------------
@@ -269,12 +255,6 @@ def test_what_others_do_to_the_table(disk: Path, out: Path) -> None:
     Run(out, disk, reload=True, from_offset=55)
     assert offsets_in(out, "t") == list(range(210))
     assert DeltaTable(str(out / "records")).to_pyarrow_table(columns=["offset"]).num_rows == 310
-
-
-def damage(log: Path) -> None:
-    data = bytearray(log.read_bytes())
-    data[100] ^= 0xFF
-    log.write_bytes(data)
 
 
 def test_what_others_do_to_the_findings(disk: Path, out: Path) -> None:

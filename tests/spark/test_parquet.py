@@ -17,9 +17,8 @@ from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
 from kafkalog_core.spark.session.parquet import ParquetFile
 from kafkalog_core.spark.session.schema import FINDINGS, RECORDS, struct_type
-from tests.format.test_gather import record_chunks
 from tests.support.build import Record, batch_v2, message_v0
-from tests.support.logs import records
+from tests.support.logs import record_chunks, records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,10 +27,9 @@ from kafkalog_core.spark.session import parquet
 from kafkalog_core.spark.source.sql import open_export, open_export_findings
 from kafkalog_core.storage.changing.writer import Disk, WriteError
 from tests.spark.dying import DyingDisk, KilledError
-from tests.spark.exporting import Run, batches, write_log
+from tests.spark.exporting import Run, batches, damage, write_log
 from tests.spark.judging import data_of, parquet_rows
-from tests.spark.test_output import Meanwhile, damage
-from tests.support.inline import Inline
+from tests.support.inline import Inline, Meanwhile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -31,3 +31,17 @@ class Inline:
 
 def _travelled(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))  # noqa: S301 -- our own
+
+
+class Meanwhile(Inline):
+    """Workers that do something else after the first piece of work."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self._act = act
+
+    def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        for number, result in enumerate(super().map(work_of, pieces)):
+            if number == 0:
+                self._act()
+            yield result

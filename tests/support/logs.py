@@ -1,23 +1,28 @@
-"""Partitions written for a test, and a dump of them as plain rows."""
+"""Partitions written for a test, a dump of them as plain rows, and their records as row chunks."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.format.columns import RecordColumns
+from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.reading.chunks import Lines, RecordChunk, RowOrigin
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
 from tests.support.build import Record
+from tests.support.twins import walked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["Row", "dump_rows", "offsets_of", "records", "write_segments"]
+__all__ = ["PLACE", "Row", "dump_rows", "offsets_of", "record_chunks", "records", "write_segments"]
 
 Row = dict[str, Any]
+PLACE = RowOrigin("t", 3, "00000000000000000007.log")
 
 
 def write_segments(directory: Path, segments: Mapping[int, bytes], *, suffix: str = "log") -> Path:
@@ -55,3 +60,15 @@ def offsets_of(rows: Iterable[Row], kind: str = "record") -> list[int]:
     """Offsets of the record rows, or base offsets of the batch rows."""
     column = "offset" if kind == "record" else "base_offset"
     return [row[column] for row in rows if row["type"] == kind]
+
+
+def record_chunks(data: bytes, *, is_v07: bool = False, capacity: int = 7) -> list[RecordChunk]:
+    """Chunks of all records, each with columns of its own."""
+    memory = memoryview(data)
+    found = []
+    for run in decode_run(memory, walked(memory, is_v07=is_v07), max_bytes=1 << 20, records=RecordColumns(capacity)):
+        assert isinstance(run, RecordRun)
+        kept = RecordRun(run.memory, run.batches.copy(), run.records.copy())
+        kept.records.headers = run.records.headers.copy()
+        found.append(RecordChunk(Lines(PLACE), kept, resynced=False))
+    return found

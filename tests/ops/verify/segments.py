@@ -1,13 +1,16 @@
-"""One log file through the checks that need nothing but the log."""
+"""One log file through the checks that need nothing but the log, and the verdict of a whole partition."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.findings.catalog import Sink
+from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.batches import BatchCheck, RecordCheck, SegmentFigures
-from kafkalog_core.ops.verify.request import SegmentTask
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import SegmentTask, VerifyRequest
 from kafkalog_core.ops.verify.segment import FramingCheck
+from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.verify.request import Check, Level
 
-__all__ = ["NOW_MS", "Checked", "check_bytes", "check_file"]
+__all__ = ["NOW_MS", "Checked", "check_bytes", "check_file", "check_headers", "verdict_of"]
 
 NOW_MS = 1_800_000_000_000
 
@@ -82,3 +85,15 @@ def check_bytes(directory: Path, data: bytes, base_offset: int = 0, *, suffix: s
     path = directory / f"{base_offset:020d}.{suffix}"
     path.write_bytes(data)
     return check_file(path, base_offset, **options)
+
+
+def check_headers(directory: Path, *data: bytes, base_offset: int = 0) -> Checked:
+    """Check batches as a segment's log, without their records."""
+    return check_bytes(directory, b"".join(data), base_offset, level="checksums")
+
+
+def verdict_of(path: Path, *, jobs: int = 1) -> PartitionVerdict:
+    """Verify one partition."""
+    request = VerifyRequest(targets=tuple(resolve([str(path)])), now_ms=NOW_MS, jobs=jobs)
+    [verdict] = [one for one in verify(request) if isinstance(one, PartitionVerdict)]
+    return verdict

@@ -13,7 +13,7 @@ from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns
 from kafkalog_core.format.kernels import constants
 from kafkalog_core.format.layout import BATCH_V2
 from kafkalog_core.ops.verify.verdict import SegmentEpochStart
-from tests.ops.verify.segments import NOW_MS, Checked, check_bytes
+from tests.ops.verify.segments import NOW_MS, check_bytes, check_headers
 from tests.support.build import (
     ZSTD,
     Record,
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DAY_MS = 86_400_000
-
-
-def check_headers(directory: Path, *data: bytes, base_offset: int = 0) -> Checked:
-    return check_bytes(directory, b"".join(data), base_offset, level="checksums")
 
 
 def test_figures(tmp_path: Path) -> None:

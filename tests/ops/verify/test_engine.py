@@ -16,7 +16,7 @@ from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
-from tests.ops.verify.test_state import NOW_MS, Kept
+from tests.ops.verify.keeper import NOW_MS, Kept
 from tests.support import build
 from tests.support.corpus.snapshots import snapshots
 from tests.support.log_dirs import write_log_dir

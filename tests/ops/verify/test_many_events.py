@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.ops.verify import batches
 from kafkalog_core.ops.verify.txn_index import AbortedTxns, Doubt
-from tests.ops.verify.test_batches import check_headers
-from tests.ops.verify.test_much_damage import verdict_of
+from tests.ops.verify.segments import check_headers, verdict_of
 from tests.support.build import batch_v2, epoch_checkpoint
 from tests.support.logs import records, write_segments
 

@@ -10,13 +10,10 @@ from unittest import mock
 import pytest
 
 from kafkalog_core.findings.catalog import SHOWN
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import segment
 from kafkalog_core.ops.verify import verdict as spans
-from kafkalog_core.ops.verify.engine import verify
-from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans
-from tests.ops.verify.segments import NOW_MS
+from kafkalog_core.ops.verify.verdict import Spans
+from tests.ops.verify.segments import verdict_of
 from tests.support.partitions import PartitionWriter
 
 if TYPE_CHECKING:
@@ -26,12 +23,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
 
 ROUNDS = 120  # five batches each
-
-
-def verdict_of(path: Path, *, jobs: int = 1) -> PartitionVerdict:
-    request = VerifyRequest(targets=tuple(resolve([str(path)])), now_ms=NOW_MS, jobs=jobs)
-    [verdict] = [one for one in verify(request) if isinstance(one, PartitionVerdict)]
-    return verdict
 
 
 def starts_of(data: bytes) -> list[int]:

@@ -18,26 +18,13 @@ import pytest
 from kafkalog_core.errors import NotFoundError, StorageError, WorkerLostError
 from kafkalog_core.ops import processes, worker
 from kafkalog_core.ops.processes import Pool
+from tests.ops.verify.pool_work import CountedProgress, read_for_ever
 
 pytestmark = pytest.mark.live
 
 ROOT = Path(__file__).parents[3]
 SECONDS = 300.0
 """After which what does not come is given up."""
-
-
-class Told:
-    def __init__(self, limit=None):
-        self.bytes = 0
-        self._limit = limit
-
-    def expect(self, size_bytes):
-        raise AssertionError(size_bytes)
-
-    def advance(self, size_bytes):
-        self.bytes += size_bytes
-        if self._limit is not None and self.bytes > self._limit:
-            raise KeyboardInterrupt
 
 
 @pytest.fixture(params=["forked", "started"])
@@ -61,14 +48,6 @@ def whoami(advance):
 def kill_oneself(advance):
     advance(1)
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def read_for_ever(path, advance):
-    with open(path, "a", encoding="ascii") as file:
-        file.write(f"{os.getpid()}\n")
-    while True:
-        advance(1)
-        time.sleep(0.001)
 
 
 def fail(advance):
@@ -104,7 +83,7 @@ def function_of_its_own(advance):
 
 
 def test_results_come_in_the_order_of_the_pieces(pool_of):
-    told = Told()
+    told = CountedProgress()
     with pool_of(2, told) as pool:
         pids = list(pool.map(whoami, [()] * 10))
         assert list(pool.map(double, ((number,) for number in range(100)))) == list(range(0, 200, 2))
@@ -118,13 +97,13 @@ def test_results_come_in_the_order_of_the_pieces(pool_of):
 def test_pieces_and_results_of_any_size(pool_of):
     """More than a pipe has room for, both ways, of more pieces than there are processes."""
     data = os.urandom(300_000)
-    with pool_of(3, Told()) as pool:
+    with pool_of(3, CountedProgress()) as pool:
         sizes = [len(each) for each in pool.map(repeat, [(data, number % 5) for number in range(20)])]
     assert sizes == [300_000 * (number % 5) for number in range(20)]
 
 
 def test_several_maps_at_the_same_time(pool_of):
-    with pool_of(2, Told()) as pool:
+    with pool_of(2, CountedProgress()) as pool:
         first = pool.map(double, ((number,) for number in range(50)))
         second = pool.map(repeat, ((b"x", number) for number in range(50)))
         assert [next(first) for _ in range(3)] == [0, 2, 4]
@@ -135,7 +114,7 @@ def test_several_maps_at_the_same_time(pool_of):
 @pytest.mark.parametrize("work_of", [refuse_twice, function_of_its_own])
 def test_what_cannot_be_sent_is_an_error(pool_of, work_of):
     """And the other pieces are done."""
-    with pool_of(1, Told()) as pool:
+    with pool_of(1, CountedProgress()) as pool:
         with pytest.raises(RuntimeError, match=r"OneWayError: x y|function: .*function_of_its_own"):
             list(pool.map(work_of, [()]))
         assert list(pool.map(double, [(4,)])) == [8]
@@ -153,16 +132,19 @@ def test_a_process_that_cannot_be_started(pool_of, left, monkeypatch):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return pipe()
 
-    with pool_of(1, Told()) as pool:
+    with pool_of(1, CountedProgress()) as pool:
         assert list(pool.map(double, [(4,)])) == [8]  # the server of the second kind is there
     monkeypatch.setattr(os, "pipe", few_pipes)
-    with pytest.raises(WorkerLostError, match=r"started: .*Too many open files; --jobs 1"), pool_of(3, Told()) as pool:
+    with (
+        pytest.raises(WorkerLostError, match=r"started: .*Too many open files; --jobs 1"),
+        pool_of(3, CountedProgress()) as pool,
+    ):
         list(pool.map(double, [(4,)] * 9))
 
 
 def test_what_no_work_should_raise_is_said_with_its_place(pool_of):
     """A debugger reads where: the traceback stays behind."""
-    with pool_of(1, Told()) as pool, pytest.raises(RuntimeError, match=r"SystemExit\(3\)") as caught:
+    with pool_of(1, CountedProgress()) as pool, pytest.raises(RuntimeError, match=r"SystemExit\(3\)") as caught:
         list(pool.map(leave, [()]))
     assert "in leave" in "".join(caught.value.__notes__)
 
@@ -181,7 +163,7 @@ def test_fewer_processes_than_were_asked_for(failing, monkeypatch):
     monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
     monkeypatch.setattr(os, "fork", some_fork)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    told = Told()
+    told = CountedProgress()
     with Pool(4, told, may_fork=True) as pool:
         pool.start()
         assert list(pool.map(double, ((number,) for number in range(40)))) == list(range(0, 80, 2))
@@ -199,7 +181,7 @@ def test_a_fork_server_that_ends(monkeypatch):
         return start(self, number, *ends)
 
     monkeypatch.setattr(processes._Start, "start", some_start)
-    with Pool(3, Told()) as pool:
+    with Pool(3, CountedProgress()) as pool:
         assert list(pool.map(double, ((number,) for number in range(40)))) == list(range(0, 80, 2))
 
 
@@ -210,7 +192,7 @@ def test_no_thread_can_be_started(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(worker, "Thread", refuse)
-    with Pool(2, Told(), may_fork=True) as pool:
+    with Pool(2, CountedProgress(), may_fork=True) as pool:
         assert list(pool.map(double, [(4,)] * 4)) == [8] * 4
 
 
@@ -234,20 +216,20 @@ def test_a_process_that_ignores_its_children(pool_of):
     """As a supervisor may start it: the system then forgets each of them at its end."""
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        with pool_of(2, Told()) as pool:
+        with pool_of(2, CountedProgress()) as pool:
             assert list(pool.map(double, [(4,)] * 4)) == [8] * 4
-        with pytest.raises(WorkerLostError, match="killed"), pool_of(2, Told()) as pool:
+        with pytest.raises(WorkerLostError, match="killed"), pool_of(2, CountedProgress()) as pool:
             list(pool.map(kill_oneself, [()] * 50))
     finally:
         signal.signal(signal.SIGCHLD, before)
 
 
 def test_nothing_is_left_open(pool_of):
-    with pool_of(1, Told()) as pool:
+    with pool_of(1, CountedProgress()) as pool:
         list(pool.map(double, [(4,)]))  # the server of the second kind stays
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        with pool_of(2, Told()) as pool:
+        with pool_of(2, CountedProgress()) as pool:
             list(pool.map(double, [(4,)] * 4))
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -260,26 +242,26 @@ def test_pieces_are_taken_as_there_is_room():
             taken.append(number)
             yield (number,)
 
-    with Pool(1, Told()) as pool:
+    with Pool(1, CountedProgress()) as pool:
         results = pool.map(double, pieces())
         assert next(results) == 0
         assert len(taken) < 10
 
 
 def test_what_fails_there_fails_here(pool_of):
-    with pool_of(1, Told()) as pool, pytest.raises(StorageError, match="no such file") as caught:
+    with pool_of(1, CountedProgress()) as pool, pytest.raises(StorageError, match="no such file") as caught:
         list(pool.map(fail, [()]))
     assert caught.value.path == "x"
 
 
 def test_a_process_that_is_killed_is_told_in_one_sentence(pool_of):
-    with pytest.raises(WorkerLostError, match="killed"), pool_of(2, Told()) as pool:
+    with pytest.raises(WorkerLostError, match="killed"), pool_of(2, CountedProgress()) as pool:
         list(pool.map(kill_oneself, [()] * 50))
 
 
 def test_an_end_in_the_middle_ends_all(pool_of, tmp_path):
     pids = tmp_path / "pids"
-    with pytest.raises(KeyboardInterrupt), pool_of(2, Told(limit=50)) as pool:
+    with pytest.raises(KeyboardInterrupt), pool_of(2, CountedProgress(limit=50)) as pool:
         list(pool.map(read_for_ever, [(str(pids),)] * 8))
     assert all(is_gone(int(pid)) for pid in pids.read_text().split())
     assert pool.scratch is None or not Path(pool.scratch).exists()
@@ -290,9 +272,10 @@ def test_processes_end_with_the_one_that_waits_for_them(may_fork, tmp_path):
     """Killed outright, it can tell them nothing; they clean up in its stead."""
     program = (
         "import sys\n"
-        "from tests.ops.verify.test_processes import *\n"
+        "from kafkalog_core.ops.processes import Pool\n"
+        "from tests.ops.verify.pool_work import CountedProgress, read_for_ever\n"
         "if __name__ == '__main__':\n"
-        "    with Pool(2, Told(), may_fork=bool(int(sys.argv[2]))) as pool:\n"
+        "    with Pool(2, CountedProgress(), may_fork=bool(int(sys.argv[2]))) as pool:\n"
         "        print(pool.scratch, flush=True)\n"
         "        list(pool.map(read_for_ever, [(sys.argv[1],)] * 8))\n"
     )
@@ -317,7 +300,7 @@ def test_processes_end_with_the_one_that_waits_for_them(may_fork, tmp_path):
 
 def test_the_other_way_to_start_processes_works_too(monkeypatch):
     monkeypatch.setattr(processes, "START_METHOD", "spawn")  # as on macOS
-    with Pool(1, Told()) as pool:
+    with Pool(1, CountedProgress()) as pool:
         assert list(pool.map(double, [(1,), (2,)])) == [2, 4]
 
 
@@ -326,7 +309,7 @@ def test_a_long_temporary_directory_is_no_obstacle(monkeypatch, tmp_path):
     place = tmp_path / ("x" * 120)
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
-    with Pool(1, Told()) as pool:
+    with Pool(1, CountedProgress()) as pool:
         assert list(pool.map(double, [(1,), (2,)])) == [2, 4]
 
 

@@ -16,6 +16,7 @@ from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.resume import END_BYTES, StateError, decode, head_line, head_problem, place_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from tests.ops.verify.keeper import NOW_MS, Kept, check
 from tests.support.build import txn_index
 from tests.support.corpus.snapshots import snapshots
 from tests.support.partitions import TIME_MS, PartitionWriter
@@ -23,40 +24,7 @@ from tests.support.partitions import TIME_MS, PartitionWriter
 if TYPE_CHECKING:
     from pathlib import Path
 
-NOW_MS = 1_796_000_000_000
 DAY_MS = 86_400_000
-
-
-class Kept:
-    """Lines in memory; every one of them is right."""
-
-    def __init__(self):
-        self.lines = {}
-        self.skipped_bytes = 0
-        self.written = []
-
-    def lines_of(self, partition):
-        return list(self.lines.get(partition, ()))
-
-    def keep(self, partition, index, line):
-        assert place_of(line) == (partition, index)
-        self.lines.setdefault(partition, [])[index:] = [line]
-        self.written.append(index)
-
-    def skipped(self, size_bytes):
-        self.skipped_bytes += size_bytes
-
-    def run(self, *paths, **options):
-        """The verdicts, how many bytes were not read, and which segments were."""
-        self.skipped_bytes, self.written = 0, []
-        verdicts = check(*paths, keeper=self, **options)
-        return verdicts, self.skipped_bytes, self.written
-
-
-def check(*paths, keeper=None, **options):
-    options = {"now_ms": NOW_MS} | options
-    request = VerifyRequest(targets=tuple(resolve([str(path) for path in paths])), **options)
-    return list(verify(request, keeper=keeper))
 
 
 def log_bytes(verdicts):
