@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("ascii", "latin-1", "utf-8", "utf-16", "utf-16-le", "utf-16-be", "idna", "punycode"):
         codecs.lookup(name)  # one first looked up while a test leaves no free descriptor would never be found again
-    examples = int(os.environ.get("KAFKALOG_EXAMPLES", "100"))  # of each property that asks for no number of its own
+    examples = int(os.environ.get("KAFKALOG_EXAMPLES", "25"))  # of each property that asks for no number of its own
     too_slow = [HealthCheck.too_slow]
     settings.register_profile("any-machine", deadline=None, suppress_health_check=too_slow, max_examples=examples)
     settings.load_profile("any-machine")  # no test is a matter of time: machines are busy, a twin is interpreted

@@ -17,6 +17,7 @@ import kafkalog_core
 import kafkalog_core.spark
 from kafkalog_core import PlanRequest, SettingError, make_plan, resolve, target_dirs
 from tests.support.checkpoint_dirs import NOW_MS, write_log_dir
+from tests.support.for_each import for_each
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -129,20 +130,20 @@ def test_what_repairs_take_give_and_raise_is_promised() -> None:
 
 
 # --- the examples -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@for_each(PAGES, name=lambda page: page.relative_to(ROOT))
 def test_examples_import_from_the_front_doors_alone(page: Path) -> None:
     for text in _examples(page):
         _check_public(text)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
+@for_each(PROGRAMS, name=lambda program: program.relative_to(ROOT))
 def test_programs_import_from_the_front_doors_alone(program: Path) -> None:
     _check_public(program.read_text(encoding="utf-8"))
 
 
 def _check_public(text: str) -> None:
     public = {(door.__name__, name) for door in DOORS for name in door.__all__}
-    assert _imported(text) <= public
+    assert sorted(_imported(text) - public) == []
 
 
 def test_each_name_has_an_example() -> None:

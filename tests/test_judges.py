@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.for_each import for_each
 from tools.judges import table
 from tools.judges.results import HERE, Kept, Result, Status, baseline, compare, exceptions
 from tools.judges.running import Job, run, run_all
@@ -29,12 +30,12 @@ def test_the_page_has_the_results_that_are_kept() -> None:
     assert table.page_with(text) == text, "run `python -m tools.judges --table`"
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@for_each(SUITES)
 def test_every_suite_has_a_baseline(suite: str) -> None:
     assert any(each.status is Status.PASSED for each in baseline(suite).values())
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@for_each(SUITES)
 def test_exceptions_are_tests_that_pass_on_the_real_broker(suite: str) -> None:
     passing = {name for name, each in baseline(suite).items() if each.status is Status.PASSED}
     assert exceptions(suite).keys() <= passing

@@ -9,17 +9,13 @@ that are right as they are, each with its reason.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.for_each import for_each
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = frozenset({"docstring", "comment"})
@@ -57,6 +53,13 @@ WORDS = (
     Word(r"at hand", "available"),
 )
 PATTERNS = [(re.compile(rf"\b(?:{word.pattern})\b", re.IGNORECASE), word) for word in WORDS]
+
+
+COMMENT = re.compile(
+    r"""\"{3}(?:\\.|[^\\])*?\"{3} | '{3}(?:\\.|[^\\])*?'{3} | "(?:\\.|[^\\"\n])*" | '(?:\\.|[^\\'\n])*' | (\#[^\n]*)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A string of Python 3.11, which may contain a number sign, or a comment, which is the group."""
 
 
 class Allowed(NamedTuple):
@@ -99,27 +102,25 @@ def files() -> list[Path]:
     return sorted([*python, *pages, *others, *ROOT.glob("kafkalog_c*/**/*.pyi")])
 
 
-def texts_of(path: Path) -> Iterator[Text]:
-    """Yield the texts of a file: of Python docstrings, comments and sentences in strings, else the whole page."""
+@cache
+def texts_of(path: Path) -> list[Text]:
+    """Return the texts of a file: of Python docstrings, comments and sentences in strings, else the whole page.
+
+    Docstrings are the strings that are statements: of modules, classes, functions and attributes.
+    """
     text = path.read_text(encoding="utf-8")
     if path.suffix not in {".py", ".pyi"}:
-        yield Text(1, "page", text)
-        return
-    tree = ast.parse(text)
-    docstrings = {id(node) for node in _docstrings(tree)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
-            yield Text(node.lineno, "docstring" if id(node) in docstrings else "string", node.value)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield Text(token.start[0], "comment", token.string)
-
-
-def _docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
-    """Yield the strings that are statements: of modules, classes, functions and attributes."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            yield node.value
+        return [Text(1, "page", text)]
+    texts = []
+    docstrings = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr):
+            docstrings.add(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            texts.append(Text(node.lineno, "docstring" if node in docstrings else "string", node.value))
+    comments = (match for match in COMMENT.finditer(text) if match[1])
+    texts += (Text(1 + text.count("\n", 0, match.start()), "comment", match[1]) for match in comments)
+    return texts
 
 
 def found(path: Path) -> list[str]:
@@ -138,9 +139,10 @@ def found(path: Path) -> list[str]:
     return result
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(files, name=lambda path: path.relative_to(ROOT))
 def test_texts_are_in_plain_english(path: Path) -> None:
-    assert found(path) == []
+    places = found(path)
+    assert not places, "\n".join(places)
 
 
 def test_every_exception_is_needed() -> None:

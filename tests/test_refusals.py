@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
+from functools import cache
 from typing import Final
 
-import pytest
+from tests.support.for_each import for_each
+from tests.support.product import modules
 
-ROOT = Path(__file__).resolve().parents[1]
 KINDS: Final = frozenset({"RefusedError", "LockedError"})
 ADVICE: Final = re.compile(
     r"kafkalog [a-z]+ |--[a-z]|run the same command again|name the log directory itself"
@@ -25,17 +25,17 @@ INTERNAL: Final = {
 }
 
 
+@cache
 def refusals() -> list[tuple[str, str]]:
     """Where a refusal is made, and the source of its text; of one that only passes another's text on, nothing."""
     found = []
-    for path in sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")]):
-        text = path.read_text(encoding="utf-8")
+    for path, text in modules().items():
         tree = ast.parse(text) if any(kind in text for kind in KINDS) else ast.Module([], [])
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in KINDS and node.args:
                 message = node.args[0]
                 if isinstance(message, ast.Constant | ast.JoinedStr):
-                    place = f"{path.relative_to(ROOT)}:{node.lineno}"
+                    place = f"{path}:{node.lineno}"
                     pieces = [
                         piece.value
                         for piece in ast.walk(message)
@@ -47,8 +47,9 @@ def refusals() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize("text", [pytest.param(text, id=place) for place, text in refusals()])
-def test_a_refusal_says_what_to_do(text: str) -> None:
+@for_each(refusals, name=lambda refusal: refusal[0])
+def test_a_refusal_says_what_to_do(refusal: tuple[str, str]) -> None:
+    _, text = refusal
     assert ADVICE.search(text) or any(text.startswith(each) for each in INTERNAL), text
 
 

@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
+from pathlib import PurePosixPath
+from typing import NamedTuple
 
-import pytest
+from tests.support.for_each import for_each
+from tests.support.product import modules
 
-ROOT = Path(__file__).resolve().parents[1]
-MODULES = sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")])
 SMALL_LINES = 40
 MODULE_LINES = 600
 LAYOUT_LINES = 500
@@ -27,62 +27,102 @@ SMALL = {
 }
 
 
-def _ids(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+class Facts(NamedTuple):
+    """What the rules ask about a module.
+
+    imports: all modules that it imports, for types too, each with the name that it takes from it ("": the module).
+    functions: the name of each function, and its lines after the first.
+    classes: the public ones.
+    words: those of PRIVATE_WORDS among its identifiers.
+    """
+
+    imports: list[tuple[str, str]]
+    functions: list[tuple[str, int]]
+    classes: list[str]
+    words: set[str]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_ids)
-def test_no_room_is_crowded(path: Path) -> None:
-    limit = LAYOUT_LINES if path.name == "layout.py" else MODULE_LINES
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= limit
+@cache
+def _facts(text: str) -> Facts:
+    """Parse a module once for all rules."""
+    tree = ast.parse(text)
+    facts = Facts([], [], [], set())
+    facts.classes.extend(
+        node.name for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    identifiers = set()
+    for node in ast.walk(tree):
+        identifiers |= _identifiers(node)
+        match node:
+            case ast.ImportFrom(module=str(module)):
+                facts.imports.extend((module, alias.name) for alias in node.names)
+            case ast.Import():
+                facts.imports.extend((alias.name, "") for alias in node.names)
+            case ast.FunctionDef(end_lineno=int(end)):
+                facts.functions.append((node.name, end - node.lineno))
+    facts.words.update(_private_words_in(identifiers))
+    return facts
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_ids)
-def test_functions_are_small(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-            assert node.end_lineno - node.lineno < FUNCTION_LINES, node.name
+def _identifiers(node: ast.AST) -> set[str]:
+    match node:
+        case ast.FunctionDef(name=found) | ast.ClassDef(name=found) | ast.Name(id=found):
+            return {found}
+        case ast.Attribute(attr=found) | ast.arg(arg=found) | ast.keyword(arg=str(found)):
+            return {found}
+        case ast.alias(asname=str(found)) | ast.MatchAs(name=str(found)) | ast.ExceptHandler(name=str(found)):
+            return {found}
+    return set()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_ids)
-def test_layouts_are_spelled_in_layout_alone(path: Path) -> None:
-    imported = {
-        name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
-    }
-    is_made_from_schemas = path.parts[-2:] == ("wire", "codec.py")  # the layouts are those of wire/schemas.txt
-    assert path.name == "layout.py" or is_made_from_schemas or "struct" not in imported
+def _private_words_in(identifiers: set[str]) -> set[str]:
+    words = {word for each in identifiers for word in re.findall("[A-Z]?[a-z]+|[A-Z]+", each)}
+    return {word.lower() for word in words} & PRIVATE_WORDS
+
+
+@for_each(modules)
+def test_no_room_is_crowded(path: str) -> None:
+    limit = LAYOUT_LINES if PurePosixPath(path).name == "layout.py" else MODULE_LINES
+    lines = len(modules()[path].splitlines())
+    assert lines <= limit
+
+
+@for_each(modules)
+def test_functions_are_small(path: str) -> None:
+    assert [(name, lines) for name, lines in _facts(modules()[path]).functions if lines >= FUNCTION_LINES] == []
+
+
+@for_each(modules)
+def test_layouts_are_spelled_in_layout_alone(path: str) -> None:
+    imported = {module for module, _ in _facts(modules()[path]).imports}
+    is_made_from_schemas = path.endswith("/wire/codec.py")  # the layouts are those of wire/schemas.txt
+    is_layout = PurePosixPath(path).name == "layout.py"
+    assert is_layout or is_made_from_schemas or "struct" not in imported
 
 
 Texts = dict[str, str]
 """Modules by their dotted name."""
 
 
-def _name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+def _name(path: str) -> str:
+    parts = PurePosixPath(path).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
 def _product() -> Texts:
-    return {_name(path): path.read_text(encoding="utf-8") for path in MODULES}
+    return {_name(path): text for path, text in modules().items()}
 
 
 def _imports(texts: Texts) -> dict[str, set[str]]:
     """Which modules each module imports: anywhere in its text, for types alone too."""
-    imports = {}
-    for name, text in texts.items():
-        found = set()
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                inside = (f"{node.module}.{alias.name}" for alias in node.names)
-                found |= {each if each in texts else node.module for each in inside}
-            elif isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-        imports[name] = (found & texts.keys()) - {name}
-    return imports
+    return {
+        name: {
+            f"{module}.{inside}" if f"{module}.{inside}" in texts else module for module, inside in _facts(text).imports
+        }
+        & texts.keys() - {name}
+        for name, text in texts.items()
+    }
 
 
 def _cycle(texts: Texts) -> list[str]:
@@ -109,25 +149,14 @@ def _ambiguous_classes(texts: Texts) -> dict[str, list[str]]:
     """Public classes that several modules define."""
     homes: dict[str, list[str]] = {}
     for name, text in texts.items():
-        for node in ast.parse(text).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                homes.setdefault(node.name, []).append(name)
+        for found in _facts(text).classes:
+            homes.setdefault(found, []).append(name)
     return {name: modules for name, modules in homes.items() if len(modules) > 1}
 
 
 def _private_words(name: str, text: str) -> list[str]:
     """Words of PRIVATE_WORDS in the name of a module and in the identifiers of its text."""
-    identifiers = [name]
-    for node in ast.walk(ast.parse(text)):
-        match node:
-            case ast.FunctionDef(name=found) | ast.ClassDef(name=found) | ast.Name(id=found):
-                identifiers.append(found)
-            case ast.Attribute(attr=found) | ast.arg(arg=found) | ast.keyword(arg=str(found)):
-                identifiers.append(found)
-            case ast.alias(asname=str(found)) | ast.MatchAs(name=str(found)) | ast.ExceptHandler(name=str(found)):
-                identifiers.append(found)
-    words = {word for each in identifiers for word in re.findall("[A-Z]?[a-z]+|[A-Z]+", each)}
-    return sorted({word.lower() for word in words} & PRIVATE_WORDS)
+    return sorted(_private_words_in({name}) | _facts(text).words)
 
 
 def test_no_cycle_of_modules() -> None:
@@ -145,9 +174,9 @@ def test_one_name_has_one_meaning() -> None:
     assert _ambiguous_classes(_product()) == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_ids)
-def test_names_are_the_standard_nouns(path: Path) -> None:
-    assert _private_words(path.stem, path.read_text(encoding="utf-8")) == []
+@for_each(modules)
+def test_names_are_the_standard_nouns(path: str) -> None:
+    assert _private_words(PurePosixPath(path).stem, modules()[path]) == []
 
 
 def test_planted_offences_are_found() -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from tests.support.for_each import for_each
+from tests.support.product import modules
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT: Final = Path(__file__).resolve().parents[1]
-MODULES: Final = sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")])
 WRITERS: Final = {
     "kafkalog_core/storage/changing/writer.py": "the one door through which a broker's files are changed",
     "kafkalog_core/storage/changing/lock.py": "a broker's .lock, opened as POSIX locks require; nothing is written",
@@ -48,14 +48,10 @@ _PATH_WITHOUT_ARGUMENTS: Final = re.compile("mkdir|rmdir|unlink")
 """Methods of paths; our one door has methods of these names too, which take a path."""
 
 
-def _ids(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-@pytest.mark.parametrize("path", MODULES, ids=_ids)
-def test_only_modules_with_a_reason_write_to_a_disk(path: Path) -> None:
-    found = list(_writes(path.read_text(encoding="utf-8")))
-    assert bool(found) == (_ids(path) in WRITERS), found
+@for_each(modules)
+def test_only_modules_with_a_reason_write_to_a_disk(path: str) -> None:
+    found = list(_writes(modules()[path]))
+    assert bool(found) == (path in WRITERS), found
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ def test_every_command_has_a_case():
     assert CASES.keys() == dict(every_command.commands()).keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "case"), every_command.cases_of(spark=False), ids=str)
 def test_on_pipes(path: str, case: Case, tmp_path, monkeypatch):
     every_command.check_on_pipes(monkeypatch, Disk(tmp_path), path, case)

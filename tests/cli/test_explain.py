@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from kafkalog_cli.main import cli
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.ops.explain import entries
+from tests.support.for_each import for_each
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,6 +115,7 @@ def test_rows() -> None:
     assert json.loads(explain("nothing known", "--output", "json").stdout)[0]["exit_status"] == 3
 
 
-@pytest.mark.parametrize("name", BROKER_MESSAGES)
+@for_each(BROKER_MESSAGES)
 def test_every_message_can_be_looked_up(name: str) -> None:
-    assert explain(name).exit_code == 0
+    result = explain(name)
+    assert result.exit_code == 0, result.output

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from tests.support.for_each import for_each
 from tools.make_man import MAN, pages
 
 PAGES = pages()
@@ -18,20 +19,20 @@ def test_the_pages_are_up_to_date():
     assert [name for name, text in PAGES.items() if there[name] != text] == [], "run: python -m tools.make_man"
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("kafkalog-") and name.endswith(".1")])
+@for_each([name for name in PAGES if name.startswith("kafkalog-") and name.endswith(".1")])
 def test_a_command_page_is_complete(name):
     for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"):
-        assert f".SH {section}\n" in PAGES[name]
+        assert f".SH {section}\n" in PAGES[name], section
 
 
-@pytest.mark.parametrize("name", PAGES)
+@for_each(PAGES)
 def test_nothing_that_only_click_understands_is_left(name):
     assert "\\eb" not in PAGES[name]
     assert "\b" not in PAGES[name]
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-@pytest.mark.parametrize("name", PAGES)
+@for_each(PAGES)
 def test_roff_has_nothing_to_say(name):
     result = subprocess.run(
         ["groff", "-man", "-ww", "-z", "-Tutf8"], input=PAGES[name], capture_output=True, text=True, check=True

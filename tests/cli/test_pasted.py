@@ -73,6 +73,7 @@ def test_from_damage_to_a_mended_log_and_back(home: Path) -> None:
     assert (home / partition / CUT).read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_plan_that_the_disk_no_longer_fits_is_made_again(home: Path, tmp_path: Path) -> None:
     """The plan is made in one directory with relative paths, and applied from another one."""
     planned = pasted("kafkalog truncate --at-damage --plan-out 'plan 1.json' kafka/orders-0 --output table", home)
@@ -93,6 +94,7 @@ def test_a_plan_that_the_disk_no_longer_fits_is_made_again(home: Path, tmp_path:
     assert pasted("kafkalog apply plan.json", other).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_refusal_names_what_settles_it(home: Path) -> None:
     refused = pasted('kafkalog retain --set log.retention.ms=1 --apply --output table "$PWD"/kafka/orders-1', home)
     assert refused.returncode == 3

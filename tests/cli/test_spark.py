@@ -120,6 +120,7 @@ def test_a_master_that_answers():
         check_master_answers("spark://h:x")
 
 
+@pytest.mark.slow
 def test_pack_writes_an_archive_and_overwrites_nothing_else(tmp_path):
     place = tmp_path / "kafkalog.tar.gz"
     for _ in range(2):

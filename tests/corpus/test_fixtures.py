@@ -7,9 +7,8 @@ import re
 import tarfile
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.support.corpus import archives
+from tests.support.for_each import for_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,11 +47,11 @@ def _texts(tar: tarfile.TarFile) -> Iterator[tuple[str, bytes]]:
         yield member.name, gzip.decompress(content) if member.name.endswith(".gz") else content
 
 
-@pytest.mark.parametrize("archive", archives.archives(archives.FIXTURES), ids=lambda path: path.name)
+@for_each(archives.archives(archives.FIXTURES), name=lambda archive: archive.name)
 def test_no_path_of_a_machine_is_in_an_archive(archive: Path) -> None:
     with tarfile.open(archive) as tar:
         named = [name for name, text in _texts(tar) if _MACHINE_PATH.search(text)]
-    assert not named
+    assert not named, named
 
 
 def test_no_path_of_a_machine_is_in_the_demo() -> None:

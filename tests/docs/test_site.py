@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from tests.support.for_each import for_each
+from tools import import_graph
 from tools.console_blocks import ROOT, pages, with_generated_tables
 from tools.import_graph import layers, pictures, read_graph, room_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tools.import_graph import Graph
 
 PATH = re.compile(r"`((?:kafkalog_cli|kafkalog_core|tests|tools|fixtures|benchmarks|man|docs)/[^` ]*)`")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -16,21 +24,21 @@ PICTURES = {"pictures/rooms.svg", "pictures/verbs.svg"}
 NAMES = [page.relative_to(ROOT) for page in pages()]
 
 
-@pytest.mark.parametrize("name", NAMES, ids=str)
-def test_every_path_that_a_page_names_exists(name: str) -> None:
+@for_each(NAMES)
+def test_every_path_that_a_page_names_exists(name: Path) -> None:
     named = PATH.findall((ROOT / name).read_text(encoding="utf-8"))
     assert [path for path in named if "VERB" not in path and not (ROOT / path).exists()] == []
 
 
-@pytest.mark.parametrize("name", NAMES, ids=str)
-def test_every_link_leads_somewhere(name: str) -> None:
+@for_each(NAMES)
+def test_every_link_leads_somewhere(name: Path) -> None:
     page = ROOT / name
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [target for target in targets if target not in PICTURES and not (page.parent / target).exists()] == []
 
 
-@pytest.mark.parametrize("name", NAMES, ids=str)
-def test_generated_tables_are_those_of_today(name: str) -> None:
+@for_each(NAMES)
+def test_generated_tables_are_those_of_today(name: Path) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert with_generated_tables(text) == text
 
@@ -41,7 +49,14 @@ def test_the_site_has_every_page() -> None:
 
 
 # --- pictures ---------------------------------------------------------------------------------------------------------
-def test_pictures_are_of_all_rooms_and_verbs() -> None:
+@pytest.fixture(scope="module")
+def graph() -> Graph:
+    """Today's import graph, which takes seconds to read."""
+    return read_graph()
+
+
+def test_pictures_are_of_all_rooms_and_verbs(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_graph, "read_graph", lambda: graph)
     trees = {name: ET.fromstring(text) for name, text in pictures().items()}  # noqa: S314 - our own pictures
     assert {f"pictures/{name}" for name in trees} == PICTURES
     drawn = {name: {node.text for node in tree.iter() if node.text} for name, tree in trees.items()}
@@ -51,9 +66,8 @@ def test_pictures_are_of_all_rooms_and_verbs() -> None:
     assert verbs <= drawn["verbs.svg"]
 
 
-def test_the_graph_is_that_of_the_contracts() -> None:
+def test_the_graph_is_that_of_the_contracts(graph: Graph) -> None:
     """No import leads up: the floors of the pictures are those that lint-imports proves."""
-    graph = read_graph()
     floor = {room: number for number, rooms in enumerate(layers(0)) for room in rooms}
     upward = {
         (module, imported)

@@ -6,11 +6,10 @@ import errno
 import re
 import string
 
-import pytest
-
 from kafkalog_core.findings import FINDING_TYPES, NOT_SHOWN, found
 from kafkalog_core.findings.broker_messages import ELSEWHERE
 from kafkalog_core.storage.source import UnreadableError, open_error
+from tests.support.for_each import for_each
 
 PROBLEMS = [
     *(open_error("x", OSError(number, "")) for number in (errno.ENOENT, errno.ELOOP, errno.EACCES, errno.EIO)),
@@ -41,18 +40,17 @@ def fields(template: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(template) if name}
 
 
-@pytest.mark.parametrize("code", FINDING_TYPES)
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.message)
-def test_every_text_is_a_sentence(code: str, problem: UnreadableError) -> None:
-    reason = problem.message
+@for_each(FINDING_TYPES)
+def test_every_text_is_a_sentence(code: str) -> None:
     kind = FINDING_TYPES[code]
     named = dict.fromkeys(fields(f"{kind.message} {kind.broker_action}") - VALUES.keys() - {"position"}, 7)
-    details = named | DETAILS | {"reason": reason, "problem": "its name has no partition number"}
-    finding = found(code, "x", position=8, **VALUES, **details)  # type: ignore[arg-type]
-    for text in (finding.message, finding.broker_action, finding.cure):
-        if text is not None:
-            assert re.fullmatch(r"[A-Z-][^{}]*[^.{}]\.", text), text
-            assert "None" not in text.replace("None of its records", "")
+    for problem in PROBLEMS:
+        details = named | DETAILS | {"reason": problem.message, "problem": "its name has no partition number"}
+        finding = found(code, "x", position=8, **VALUES, **details)  # type: ignore[arg-type]
+        for text in (finding.message, finding.broker_action, finding.cure):
+            if text is not None:
+                assert re.fullmatch(r"[A-Z-][^{}]*[^.{}]\.", text), text
+                assert "None" not in text.replace("None of its records", ""), text
 
 
 def test_what_the_system_said_stands_behind_a_colon() -> None:

@@ -7,7 +7,6 @@ import shlex
 from typing import TYPE_CHECKING
 
 import click
-import pytest
 
 from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.findings import FINDING_TYPES
@@ -15,6 +14,7 @@ from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
 from kafkalog_core.ops.verify import broker_action
+from tests.support.for_each import for_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def commands() -> set[str]:
     return named | {re.sub(r"\{\w+\}", "7", line) for line in lines}
 
 
-@pytest.mark.parametrize("line", sorted(commands()))
+@for_each(commands)
 def test_it_can_be_typed(line: str) -> None:
     _, name, *arguments = shlex.split(line)
     context = click.Context(cli, info_name="kafkalog")

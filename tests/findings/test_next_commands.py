@@ -6,11 +6,11 @@ import shlex
 from typing import Final
 
 import click
-import pytest
 
 from kafkalog_cli.main import cli
 from kafkalog_core.findings import FINDING_TYPES, found
 from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, Finding
+from tests.support.for_each import for_each
 
 NEXT_COMMANDS: Final = {code: kind.next_step for code, kind in FINDING_TYPES.items() if kind.next_step}
 TEMPLATES: Final = sorted({*NEXT_COMMANDS.values(), AS_BROKER, AT_DAMAGE})
@@ -61,16 +61,16 @@ def explained(code: str) -> bool:
     return code in NO_COMMAND or any(code.startswith(kind) for kind in NO_COMMAND_KINDS)
 
 
-@pytest.mark.parametrize("code", sorted(code for code, kind in FINDING_TYPES.items() if kind.severity == "error"))
+@for_each([code for code, kind in FINDING_TYPES.items() if kind.severity == "error"])
 def test_an_error_names_a_command_or_there_is_a_reason(code: str) -> None:
-    assert (code in NEXT_COMMANDS) != explained(code)
+    assert (code in NEXT_COMMANDS) != explained(code), "both a command and a reason, or neither"
 
 
 def test_no_reason_is_stale() -> None:
     assert set(NO_COMMAND) <= set(FINDING_TYPES)
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@for_each(TEMPLATES)
 def test_of_an_object_store_it_is_a_command_that_takes_its_path(template: str) -> None:
     path = "s3://bucket/logs/orders-0/00000000000000000000.log"
     line = Finding(code="x", severity="error", path=path, message="", next_step=template).next_command
@@ -87,7 +87,7 @@ def test_of_a_bucket_it_names_the_bucket() -> None:
     assert finding.next_command == "aws s3 sync s3://bucket DIR"
 
 
-@pytest.mark.parametrize("template", TEMPLATES)
+@for_each(TEMPLATES)
 def test_it_can_be_pasted(template: str) -> None:
     """Paths with spaces are quoted, and the options of our own commands exist."""
     finding = Finding(code="x", severity="error", path=PATH, message="", next_step=template)

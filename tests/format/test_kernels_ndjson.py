@@ -162,6 +162,7 @@ def test_a_value_stands_behind_and_before_others(value, mode):
         assert_lines(chunk, mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=40)
 @given(log=strategies.logs(strategies.batches_v2) | strategies.logs(strategies.messages_v1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from itertools import pairwise
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,8 +22,12 @@ from kafkalog_core.kafka.releases import (
     release_of_level,
     rule_class,
 )
+from tests.support.for_each import for_each
+from tests.support.product import ROOT, modules
 
-ROOT = Path(__file__).resolve().parents[2]
+if TYPE_CHECKING:
+    from pathlib import Path
+
 RELEASE_IN_NAME = re.compile(r"\d+\.\d+\.\d+(?:\.\d+)?")
 
 
@@ -127,7 +131,6 @@ def test_classes(texts: tuple[str, ...], name: str) -> None:
 
 
 # --- the table and the product's texts --------------------------------------------------------------------------------
-ROOT = Path(__file__).parents[2]
 NEWEST = re.compile(r"""(?:\b0\.[78]|\breleases? up|"up) to (4\.\d+)""")
 """Where a text says up to which release this project knows something."""
 
@@ -140,7 +143,6 @@ def test_no_text_names_another_newest_release_than_the_table() -> None:
     assert [each for each in named if each[1] != str(LATEST)] == []
 
 
-PRODUCT = sorted([*ROOT.glob("kafkalog_core/**/*.py"), *ROOT.glob("kafkalog_cli/**/*.py")])
 TABLE = "kafkalog_core/kafka/releases.py"
 RULES = {
     "kafkalog_core/kafka/rules.py": "loading, recovery, appends and look-ups",
@@ -168,20 +170,22 @@ def _compares_releases(node: ast.AST) -> bool:
 
 def _spells_a_version(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Call):
-        return ast.unparse(node.func).rpartition(".")[2] == "Release"
+        return "Release" in {getattr(node.func, "id", None), getattr(node.func, "attr", None)}
     is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
     return is_text and name not in OTHER_VERSIONS and VERSION.fullmatch(str(node.value)) is not None
 
 
-@pytest.mark.parametrize("path", PRODUCT, ids=lambda path: str(path.relative_to(ROOT)))
-def test_releases_are_compared_by_the_rules_alone(path: Path) -> None:
+@for_each(modules)
+def test_releases_are_compared_by_the_rules_alone(name: str) -> None:
     """Everything else asks a rule by its name; the boundaries are rows of one table."""
-    name = str(path.relative_to(ROOT))
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    assert name == TABLE or name in RULES or not any(map(_compares_releases, nodes))
-    assert name == TABLE or not any(_spells_a_version(node, name) for node in nodes)
+    if name != TABLE:
+        nodes = list(ast.walk(ast.parse(modules()[name])))
+        compared = [ast.unparse(node) for node in nodes if _compares_releases(node)]
+        assert name in RULES or not compared, compared
+        spelled = [ast.unparse(node) for node in nodes if _spells_a_version(node, name)]
+        assert not spelled, spelled
 
 
 def test_every_boundary_is_used() -> None:
-    text = "".join(path.read_text(encoding="utf-8") for path in PRODUCT)
+    text = "".join(modules().values())
     assert [name for name in vars(Since) if name.isupper() and f"Since.{name}" not in text] == []

@@ -164,11 +164,13 @@ def test_the_segments_are_sound(segment: Segment, disk: Disk) -> None:
     assert is_in_order(segment, segment.entries) or segment.format == "v07"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segment", SEGMENTS, indirect=True)
 def test_every_byte_flipped(segment: Segment, disk: Disk) -> None:
     check(segment, disk, [(position, mask) for position in range(len(segment.data)) for mask in FLIP])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segment", BIT_BY_BIT, indirect=True)
 def test_every_bit_outside_of_the_checksum_flipped(segment: Segment, disk: Disk) -> None:
     changes = []
@@ -179,6 +181,7 @@ def test_every_bit_outside_of_the_checksum_flipped(segment: Segment, disk: Disk)
     check(segment, disk, changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("segment", SEGMENTS, indirect=True)
 def test_every_length_cut(segment: Segment, disk: Disk) -> None:
     silent = set()

@@ -203,6 +203,7 @@ ENTRIES: dict[str, Callable[[int], bytes]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENTRIES)
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
@@ -281,6 +282,7 @@ BUSY: dict[str, tuple[Callable[[int], bytes], bool]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BUSY)
 def test_no_garbage_makes_it_slow(path: Path, name: str) -> None:
     made, is_v07 = BUSY[name]

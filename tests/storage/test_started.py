@@ -167,6 +167,7 @@ def done(*line: str) -> None:
     assert status == 0, output
 
 
+@pytest.mark.slow
 def test_a_start_in_between_leaves_both_ways_open(patients: Patients) -> None:
     stride, ways = STRIDES[patients.scenario.case], set()
     for number, (root, journal) in enumerate(patients.killed(stride)):

@@ -213,6 +213,7 @@ def test_there_and_back(patient: Patient) -> None:
     assert patient.log(root) == source
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_a_start_at_any_step_finds_each_side_whole(patient: Patient, is_clean: bool) -> None:
     old, new = parts(patient.old_log), parts(patient.new_log)
@@ -234,6 +235,7 @@ def test_a_start_at_any_step_finds_each_side_whole(patient: Patient, is_clean: b
     assert {(False, False), (True, False), (True, True)} == set(seen)
 
 
+@pytest.mark.slow
 def test_killed_anywhere_it_is_finished_or_taken_back(patient: Patient) -> None:
     for number, root in enumerate(patient.killed()):
         if number % 2:
@@ -251,6 +253,7 @@ def test_killed_anywhere_it_is_finished_or_taken_back(patient: Patient) -> None:
         assert names_of_ours(root) == []
 
 
+@pytest.mark.slow
 def test_a_broker_that_started_in_between_leaves_both_ways_open(patient: Patient) -> None:
     """It has finished the replacement that was begun, or has thrown it away."""
     for number, root in enumerate(patient.killed()):
@@ -324,6 +327,7 @@ def same_planner(request: PlanRequest, stage: Stage, progress: Progress) -> Plan
     return PlanReport()
 
 
+@pytest.mark.slow
 def test_a_replacement_that_changes_nothing_is_finished_from_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

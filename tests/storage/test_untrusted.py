@@ -222,6 +222,7 @@ WRONG += [put_in_entry(name, value) for name in INNER for value in VALUES if val
 WRONG += [put("elsewhere", value) for value in ("x\0y", "\ud800", "relative", "/", "/a/../b", 1, None, float("inf"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(WRONG)))
 def test_a_journal_that_is_garbage_is_refused_in_one_sentence(root: Path, outside: Path, number: int) -> None:
     journal = apply_to(root, Disk())  # in t-0

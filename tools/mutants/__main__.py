@@ -40,7 +40,7 @@ SURVIVORS: Final = ROOT / "docs" / "mutants.txt"
 _PYTEST: Final = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
 _FEWEST: Final = 20
 """Of how many mutants a share says something."""
-_MARKS: Final = "not java and not spark and not slow"
+_MARKS: Final = "not java and not spark and not live"
 _ROOMS: Final = ("kafkalog_core/storage/changing", "kafkalog_core/storage", "kafkalog_core/format", "kafkalog_core/ops")
 
 
@@ -126,7 +126,7 @@ def _measure(copy: Path, where: Path, chosen: Sequence[str]) -> None:
         "MUTANTS_DURATIONS": str(where / ".durations.json"),
     }
     options = ["-n", "2", "-p", "tools.mutants.timing", "--cov", f"--cov-config={settings}", "--cov-context=test"]
-    subprocess.run([*_PYTEST, *options, "--cov-report=", *chosen], cwd=copy, env=environment, check=False)
+    subprocess.run([*_PYTEST, *options, "--cov-report=", "-m", _MARKS, *chosen], cwd=copy, env=environment, check=False)
 
 
 def _environment(copy: Path) -> dict[str, str]:

@@ -546,6 +546,7 @@ def test_somebody_who_writes_meanwhile(log_dir: Path) -> None:
     refused(log_dir, "another process wrote to it", disk=Meddling())
 
 
+@pytest.mark.slow
 def test_a_crash_at_any_step_leaves_all_or_nothing(log_dir: Path, tmp_path: Path) -> None:
     counting = CountingDisk()
     rolled(log_dir, to=tmp_path / "counted", disk=counting, **SMALL)

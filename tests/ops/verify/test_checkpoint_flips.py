@@ -205,6 +205,7 @@ def test_every_change_of_the_leader_epochs_is_noticed_or_documented(disk: Disk) 
     assert kinds <= {*UNTRACEABLE, *UNTRACEABLE_FIELDS}
 
 
+@pytest.mark.slow
 def test_a_raised_last_epoch_is_noticed_where_a_batch_has_it(disk: Disk) -> None:
     path = disk.home / disk.partition / EPOCHS
     old = entries_of(path.read_bytes())
@@ -221,6 +222,7 @@ def offsets_of(data: bytes) -> dict[str, int] | None:
     return None if found is None else {f"{topic}-{number}": int(offset) for topic, number, offset in found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disk", CASES[:1], indirect=True)
 def test_every_change_of_the_cleaner_offset_is_noticed_or_documented(disk: Disk) -> None:
     path = disk.home / CLEANER
