@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from tests.support.for_each import for_each
-from tests.support.product import modules
+from tests.support.product import ROOT, modules
 
 SMALL_LINES = 40
 MODULE_LINES = 600
@@ -207,3 +207,38 @@ def test_planted_offences_are_found() -> None:
         assert len(_private_words("a", text)) == 1, text
     assert _private_words("outline", "of_course = 'told'") == ["course", "outline"]
     assert _private_words("a", "foretold = trailer = 'told'  # told") == []
+
+
+def _test_modules_in(text: str) -> set[str]:
+    """Test modules that a text imports or names; programs and names of planners in strings count too."""
+    found = set(re.findall(r"\btests(?:\.\w+)*\.test_\w+", text))
+    for package, names in re.findall(r"\bfrom (tests[.\w]*) import (\([^)]*\)|.*)", text):
+        found |= {f"{package}.{name}" for name in re.findall(r"\btest_\w+", names)}
+    return found
+
+
+def _imported_tests(texts: Texts) -> dict[str, list[str]]:
+    """Test modules that other modules import, by the name of the importer."""
+    found = {name: sorted(_test_modules_in(text) - {name}) for name, text in texts.items()}
+    return {name: targets for name, targets in found.items() if targets}
+
+
+def test_no_test_module_is_imported() -> None:
+    """What several test modules use is in a helper module, next to them or in tests/support."""
+    paths = [path for room in ("tests", "benchmarks", "tools") for path in (ROOT / room).rglob("*.py")]
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+    del names["tests.test_structure"]  # it has planted imports
+    assert _imported_tests({name: path.read_text(encoding="utf-8") for name, path in names.items()}) == {}
+
+
+def test_planted_imports_of_test_modules_are_found() -> None:
+    for text in (
+        "from tests.a.test_b import c",
+        "import tests.a.test_b",
+        "from tests.a import d, test_b",
+        "from tests.a import (\n    d,\n    test_b,\n)",
+        "plan = 'tests.a.test_b:plan'",
+    ):
+        assert _imported_tests({"tests.a.test_c": text}) == {"tests.a.test_c": ["tests.a.test_b"]}, text
+        assert _imported_tests({"tests.a.test_b": text}) == {}, text
+    assert _imported_tests({"tests.a.test_c": "from tests.a.b import latest_d\nfrom tests import skips"}) == {}
