@@ -227,18 +227,19 @@ def test_no_test_module_is_imported() -> None:
     """What several test modules use is in a helper module, next to them or in tests/support."""
     paths = [path for room in ("tests", "benchmarks", "tools") for path in (ROOT / room).rglob("*.py")]
     names = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
-    del names["tests.test_structure"]  # it has planted imports
     assert _imported_tests({name: path.read_text(encoding="utf-8") for name, path in names.items()}) == {}
 
 
 def test_planted_imports_of_test_modules_are_found() -> None:
-    for text in (
-        "from tests.a.test_b import c",
-        "import tests.a.test_b",
-        "from tests.a import d, test_b",
-        "from tests.a import (\n    d,\n    test_b,\n)",
-        "plan = 'tests.a.test_b:plan'",
+    b, c = (f"tests.a.test_{name}" for name in "bc")
+    for planted in (
+        "from tests.a.{} import c",
+        "import tests.a.{}",
+        "from tests.a import d, {}",
+        "from tests.a import (\n    d,\n    {},\n)",
+        "plan = 'tests.a.{}:plan'",
     ):
-        assert _imported_tests({"tests.a.test_c": text}) == {"tests.a.test_c": ["tests.a.test_b"]}, text
-        assert _imported_tests({"tests.a.test_b": text}) == {}, text
-    assert _imported_tests({"tests.a.test_c": "from tests.a.b import latest_d\nfrom tests import skips"}) == {}
+        text = planted.format("test_b")
+        assert _imported_tests({c: text}) == {c: [b]}, text
+        assert _imported_tests({b: text}) == {}, text
+    assert _imported_tests({c: "from tests.a.b import latest_d\nfrom tests import skips"}) == {}
