@@ -88,6 +88,7 @@ def test_results_are_kept_in_order(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.live
 def test_a_program_is_killed_at_its_limit(tmp_path: Path) -> None:
     program = "import time; print('here', flush=True); time.sleep(60)"
     ended = run([sys.executable, "-c", program], tmp_path / "log", 1)
@@ -95,6 +96,7 @@ def test_a_program_is_killed_at_its_limit(tmp_path: Path) -> None:
     assert ended.seconds < 30
 
 
+@pytest.mark.live
 def test_a_program_that_never_ends_has_done_its_work(tmp_path: Path) -> None:
     program = "import time; print('done', flush=True); time.sleep(60)"
     ended = run([sys.executable, "-c", program], tmp_path / "log", 30, until=lambda text: "done" in text)

@@ -243,6 +243,7 @@ main()
 """
 
 
+@pytest.mark.live
 @pytest.mark.skipif(os.name != "posix", reason="pipes of another kind")
 @pytest.mark.parametrize("output", ["ndjson", "json", "csv", "table"])
 def test_a_reader_that_leaves_ends_it_quietly(tmp_path, output):
@@ -260,6 +261,7 @@ def test_a_reader_that_leaves_ends_it_quietly(tmp_path, output):
         assert process.wait(60) == 0
 
 
+@pytest.mark.live
 @pytest.mark.skipif(os.name != "posix", reason="signals of another kind")
 def test_control_c_is_one_word(tmp_path):
     log = tmp_path / "00000000000000000000.log"
@@ -277,6 +279,7 @@ def test_control_c_is_one_word(tmp_path):
         assert process.wait(60) == 1
 
 
+@pytest.mark.live
 @pytest.mark.skipif(os.name != "posix", reason="signals of another kind")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("output", ["ndjson", "json", "csv", "table"])

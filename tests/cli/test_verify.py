@@ -348,6 +348,7 @@ def others_of(process):
     return found
 
 
+@pytest.mark.live
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="no /proc")
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_ctrl_c_ends_it_with_what_is_known(large, state, jobs):
@@ -366,6 +367,7 @@ def test_ctrl_c_ends_it_with_what_is_known(large, state, jobs):
     assert summary(result)["unchanged_bytes"] == summary(result)["bytes"]
 
 
+@pytest.mark.live
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="no /proc")
 def test_a_kill_leaves_what_was_saved(large, state):
     environment = (
@@ -390,6 +392,7 @@ def test_a_kill_leaves_what_was_saved(large, state):
     assert summary(run("--resume", state, "--topic", "t", "--partition", "0", large))["unchanged_bytes"] > 0
 
 
+@pytest.mark.live
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="no /proc")
 def test_a_process_that_is_killed_ends_it_with_1(large):
     process = start("--jobs", 2, "--output", "ndjson", large)
