@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog_core.broker.server import ReadOnlyBroker
     from tests.broker.python_clients import PythonClient
 
-pytestmark = pytest.mark.slow  # once in CI is enough: clients of their own, each for a second or two
+pytestmark = pytest.mark.slow  # clients of their own, each for a second or two
 
 DEMO = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
 REFUSED_SECONDS = 5
