@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from functools import partial
-from itertools import count as count_from
 from pathlib import Path
 from threading import Thread
 from time import sleep
@@ -311,31 +310,6 @@ def test_it_is_stopped_where_a_partition_ends(share: int, tmp_path: Path, monkey
     assert type(error) is KeyboardInterrupt
     assert lines[-1] == b""
     assert 0 < report.rows == len(lines) - 1 < 12 * count
-
-
-@pytest.mark.usefixtures("at_once")
-def test_it_is_stopped_while_the_page_cache_is_looked_at(
-    tmp_path: Path, output: Callable[[str], Output], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a file that the others have begun to read; they wait for the look at the rest, which does not come."""
-    data = many_records(20_000, 100)
-    write_segments(tmp_path / "orders-0", {0: data})
-    looks = count_from()
-
-    def look(*_: object) -> None:
-        if next(looks) == 3:
-            sleep(0.3)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(SharedFiles, "look", look)
-    monkeypatch.setattr(READING, "keeps_cache", False)
-    monkeypatch.setattr(shared, "_LOOK_BYTES", len(data) // 5)
-    monkeypatch.setattr(turns, "AHEAD_BYTES", len(data) // 10)
-    request = request_of(tmp_path, level="records")
-    error, report, lines = stopped(output("together"), request, 2 * len(data), len(data) // 20)
-    assert type(error) is KeyboardInterrupt
-    assert lines[-1] == b""
-    assert 2000 < report.rows == len(lines) - 1 < 15_000
 
 
 @pytest.mark.usefixtures("at_once")
