@@ -19,6 +19,7 @@ from kafkalog_core.format.index import (
     used_entries,
 )
 from kafkalog_core.format.layout import (
+    MAX_INT32,
     OFFSET_INDEX_ENTRY,
     SNAPSHOT_ENTRY,
     SNAPSHOT_HEADER,
@@ -68,6 +69,10 @@ class _Entries(NamedTuple):
 def index_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     """Yield every entry of an index, then a finding or damage for what is after the last one."""
     layout = _INDEXES[file.kind].layout
+    if source.size_bytes > MAX_INT32:  # AbstractIndex maps the file, and FileChannel.map refuses a larger one
+        detail = f"{source.size_bytes} bytes, over the limit of {MAX_INT32} for an index"
+        yield damage_row(file, 0, source.size_bytes, "too-large", detail)
+        return
     count, partial_bytes = split_size(layout, source.size_bytes)
     end = count * layout.size
     zeros_position: int | None = None  # where the current zeros start, as long as nothing else follows them
