@@ -104,7 +104,8 @@ class PlacedLine(Struct, frozen=True):
 class CheckpointFile(Struct, frozen=True, kw_only=True):
     """The content of an offset checkpoint; of two entries for one partition the last one is in `entries`.
 
-    `repeated` are the entries after another one of their partition, `lost` is why it was not read to its end. Of malformed and repeated lines the first thousand are kept.
+    `repeated` are the entries after another one of their partition, `lost` is why it was not read to its
+    end. Of malformed and repeated lines the first thousand are kept.
     """
 
     path: str
