@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import ChecksumError, FieldError, FormatError, TruncatedError, UnsupportedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.index import (
+    MAX_TXN_INDEX_BYTES,
     iter_offset_entries,
     iter_time_entries,
     iter_txn_entries,
@@ -69,8 +70,10 @@ class _Entries(NamedTuple):
 def index_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     """Yield every entry of an index, then a finding or damage for what is after the last one."""
     layout = _INDEXES[file.kind].layout
-    if source.size_bytes > MAX_INT32:  # AbstractIndex maps the file, and FileChannel.map refuses a larger one
-        detail = f"{source.size_bytes} bytes, over the limit of {MAX_INT32} for an index"
+    # AbstractIndex maps an offset or time index, and FileChannel.map refuses a larger file
+    limit = MAX_TXN_INDEX_BYTES if _INDEXES[file.kind] is _TRANSACTIONS else MAX_INT32
+    if source.size_bytes > limit:
+        detail = f"{source.size_bytes} bytes, over the limit of {limit} for an index of this kind"
         yield damage_row(file, 0, source.size_bytes, "too-large", detail)
         return
     count, partial_bytes = split_size(layout, source.size_bytes)
