@@ -376,7 +376,7 @@ class Source:
     def hole_end(self, position: int) -> int:
         """Return where the hole of a sparse file ends that a position is in; the position itself if it is in none.
 
-        A hole is a range of zeros that no block of the disk holds (lseek(2), SEEK_DATA): whoever looks for other bytes
+        A hole is a range of zeros that no block of the disk holds (lseek(2), SEEK_DATA): a search for other bytes
         skips it, as a file of some blocks may have any size. Where the file system does not know its holes there are
         none, and the zeros are read.
         """

@@ -1,4 +1,4 @@
-"""Each file of a real log directory as a sparse one of 256 GiB: no command reads the hole, and verify names the file."""
+"""Each file of a real log directory as a sparse one of 256 GiB: no command reads the hole, verify names the file."""
 
 from __future__ import annotations
 
@@ -43,7 +43,15 @@ FILES = {
     "payments-0/partition.metadata": "file.too-large",
 }
 ONE_OF_A_KIND = [f"{META}.log", f"{PAYMENTS}005.index", f"{PAYMENTS}005.txnindex", "recovery-point-offset-checkpoint"]
-PLANS = [["reindex"], ["truncate", "--at-damage"], ["truncate", "--as-broker"], ["checkpoint"], ["compact"], ["roll"]]
+PLANS = [
+    ["reindex"],
+    ["truncate", "--at-damage"],
+    ["truncate", "--as-broker"],
+    ["checkpoint"],
+    ["retain"],
+    ["compact"],
+    ["roll"],
+]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ A file of a few blocks may have any size: the large ones here have 256 GiB, whic
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from kafkalog_core.storage.framing import count_zeros, used_bytes
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import WINDOW_BYTES, Source
 from tests.storage.scans import BLOCK, A, B, Found, N, batches_of, scan_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HUGE = 256 << 30
 HOLE = " (most of them a hole, for which the disk stores nothing)"
