@@ -266,6 +266,15 @@ INDEXES: Final = {
         "the segment.",
         next_step=REINDEX,
     ),
+    "index.oversize": FindingType(
+        "error",
+        "The offset index has {size_bytes} bytes, but a broker maps at most 2147483647; it was not read.",
+        "Does not start if it opens the index then, as it does that of the last segment. Otherwise fetches from the "
+        "segment fail.",
+        _REBUILT,
+        "An index file is larger than 2 GiB - 1 byte. No broker creates one.",
+        next_step=REINDEX,
+    ),
     "index.sparse": FindingType(
         "warning",
         "The offset index has far fewer entries than expected for this log: {problem}.",
@@ -339,6 +348,15 @@ INDEXES: Final = {
         _REBUILT,
         "Only the index of the active segment has space for later entries. The broker trims the index when it closes "
         "the segment.",
+        next_step=REINDEX,
+    ),
+    "timeindex.oversize": FindingType(
+        "error",
+        "The time index has {size_bytes} bytes, but a broker maps at most 2147483647; it was not read.",
+        "Does not start if it opens the index then, as it does that of the last segment. Otherwise searches by time "
+        "and retention fail.",
+        _REBUILT,
+        "An index file is larger than 2 GiB - 1 byte. No broker creates one.",
         next_step=REINDEX,
     ),
     "timeindex.incomplete": FindingType(

@@ -461,7 +461,7 @@ CHECKPOINTS: Final = {
     ),
     "file.too-large": FindingType(
         "error",
-        "The file has {size_bytes} bytes, but files of this kind have some hundred; it was not read.",
+        "The file has {size_bytes} bytes, far more than any file of its kind; it was not read.",
         "Reads all of it into memory, and refuses it.",
         "Stop the broker and restore the file from a copy. Do not start a broker without the file.",
         "The file normally has some lines, but is far larger than any file of its kind.",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.textfile import MalformedLine
 
 __all__ = [
+    "MAX_CHECKPOINT_BYTES",
     "CheckpointEpoch",
     "CheckpointMend",
     "CheckpointOffset",
@@ -52,6 +53,8 @@ __all__ = [
 ]
 
 
+MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
+"""Size of a checkpoint of a million partitions; a larger file is not a checkpoint."""
 _BLANKS: Final = re.compile(r"\s+", re.ASCII)
 _VERSION_LINE: Final = 1
 _COUNT_LINE: Final = 2

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FieldError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.layout import Layout
 
 __all__ = [
+    "MAX_TXN_INDEX_BYTES",
     "IndexBuilder",
     "OffsetEntry",
     "TimeEntry",
@@ -58,6 +59,9 @@ __all__ = [
     "split_size",
     "used_entries",
 ]
+
+MAX_TXN_INDEX_BYTES: Final = 512 * 1024 * 1024
+"""No transaction index is larger: for each entry of 34 bytes a log of 2 GiB has a marker, and a batch that it ends."""
 
 
 Buffer = bytes | bytearray | memoryview

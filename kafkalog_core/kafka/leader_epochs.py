@@ -44,11 +44,14 @@ def read_epoch_file(directory: str) -> EpochFile | None:
     refusal: Refusal | None = None
     try:
         with Source.open(path) as source:
-            for item in read_epoch_checkpoint(TextWindows(source).windows()):
+            text = TextWindows(source)
+            for item in read_epoch_checkpoint(text.windows()):
                 if isinstance(item, CheckpointEpoch):
                     entries.append(EpochStart(item.leader_epoch, item.start_offset))
                 elif isinstance(item, CheckpointVerdict):
                     refusal = item.refusal
+            if text.lost is not None:
+                return None
     except StorageError:
         return None
     return EpochFile(path, tuple(entries), refusal)

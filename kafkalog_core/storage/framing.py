@@ -19,7 +19,7 @@ from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 if TYPE_CHECKING:
     from kafkalog_core.storage.source import Source
 
-__all__ = ["SMALL_WINDOW_BYTES", "EntrySearch", "Framing", "LogFraming", "V07Framing", "count_zeros"]
+__all__ = ["SMALL_WINDOW_BYTES", "EntrySearch", "Framing", "LogFraming", "V07Framing", "count_zeros", "used_bytes"]
 
 
 # A search must pay a checksum for each candidate; 0.7 refused messages over 1,000,000 bytes (max.message.size).
@@ -162,6 +162,10 @@ class EntrySearch:
         before = end if before is None else before
         wanted = DISK_BLOCK_BYTES  # it is usually near, and in dense damage each place starts a new search
         while position < before:
+            data = min(self._source.hole_end(position), before) - _OVERLAP_BYTES
+            if data > position:  # no entry starts in a hole, but the zeros before data may be its first bytes
+                self._searched_bytes += data - position
+                position = data
             size = min(wanted, end - position, before - position + _OVERLAP_BYTES)
             try:
                 window = self._source.window(position, size)
@@ -230,5 +234,22 @@ def count_zeros(source: Source, position: int, end: int) -> int:
         at += len(window) - left
         if left:
             break
+        at = min(source.hole_end(at), end)
         wanted = SMALL_WINDOW_BYTES
     return at - position
+
+
+def used_bytes(source: Source, end: int) -> int:
+    """Return the number of bytes before the zeros that end at `end`. What the disk cannot read is not zero."""
+    wanted = DISK_BLOCK_BYTES
+    while end > 0:
+        end = source.data_end(end)
+        start = max(0, end - wanted)
+        try:
+            used = len(source.read(start, end - start).rstrip(b"\0"))
+        except UnreadableError:
+            break
+        if used:
+            return start + used
+        end, wanted = start, WINDOW_BYTES
+    return end

@@ -165,6 +165,7 @@ def _part(run: Run, first: int, last: int) -> Run:
 HINT: Final = "--resync searches for batches after it"
 APPEND_CUT: Final = "an append cut short"
 """What a torn tail is assumed to be, in its detail, by a reader of one file; other files may show something else."""
+_HOLE: Final = " (most of them a hole, for which the disk stores nothing)"
 _WHOLE: Final = frozenset({kernels.STOP_END, kernels.STOP_MORE})
 """Why a walk of whole entries ends."""
 _PASSABLE: Final = frozenset({kernels.STOP_CHECKSUM, kernels.STOP_LIMIT, kernels.STOP_MAGIC, kernels.STOP_LENGTH})
@@ -500,11 +501,14 @@ class Scanner:
         return self._step_over(rest, "torn-tail", f"{rest} bytes of a batch of {needed}: {APPEND_CUT}")
 
     def _zero_filled(self, zeros: int) -> Damage:
-        rest = self._end - self._position
+        rest, middle = self._end - self._position, self._position + zeros // 2
+        # a small hole says nothing: which zeros of some blocks are stored is a matter of the file system
+        is_hole = zeros >= WINDOW_BYTES and self._source.hole_end(middle) > middle
+        what = f"{zeros} zero bytes{_HOLE if is_hole else ''}"
         if zeros >= rest:
-            detail = f"{rest} zero bytes up to the end of the file"
-            return replace(self._step_over(rest, "zero-filled", detail), is_zeros=True)
-        return self._lost("zero-filled", f"{zeros} zero bytes, then other bytes")
+            damage = self._step_over(rest, "zero-filled", f"{what} up to the end of the file")
+            return replace(damage, is_zeros=True)
+        return self._lost("zero-filled", f"{what}, then other bytes")
 
     def _lost(self, reason: str, detail: str, *, search_from: int | None = None, found: int | None = None) -> Damage:
         """Return the damage from a position where the framing is lost, to the next entry found or the file's end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from bisect import bisect_left
 from contextlib import ExitStack, contextmanager
 from enum import Enum
 from itertools import islice
@@ -149,6 +150,8 @@ _UNREADABLE_ERRNOS: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _MAX_UNREADABLE_BYTES: Final = 1024 * 1024
 _MOMENT_S: Final = 0.1
 _PREADV: Final = getattr(os, "preadv", None)  # not on Windows
+_SEEK_DATA: Final = getattr(os, "SEEK_DATA", None)  # not on Windows
+_STAT_BLOCK_BYTES: Final = 512
 _SMALL_BYTES: Final = 128 * 1024
 """The largest file that is requested together with others."""
 _TOGETHER: Final = 64
@@ -247,6 +250,11 @@ class Source:
         self._view = memoryview(self._buffer)
         self.peeked = memoryview(bytearray(PEEK_BYTES))
         self._limit = READING.limit
+        self._may_have_holes = (
+            _SEEK_DATA is not None
+            and status is None
+            and self._opened.st_blocks * _STAT_BLOCK_BYTES < self._opened.st_size
+        )
         self._pages: ReadPages | None = None
         held = READING.held.get(path)
         is_held = held is not None and held[1:3] == (self._opened.st_dev, self._opened.st_ino)
@@ -364,6 +372,30 @@ class Source:
     def read(self, position: int, size_bytes: int) -> bytes:
         """Return a copy of `size_bytes` bytes from `position` on, fewer at the end of the file."""
         return bytes(self.window(position, size_bytes))
+
+    def hole_end(self, position: int) -> int:
+        """Return where the hole of a sparse file ends that a position is in; the position itself if it is in none.
+
+        A hole is a range of zeros that no block of the disk holds (lseek(2), SEEK_DATA): a search for other bytes
+        skips it, as a file of some blocks may have any size. Where the file system does not know its holes there are
+        none, and the zeros are read.
+        """
+        if not self._may_have_holes or position >= self.size_bytes:
+            return position
+        number = self._file.fileno()
+        try:
+            found = os.lseek(number, position, _SEEK_DATA or 0)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                return position
+            found = os.fstat(number).st_size  # no data up to the end, which is an earlier one if the file was truncated
+        return max(position, min(found, self.size_bytes))
+
+    def data_end(self, end: int) -> int:
+        """Return where the last data before `end` ends: from there to `end` there is a hole. `end` if there is none."""
+        if self.hole_end(max(0, end - 1)) < end:
+            return end
+        return bisect_left(range(end), True, key=lambda position: self.hole_end(position) >= end)
 
     def refresh(self, *, grow: bool = False) -> FileChange:
         """Compare the open file with the present one of that name; with `grow`, use a larger size from now on."""

@@ -22,7 +22,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.index import IndexBuilder, encode_txn_entry, iter_txn_entries
+from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, IndexBuilder, encode_txn_entry, iter_txn_entries
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
     MAX_BATCH_BYTES,
@@ -196,6 +196,11 @@ class LiveLog(LiveLogReader):
         if segment.txnindex is None:
             return
         with Source.open(segment.txnindex.path) as source:
+            if source.size_bytes > MAX_TXN_INDEX_BYTES:
+                raise StorageError(
+                    f"{source.size_bytes} bytes, larger than any transaction index; kafkalog reindex rebuilds it",
+                    path=source.path,
+                )
             content = bytes(source.window(0, source.size_bytes))
         entries = [CompletedTxn(*each[1:4], True, each[4]) for each in iter_txn_entries(content)]
         self._aborted += entries

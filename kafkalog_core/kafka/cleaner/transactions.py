@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError, StorageError
-from kafkalog_core.format.index import iter_txn_entries
+from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, iter_txn_entries
 from kafkalog_core.format.kernels.constants import MARKER_ABORT, MARKER_COMMIT
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
@@ -136,6 +136,8 @@ def collect_aborted(
 def _entries(path: str) -> Iterator[tuple[int, int, int, int, int]]:
     size = TXN_INDEX_ENTRY.size
     with Source.open(path) as source:
+        if source.size_bytes > MAX_TXN_INDEX_BYTES:
+            raise StorageError(f"{source.size_bytes} bytes, larger than any transaction index", path=path)
         for position in range(0, source.size_bytes - source.size_bytes % size, size * _ENTRIES):
             window = source.window(position, size * _ENTRIES)
             if len(window) < min(size * _ENTRIES, source.size_bytes - position):

@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.index import iter_offset_entries, used_entries
+from kafkalog_core.format.index import iter_offset_entries
 from kafkalog_core.format.layout import LOG_OVERHEAD, MAGIC_POSITION, MAGIC_V2, OFFSET_INDEX_ENTRY
+from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, Struct
@@ -223,12 +224,12 @@ def last_indexed(source: Source, segment: Segment) -> int:
         return 0
     try:
         with Source.open(segment.index.path) as index:
-            data = index.read(0, index.size_bytes)
+            size = OFFSET_INDEX_ENTRY.size
+            last = (used_bytes(index, index.size_bytes) - 1) // size
+            entries = list(iter_offset_entries(index.read(last * size, size))) if last >= 0 else []
     except StorageError:
         return 0
-    count = used_entries(OFFSET_INDEX_ENTRY, data)
-    entries = list(iter_offset_entries(data[(count - 1) * OFFSET_INDEX_ENTRY.size : count * OFFSET_INDEX_ENTRY.size]))
-    if not count or not entries:
+    if not entries:
         return 0
     relative_offset, position = entries[0]
     if not 0 < position < source.size_bytes:

@@ -230,6 +230,8 @@ def last_time(file: FileInfo | None) -> int:
         count, _ = split_size(TIME_INDEX_ENTRY, source.size_bytes)
         wanted = 1
         while count:
+            # a sparse file may have any size: the zeros of a hole are not read
+            count = -(-source.data_end(count * TIME_INDEX_ENTRY.size) // TIME_INDEX_ENTRY.size)
             first = max(0, count - wanted)
             run = source.read(first * TIME_INDEX_ENTRY.size, (count - first) * TIME_INDEX_ENTRY.size)
             used = used_entries(TIME_INDEX_ENTRY, run)

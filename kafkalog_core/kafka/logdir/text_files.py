@@ -7,9 +7,10 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, overload
 
-from kafkalog_core.errors import NotFoundError, StorageError
+from kafkalog_core.errors import LimitError, NotFoundError, StorageError
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import (
+    MAX_CHECKPOINT_BYTES,
     CheckpointEpoch,
     CheckpointOffset,
     CheckpointVerdict,
@@ -61,19 +62,23 @@ _Topic = tuple[str, int]
 
 
 class TextWindows:
-    """A text file in windows, up to the first place that the disk cannot read: `lost`.
+    """A checkpoint in windows, up to the first place that the disk cannot read, and none of one that is too large.
 
+    That is `lost`. What is under a checkpoint's name may have any size, and a sparse file costs nothing on the disk.
     `look` is called before each window; it may end the reading with an error of its own.
     """
 
     def __init__(self, source: Source, look: Callable[[], None] | None = None) -> None:
         self._source = source
         self._look = look
-        self.lost: UnreadableError | None = None
+        self.lost: UnreadableError | LimitError | None = None
 
     def windows(self) -> Iterator[bytes]:
         """Yield the file in pieces, in order."""
-        position = 0
+        size_bytes, position = self._source.size_bytes, 0
+        if size_bytes > MAX_CHECKPOINT_BYTES:
+            self.lost = LimitError(f"{size_bytes} bytes, over the limit of {MAX_CHECKPOINT_BYTES}")
+            return
         while True:
             if self._look is not None:
                 self._look()
@@ -99,8 +104,8 @@ class PlacedLine(Struct, frozen=True):
 class CheckpointFile(Struct, frozen=True, kw_only=True):
     """The content of an offset checkpoint; of two entries for one partition the last one is in `entries`.
 
-    `repeated` are the entries after another one of their partition, `lost` is where the disk could not be read further.
-    Of malformed and repeated lines the first thousand are kept.
+    `repeated` are the entries after another one of their partition, `lost` is why it was not read to its
+    end. Of malformed and repeated lines the first thousand are kept.
     """
 
     path: str
@@ -110,7 +115,7 @@ class CheckpointFile(Struct, frozen=True, kw_only=True):
     repeated: tuple[PlacedLine, ...]
     malformed: tuple[MalformedLine, ...]
     verdict: CheckpointVerdict
-    lost: UnreadableError | None
+    lost: UnreadableError | LimitError | None
 
     @property
     def is_refused(self) -> bool:
@@ -194,7 +199,9 @@ def checkpoint_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
             yield RowChunk(CHECKPOINT, rows)
             rows = []
         if isinstance(item, CheckpointVerdict):
-            if text.lost is not None:
+            if isinstance(text.lost, LimitError):
+                yield damage_row(file, 0, source.size_bytes, "too-large", text.lost.message)
+            elif text.lost is not None:
                 yield unreadable_row(file, text.lost.position, source.size_bytes - text.lost.position)
             elif item.refusal is not None:
                 yield fault_row(file, file.refused(item.refusal))
@@ -217,7 +224,7 @@ def _checkpoint_row(file: EntryFile, entry: CheckpointOffset | CheckpointEpoch) 
 def property_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     """Yield every key of a property file, a damage row for each malformed line, a finding for a refused file."""
     if source.size_bytes > MAX_PROPERTY_FILE_BYTES:
-        detail = f"{source.size_bytes} bytes, where files of this kind have some hundred"
+        detail = f"{source.size_bytes} bytes, far more than any file of its kind"
         yield damage_row(file, 0, source.size_bytes, "too-large", detail)
         return
     try:
@@ -333,7 +340,7 @@ def read_offsets(path: str, kind: FileKind) -> OffsetText | None:
         return None
     place = _with_state(EntryFile(path=path, kind=kind))
     sink = Sink()
-    _put_faults(sink, place, file.malformed, file.verdict, file.lost)
+    _put_faults(sink, place, file.malformed, file.verdict, file.lost, file.size_bytes)
     for repeated in file.repeated:
         _put_repeated(sink, place, repeated)
     for placed in file.entries.values():
@@ -364,7 +371,7 @@ def read_epochs(file: EntryFile, look: Callable[[], None] | None = None) -> Epoc
             elif len(malformed) < _MAX_KEPT:
                 malformed.append(item)
     sink = Sink(file.topic, file.partition)
-    _put_faults(sink, file, malformed, verdict, text.lost, negative=_first_negative(entries))
+    _put_faults(sink, file, malformed, verdict, text.lost, source.size_bytes, negative=_first_negative(entries))
     _put_disorder(sink, file, entries)
     is_refused = text.lost is not None or verdict.refusal is not None
     is_cut = not is_refused and verdict.version is not None and verdict.declared_count is None
@@ -428,10 +435,14 @@ def _put_faults(
     file: EntryFile,
     malformed: Iterable[MalformedLine],
     verdict: CheckpointVerdict,
-    lost: UnreadableError | None,
+    lost: UnreadableError | LimitError | None,
+    file_bytes: int,
     negative: PlacedLine | None = None,
 ) -> None:
     """Report what is wrong: the first fault decides what a broker does, other malformed lines are reported too."""
+    if isinstance(lost, LimitError):
+        sink.put(file.finding("file.too-large", size_bytes=file_bytes))
+        return
     if lost is not None:
         sink.put(file.finding("file.not-readable", position=lost.position, reason=lost.message))
         return

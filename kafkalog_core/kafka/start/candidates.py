@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.index import decode_offset_entry, decode_time_entry, iter_txn_entries
+from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, decode_offset_entry, decode_time_entry, iter_txn_entries
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name
 from kafkalog_core.kafka.rules import rules_of
@@ -108,7 +108,7 @@ def txn_index_fault(path: str, base_offset: int) -> str | None:
     try:
         with Source.open(path) as source:
             position = 0
-            while window := source.window(position):
+            while position < MAX_TXN_INDEX_BYTES and (window := source.window(position)):
                 whole = len(window) - len(window) % TXN_INDEX_ENTRY.size
                 for version, _, _, last_offset, _ in iter_txn_entries(window[:whole]):
                     if version > _MAX_VERSION:  # AbortedTxn reads the first byte alone, as a signed number

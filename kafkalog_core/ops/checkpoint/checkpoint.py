@@ -22,7 +22,6 @@ from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.kinds import AS_BROKER
 from kafkalog_core.findings.logs import DAMAGE_REASONS
-from kafkalog_core.format.index import used_entries
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
@@ -53,6 +52,7 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import TEXT_FILE, TEXT_LINE
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
+from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
@@ -223,11 +223,11 @@ def _zero_tail(file: FileInfo, layout: Layout) -> int:
     """Return the number of bytes after the last entry in use."""
     try:
         with Source.open(file.path) as source:
-            data = source.read(0, source.size_bytes)
+            size_bytes = source.size_bytes
+            entries = -(-used_bytes(source, size_bytes) // layout.size)
     except StorageError:
         return 0
-    used = used_entries(layout, data) * layout.size
-    return max(0, len(data) - used)
+    return max(0, size_bytes - entries * layout.size)
 
 
 Row = dict[str, object]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
-from kafkalog_core.format.checkpoint import LineEdit
+from kafkalog_core.format.checkpoint import MAX_CHECKPOINT_BYTES, LineEdit
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind
 from kafkalog_core.format.properties import (
     PropertyFile,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [
-    "MAX_TEXT_BYTES",
     "FileRepair",
     "MetaSources",
     "Verdict",
@@ -42,9 +41,6 @@ __all__ = [
 
 Verdict = Literal["good", "mended", "left", "missing"]
 """`left`: the plan does not repair all that is wrong with it; `missing`: a broker of the release has it, or may."""
-
-MAX_TEXT_BYTES: Final = 64 * 1024 * 1024
-"""Size of a checkpoint of a million partitions; a larger file is not a checkpoint."""
 
 
 class FileRepair(Struct, frozen=True, kw_only=True):
@@ -84,7 +80,7 @@ def read_text(path: str) -> bytes | None:
     """
     try:
         with Source.open(path) as source:
-            return source.read(0, source.size_bytes) if source.size_bytes <= MAX_TEXT_BYTES else None
+            return source.read(0, source.size_bytes) if source.size_bytes <= MAX_CHECKPOINT_BYTES else None
     except StorageError:
         return None
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import ChecksumError, FieldError, FormatError, TruncatedError, UnsupportedError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.index import (
+    MAX_TXN_INDEX_BYTES,
     iter_offset_entries,
     iter_time_entries,
     iter_txn_entries,
@@ -19,6 +20,7 @@ from kafkalog_core.format.index import (
     used_entries,
 )
 from kafkalog_core.format.layout import (
+    MAX_INT32,
     OFFSET_INDEX_ENTRY,
     SNAPSHOT_ENTRY,
     SNAPSHOT_HEADER,
@@ -68,6 +70,12 @@ class _Entries(NamedTuple):
 def index_rows(file: EntryFile, source: Source) -> Iterator[RowChunk]:
     """Yield every entry of an index, then a finding or damage for what is after the last one."""
     layout = _INDEXES[file.kind].layout
+    # AbstractIndex maps an offset or time index, and FileChannel.map refuses a larger file
+    limit = MAX_TXN_INDEX_BYTES if _INDEXES[file.kind] is _TRANSACTIONS else MAX_INT32
+    if source.size_bytes > limit:
+        detail = f"{source.size_bytes} bytes, over the limit of {limit} for an index of this kind"
+        yield damage_row(file, 0, source.size_bytes, "too-large", detail)
+        return
     count, partial_bytes = split_size(layout, source.size_bytes)
     end = count * layout.size
     zeros_position: int | None = None  # where the current zeros start, as long as nothing else follows them

@@ -476,8 +476,12 @@ def _written(journal: Journal, entry: JournalEntry) -> int:
     """Return the bytes that restoring a file writes; for a tail that is restored in part, the missing bytes."""
     path = journal.path_of(entry)
     if entry.saved == "tail" and not journal.trusted.has_other_names(path):
-        now = journal.trusted.status(path)
-        return max(0, rounded(_size(entry.before)) - rounded(_size(entry.after) if now is None else now.st_size))
+        now, saved = (
+            journal.trusted.status(each) for each in (path, journal.layout.saved(path, entry.number, entry.saved))
+        )
+        start = _size(entry.after)
+        end = start + (0 if saved is None else saved.st_size)  # what follows in the file is a hole
+        return max(0, rounded(end) - rounded(start if now is None else now.st_size))
     return _size(entry.before) if entry.saved in {"copy", "inline", "tail"} else 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
-from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
+from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.logdir.bounds import log_bounds
@@ -376,9 +376,9 @@ def _stage_shorter(shorter: SegmentTruncation, stage: Stage) -> None:
 
 
 def _pieces(source: Source, layout: Layout) -> Iterator[bytes]:
-    """Yield the whole entries of an index file, in pieces."""
+    """Yield the whole entries of an index file, in pieces, as far as a broker can map it."""
     position, size_bytes = 0, _PIECE_BYTES - _PIECE_BYTES % layout.size
-    while piece := source.read(position, size_bytes):
+    while position <= MAX_INT32 and (piece := source.read(position, size_bytes)):
         yield piece[: len(piece) - len(piece) % layout.size]
         position += size_bytes
 

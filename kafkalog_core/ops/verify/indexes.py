@@ -21,9 +21,10 @@ from kafkalog_core.format.layout import (
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
 )
+from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object
-from kafkalog_core.storage.source import WINDOW_BYTES, Source, UnreadableError, code_of_error
+from kafkalog_core.storage.source import Source, UnreadableError, code_of_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,19 +116,7 @@ class EntryWindows:
     def _used_entries(self, source: Source) -> int:
         """Return the number of entries up to the last one that is not all zeros; a single zero entry may be true."""
         size = self.layout.size
-        end = self.count * size
-        wanted = size
-        while end > 0:
-            start = max(0, end - wanted)
-            try:
-                used = len(source.read(start, end - start).rstrip(b"\0"))
-            except UnreadableError:
-                break
-            if used:
-                end = start + used
-                break
-            end, wanted = start, WINDOW_BYTES
-        return -(-end // size) or int(self.count == 1 and self._is_time)
+        return -(-used_bytes(source, self.count * size) // size) or int(self.count == 1 and self._is_time)
 
 
 CODES: Final = {
@@ -220,6 +209,10 @@ class _IndexCheck(ABC):
     def __init__(self, task: SegmentTask, sink: Sink, file: FileInfo | None) -> None:
         self._task = task
         self._sink = sink
+        if file is not None and file.size_bytes > MAX_INT32:
+            # AbstractIndex.createMappedBuffer: FileChannel.map refuses a larger file
+            sink.add(f"{self.subject}.oversize", file.path, size_bytes=file.size_bytes)
+            file = None
         self._windows = None if file is None else EntryWindows(file.path, self.layout, is_time=self.is_time)
         self._is_open = False
         self._mark = BatchColumns(1)

@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
-from kafkalog_core.format.index import iter_txn_entries, split_size
+from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, iter_txn_entries, split_size
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
 from kafkalog_core.format.snapshot import decode_snapshot, repeated_producers
 from kafkalog_core.kafka.producers import CompletedTxn
@@ -170,6 +170,9 @@ def check_txn_index(
     path = segment.txnindex.path
     try:
         with Source.open(path) as source:
+            if source.size_bytes > MAX_TXN_INDEX_BYTES:
+                sink.add("file.too-large", path, size_bytes=source.size_bytes)
+                return
             _compare(source, segment.base_offset, txns, seen, doubt, sink, markers or AbortMarkers())
     except StorageError as error:
         sink.add(code_of_error(error), path, reason=error.message)

@@ -44,6 +44,7 @@ __all__ = [
     "is_offset_index",
     "may_delete_first",
     "pieces",
+    "saved_tail_end",
     "status_of",
     "whole_hash",
 ]
@@ -263,6 +264,16 @@ def pieces(
     """
     with trusted.source(path) as source:
         yield from _windows(source, start, source.size_bytes if end is None else end, skips_unreadable=False)
+
+
+def saved_tail_end(change: Change, trusted: TrustedDirectories = ANYWHERE) -> int:
+    """Return where the part of a truncated file ends that the journal saves, in bytes of the file.
+
+    A hole up to the end of a sparse file, which may be of any size, is not saved: undo makes it again.
+    Raises NotFoundError or AccessError.
+    """
+    with trusted.source(change.path) as source:
+        return max(change.size_bytes or 0, source.data_end(change.before.size_bytes if change.before else 0))
 
 
 def _hashed(size_bytes: int) -> tuple[tuple[int, int], ...]:

@@ -242,10 +242,20 @@ def _undo(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
             if now is not None and now.st_size > entry.before.size_bytes:  # a start has made it longer
                 disk.cut(path, size_bytes, entry.before.mtime_ns)
             disk.extend(path, size_bytes, content, entry.before.mtime_ns)
+            _make_hole(disk, journal, entry)
             return
         start = pieces(path, 0, size_bytes, trusted=journal.trusted)  # it was linked to a backup, which keeps its bytes
         _write_temporary(disk, journal, entry, chain(start, content))
+        _make_hole(disk, journal, entry)
     disk.sync_directory(os.path.dirname(path))
+
+
+def _make_hole(disk: Disk, journal: Journal, entry: JournalEntry) -> None:
+    """Give a file its old size, if the tail that the journal has saved ends before it (`saved_tail_end`)."""
+    path = journal.path_of(entry)
+    now = status_of(path, journal.trusted)
+    if now is not None and entry.before is not None and now.st_size < entry.before.size_bytes:
+        disk.cut(path, entry.before.size_bytes, entry.before.mtime_ns)
 
 
 def _put(

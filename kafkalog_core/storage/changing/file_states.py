@@ -26,6 +26,7 @@ from kafkalog_core.storage.changing.derived import (
 )
 from kafkalog_core.storage.changing.journal_search import leading_directory, prune_command, resume_command, undo_command
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes
+from kafkalog_core.storage.framing import count_zeros
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
@@ -283,7 +284,8 @@ def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bo
     start = entry.after.size_bytes if entry.saved == "tail" and entry.after else 0
     if now is None:
         raise NotFoundError("no such file or directory", path=path)
-    if now.st_size != before.size_bytes - start:
+    lacking = before.size_bytes - start - now.st_size
+    if lacking < 0 or (lacking and entry.saved != "tail"):  # a tail is saved without the hole at its end
         return False
     if entry.saved in {"copy", "tail"}:
         return whole_hash(path, trusted) == entry.saved_sha256
@@ -294,6 +296,8 @@ def _is_whole(trusted: TrustedDirectories, path: str, entry: JournalEntry) -> bo
 def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -> bool:
     """Return whether the bytes after a truncation are those of an interrupted undo: its tail, or zeros, by sector.
 
+    After the end of the saved tail there are zeros up to the old size (`saved_tail_end`).
+
     A loss of power can leave the new size with zeros in place of the bytes, also within a page of 4096 bytes: ext4
     orders only newly allocated blocks before the size (`data=ordered`), and an append to a partly filled block
     allocates none.
@@ -302,10 +306,13 @@ def _is_prefix_of_tail(journal: Journal, entry: JournalEntry, size_bytes: int) -
     start = entry.after.size_bytes if entry.after else 0
     saved = journal.layout.saved(path, entry.number, "tail")
     status = status_of(saved, journal.trusted)
-    if status is None or start + status.st_size < size_bytes:
+    if status is None:
         return False
-    position = 0
-    for piece in pieces(path, start, size_bytes, trusted=journal.trusted):
+    position, kept_end = 0, min(size_bytes, start + status.st_size)
+    with journal.trusted.source(path) as source:
+        if count_zeros(source, kept_end, size_bytes) < size_bytes - kept_end:
+            return False
+    for piece in pieces(path, start, kept_end, trusted=journal.trusted):
         there = bytes(piece)
         expected = pieces(saved, position, position + len(there), trusted=journal.trusted)
         kept = b"".join(bytes(part) for part in expected)

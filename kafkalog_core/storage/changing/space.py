@@ -6,7 +6,8 @@ import os
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.storage.changing.changes import grouped, may_delete_first
+from kafkalog_core.errors import StorageError
+from kafkalog_core.storage.changing.changes import grouped, may_delete_first, saved_tail_end
 from kafkalog_core.storage.changing.writer import SUPERUSER
 from kafkalog_core.storage.logdir import holds_segments, is_broker_dir
 from kafkalog_core.storage.partition import partition_name
@@ -351,7 +352,11 @@ def _written(change: Change) -> int:
 
 
 def _tail(change: Change) -> int:
-    return change.before.size_bytes - (change.size_bytes or 0) if change.before else 0
+    start = change.size_bytes or 0
+    try:
+        return saved_tail_end(change) - start
+    except StorageError:  # it is reported when the change is made
+        return change.before.size_bytes - start if change.before else 0
 
 
 def rounded(size_bytes: int) -> int:

@@ -20,6 +20,7 @@ from kafkalog_core.storage.changing.changes import (
     is_offset_index,
     may_delete_first,
     pieces,
+    saved_tail_end,
 )
 from kafkalog_core.storage.changing.derived import (
     checkpoints_next_to_clean_shutdown,
@@ -209,7 +210,8 @@ class JournalStage(DryRunStage):
         if change.kind == "cut":
             if directory is None:
                 raise RefusedError("a file at the top of a log directory is replaced, not truncated", path=change.path)
-            tail = pieces(change.path, change.size_bytes or 0, change.before.size_bytes, trusted=self._trusted)
+            end = saved_tail_end(change, self._trusted)
+            tail = pieces(change.path, change.size_bytes or 0, end, trusted=self._trusted)
             return replace(entry, saved="tail", saved_sha256=self._save(entry, change, "tail", tail))
         if directory is None:
             return replace(entry, saved="inline", inline=b"".join(bytes(piece) for piece in self._pieces(change)))
