@@ -55,6 +55,7 @@ KILLED = {
     "commit.py:_undo:3": "truncate, undo",
     "commit.py:_undo:4": "truncate, undo, u-0/00000000000000000020.log linked since",
     "commit.py:_undo:5": "truncate, undo",
+    "commit.py:_make_hole:1": "truncate a hole, undo",
     "commit.py:_put:1": "truncate --undo-to another file system",
     "commit.py:_put:2": "truncate",
     "commit.py:_write_temporary:1": "truncate, undo",

@@ -221,6 +221,13 @@ def _damaged(root: Path) -> None:
     active.write_bytes(active.read_bytes() + build.batch_v2([_value(at) for at in range(26, 32)])[:-700])
 
 
+def _sparse(root: Path) -> None:
+    """An active segment that ends in a hole, of zeros of which nothing is on the disk."""
+    _plain(root)
+    active = root / PARTITIONS[1] / f"{20:020}.log"
+    os.truncate(active, active.stat().st_size + (64 << 10))
+
+
 def _unlocked(root: Path) -> None:
     _damaged(root)
     (root / ".lock").unlink()
@@ -263,6 +270,7 @@ RETAIN = ("retain", "{path}", "--set", "retention.bytes=14000", "--set", "cleanu
 CASES = {
     "truncate": Case(("truncate", "{path}", "--at-damage"), _damaged),
     "truncate without a lock file": Case(("truncate", "{path}", "--at-damage"), _unlocked),
+    "truncate a hole": Case(("truncate", "{path}", "--at-damage"), _sparse),
     "truncate a partition": Case(("truncate", "{path}", "--to-offset", "13"), _alone),
     "reindex": Case(("reindex", "{path}"), _unindexed),
     "reindex of wrong indexes": Case(("reindex", "{path}"), _misindexed),
@@ -286,7 +294,7 @@ def write_patient(scenario: Scenario, place: Place) -> None:
 
 def _scenarios() -> Iterator[Scenario]:
     for name, case in CASES.items():
-        if case.is_new_dir or name in {"reindex of wrong indexes", "retain without leader epochs"}:
+        if case.is_new_dir or name in {"reindex of wrong indexes", "retain without leader epochs", "truncate a hole"}:
             yield Scenario(name)
             continue
         for journal in ("next", "same", "other"):
@@ -316,6 +324,8 @@ def _more() -> Iterator[Scenario]:
         yield Scenario("compact", "back", killed_at=share)
     for name, phase in (("truncate", "undo"), ("truncate", "back"), ("compact", "undo")):
         yield Scenario(name, phase, sampled_bytes=64)
+    for phase in ("undo", "back"):
+        yield Scenario("truncate a hole", phase)
     yield Scenario("truncate", "undo", linked=f"u-0/{20:020}.log")
     for name in ("truncate", "retain", "reindex of wrong indexes"):
         for phase in ("apply", "undo", "prune", "resume"):
