@@ -5,6 +5,9 @@ The sources, the strongest first: a value for one topic (`--topic-config`), one 
 of the broker: the command line (`--set`), what was changed while it ran (metadata log), server.properties, what a
 broker gives its own topics, the default of the release.
 
+A value for all topics is a broad brush: it overrides a known value only of topics that the command line names, by
+`--topic`, `--topic-regex` or `--topic-config`. So no option deletes what a setting of a topic keeps by accident.
+
 A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
 they are in ZooKeeper), no value of the broker decides what the topic has; where server.properties was not given, it is
 unknown whether a default is in effect. Such a value is assumed, and plans that would lose data by it are refused.
@@ -80,6 +83,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         cleaner: the checkpoint that shows that this broker's cleaner runs; None: none does.
         uses_zookeeper: whether topics' settings are in ZooKeeper.
         foreign_config: why the server.properties is another broker's; None: it is not.
+        names_topics: whether the command line names all topics, and not only those of `of_topics`.
     """
 
     release: Release = LATEST
@@ -92,6 +96,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
     cleaner: str | None = None
     uses_zookeeper: bool = False
     foreign_config: str | None = None
+    names_topics: bool = False
 
     @cached_property
     def _of_others(self) -> dict[bool, TopicSettings]:
@@ -148,37 +153,96 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         """Return all values given for a setting of a topic: key, text and source, the one that counts first."""
         return tuple((each.name, each.text, each.origin) for each in self._candidates(BY_NAME[name], topic))
 
+    def held_against(self, topic: TopicSettings, names: Iterable[str], option: str) -> TopicSettings:
+        """Return settings of a topic that hold an option, if the topic is not named and one of these is known.
+
+        Args:
+            topic: the settings.
+            names: the settings against which the option acts.
+            option: the option, for people.
+        """
+        if topic.topic is None or self._names(topic.topic):
+            return topic
+        known = next((name for name in names if self._known(BY_NAME[name], topic.topic) is not None), None)
+        if known is None:
+            return topic
+        settings = (replace(each, held=(*each.held, option)) if each.name == known else each for each in topic.settings)
+        return replace(topic, settings=tuple(settings))
+
     def for_one(self) -> Settings:
         """Return the same without the topics, for another process that has the settings of its topic."""
         cluster = replace(self.cluster, topics={}, listed=frozenset(), others=())
         return replace(self, of_topics={}, cleaned={}, cluster=cluster)
 
     def _setting(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
+        option = next(self._options(definition, topic), None)
+        if option is None:
+            return self._unoptioned(definition, topic, of_broker=of_broker)
         note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
-        for name, text, factor, origin, gap in self._candidates(definition, topic, of_broker=of_broker):
-            where, is_override = f"{origin}: {name}", name == definition.override
-            value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
-            return Setting(definition.name, value, f"{origin}{note}", gap)
+        given = self._parsed(definition, option, note)
+        known = None if of_broker else self._known(definition, topic)
+        if known is None or (known.value == given.value and self._names(topic)):
+            return given
+        if self._names(topic):
+            return replace(given, overrides=f"{known.name}={known.text} of {known.origin}")
+        return known if known.value == given.value else replace(known, held=(f"{option.name}={option.text}",))
+
+    def _unoptioned(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
+        """Return a setting as it is without the options of the command line that give it to topics."""
+        note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
+        found = next(self._others(definition, topic, of_broker=of_broker), None)
+        if found is not None:
+            return self._parsed(definition, found, note)
         gap = self._default_gap(definition, topic, of_broker=of_broker)
         return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
 
-    def _candidates(
-        self, definition: Definition, topic: str | None, *, of_broker: bool = False
-    ) -> Iterator[_Candidate]:
-        """Yield the sources of a setting, the strongest first."""
+    def _parsed(self, definition: Definition, candidate: _Candidate, note: str) -> Setting:
+        name, text, factor, origin, gap = candidate
+        where, is_override = f"{origin}: {name}", name == definition.override
+        value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
+        return Setting(definition.name, value, f"{origin}{note}", gap)
+
+    def _names(self, topic: str | None) -> bool:
+        """Return whether the command line names a topic."""
+        return self.names_topics or topic in self.of_topics
+
+    def _known(self, definition: Definition, topic: str | None) -> Setting | None:
+        """Return the setting of a topic that is in effect without the options for topics; None: it is not known.
+
+        What a damaged metadata log has of the topic counts too, although a later change may be missing. The metadata
+        log itself is in no verb's reach.
+        """
+        if topic is None or topic == METADATA_TOPIC or not definition.of_topics:
+            return None
+        try:
+            found = self._unoptioned(definition, topic)
+        except SettingError:  # no broker accepts the value
+            return None
+        configured = self.cluster.of_topic(topic)
+        is_own = definition.name in configured or definition.override in configured
+        return found if found.gap is None or is_own else None
+
+    def _candidates(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
+        """Yield the sources of a setting of a topic, the strongest first, without options that are held."""
+        if self._names(topic) or self._known(definition, topic) is None:
+            yield from self._options(definition, topic)
+        yield from self._others(definition, topic)
+
+    def _options(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
+        """Yield what the command line gives one topic, or all of them, by the topic's names of a setting."""
         own = self.of_topics.get(topic, _EMPTY) if topic is not None else _EMPTY
-        topic_names = (definition.override, definition.name) if definition.of_topics else ()
+        for values, origin in ((own, f"--topic-config {topic}"), (self.assigned, _SET)):
+            for name in _topic_names(definition):
+                if name in values:
+                    yield _Candidate(name, values[name], 1, origin, None)
+
+    def _others(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Iterator[_Candidate]:
+        """Yield the sources of a setting that are not options for topics, the strongest first."""
         configured = self.cluster.of_topic(topic)
         damage = None if self.cluster.is_whole else self._topic_gap(topic)
-        given = (
-            (own, f"--topic-config {topic}", None),
-            (self.assigned, _SET, None),
-            (configured, self.cluster.origin, damage),
-        )
-        for values, origin, gap in given:
-            for name in topic_names:
-                if name is not None and name in values:
-                    yield _Candidate(name, values[name], 1, origin, gap)
+        for name in _topic_names(definition):
+            if name in configured:
+                yield _Candidate(name, configured[name], 1, self.cluster.origin, damage)
         topic_gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
         if topic_gap is not None:
             yield from self._evidence(definition, topic)
@@ -252,6 +316,11 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         yield {key: str(setting.value)}, f"{setting.origin}: {given}", setting.gap is None
 
 
+def _topic_names(definition: Definition) -> list[str]:
+    """Return the names that a setting has at a topic, the one that counts first."""
+    return [name for name in (definition.override, definition.name) if definition.of_topics and name is not None]
+
+
 def read_settings(
     request: SettingsRequest, release: Release, log_dir: str | None = None, beside: NamedDirs | None = None
 ) -> Settings:
@@ -288,6 +357,7 @@ def read_settings(
         cleaner=f"{of_broker[0]}/{_CLEANER_OFFSET}" if of_broker else None,
         uses_zookeeper=own.uses_zookeeper,
         foreign_config=_foreign_config(request.config, node_of_config(server), own),
+        names_topics=request.names_topics,
     )
 
 

@@ -97,7 +97,8 @@ def test_what_a_cleaner_has_been_at_is_compacted_where_nobody_says_otherwise(log
     (log_dir / "cleaner-offset-checkpoint").write_bytes(build.offset_checkpoint([("t", 1, 5)]))
     one = ("--retention-ms", 1, log_dir / "t-0")
     assert deleted(run(*one)) == []
-    assert deleted(run("--set", "cleanup.policy=delete", *one)) == NAMES
+    assert deleted(run("--set", "cleanup.policy=delete", *one)) == []
+    assert deleted(run("--set", "cleanup.policy=delete", "--topic", "t", *one)) == NAMES
     scenario = ("--what-if", "retention.ms=2")
     kept = [row["kept_segments"] for row in rows_of(run(*scenario, *one)) if row["type"] == "retention_what_if"]
     assert kept
