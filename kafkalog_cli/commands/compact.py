@@ -86,8 +86,8 @@ def compact_command(
     place the undo journal holds the old segments until kafkalog undo --prune. Records that a clean removes are not a
     loss: the exit status is 0.
 
-    An option that would override a known setting of a topic, and --force where the dirty ratio is known, acts only on
-    topics that --topic, --topic-regex or --topic-config names. --apply is refused if no topic is named.
+    Where a topic has a setting of its own, an option that would override it acts only if --topic, --topic-regex or
+    --topic-config names the topic. --apply is refused if no topic is named.
     """
     check_memory(given["memory_bytes"])
     if given["to"] is not None and not repair.apply:

@@ -87,9 +87,9 @@ def retain_command(
     the forecast: the files, the space that it needs and the free space. Deletion by a policy is not damage: the exit
     status is 0.
 
-    An option that would override a known retention or cleanup policy of a topic, and a --policy, acts only on topics
-    that --topic, --topic-regex or --topic-config names. The output shows each value that is overridden, and --apply
-    is refused if no topic is named.
+    Where a topic has a retention or cleanup policy of its own, an option that would override it, and a --policy, acts
+    only if --topic, --topic-regex or --topic-config names the topic. The output shows each value that is overridden,
+    and --apply is refused if no topic is named.
     """
     find_policies(given["policies"])
     if repair.apply or repair.plan_out is not None or repair.undo_to is not None or not repair.keeps_undo:

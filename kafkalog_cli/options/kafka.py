@@ -84,7 +84,7 @@ _OPTIONS = (
         help=(
             "A setting of the broker, by its name in server.properties, or a setting of topics, by its name in topic "
             "configurations; overrides --config. A setting of topics, also in its short form, does not override a "
-            "known value of a topic that is not named by --topic, --topic-regex or --topic-config; roll, which only "
+            "topic's own value unless --topic, --topic-regex or --topic-config names the topic; roll, which only "
             "writes copies, is an exception. Repeatable."
         ),
     ),

@@ -54,7 +54,7 @@ class Setting(Struct, frozen=True):
         value: the value in effect.
         origin: where the value comes from.
         gap: why the value is only assumed; None: it is known.
-        overrides: the known value that an option of the command line overrides, with its origin; None: none.
+        overrides: the value that an option of the command line overrides, with its origin; None: none is stated.
         held: options that would act against the value, and do not, because the topic is not named.
     """
 

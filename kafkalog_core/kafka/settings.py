@@ -5,8 +5,9 @@ The sources, the strongest first: a value for one topic (`--topic-config`), one 
 of the broker: the command line (`--set`), what was changed while it ran (metadata log), server.properties, what a
 broker gives its own topics, the default of the release.
 
-A value for all topics is a broad brush: it overrides a known value only of topics that the command line names, by
-`--topic`, `--topic-regex` or `--topic-config`. So no option deletes what a setting of a topic keeps by accident.
+A value for all topics overrides what is known of a topic itself only if the command line names the topic, by `--topic`,
+`--topic-regex` or `--topic-config`. For other topics it is a default, as the broker's own values are. So an option that
+was meant for one topic deletes nothing of a topic that is kept for ever.
 
 A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
 they are in ZooKeeper), no value of the broker decides what the topic has; where server.properties was not given, it is
@@ -60,13 +61,17 @@ _GENERATED_ID: Final = "-1"  # broker.id.generation.enable: the broker takes its
 
 
 class _Candidate(NamedTuple):
-    """A value that a source gives: its key, its text, the factor to the setting's unit, and the source."""
+    """A value that a source gives: its key, its text, the factor to the setting's unit, and the source.
+
+    `is_own`: whether it is known of the topic itself, and not a default for all topics.
+    """
 
     name: str
     text: str
     factor: int
     origin: str
     gap: SettingGap | None
+    is_own: bool = False
 
 
 class Settings(Struct, frozen=True, kw_only=True, dict=True):
@@ -154,7 +159,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         return tuple((each.name, each.text, each.origin) for each in self._candidates(BY_NAME[name], topic))
 
     def held_against(self, topic: TopicSettings, names: Iterable[str], option: str) -> TopicSettings:
-        """Return settings of a topic that hold an option, if the topic is not named and one of these is known.
+        """Return settings of a topic that hold an option, if the topic is not named and has one of these of its own.
 
         Args:
             topic: the settings.
@@ -163,7 +168,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         """
         if topic.topic is None or self._names(topic.topic):
             return topic
-        known = next((name for name in names if self._known(BY_NAME[name], topic.topic) is not None), None)
+        known = next((name for name in names if self._own(BY_NAME[name], topic.topic) is not None), None)
         if known is None:
             return topic
         settings = (replace(each, held=(*each.held, option)) if each.name == known else each for each in topic.settings)
@@ -175,29 +180,24 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         return replace(self, of_topics={}, cleaned={}, cluster=cluster)
 
     def _setting(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
+        note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
         option = next(self._options(definition, topic), None)
+        other = next(self._others(definition, topic, of_broker=of_broker), None)
+        if option is None and other is None:
+            gap = self._default_gap(definition, topic, of_broker=of_broker)
+            return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
         if option is None:
-            return self._unoptioned(definition, topic, of_broker=of_broker)
-        note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
+            return self._parsed(definition, cast("_Candidate", other), note)
         given = self._parsed(definition, option, note)
-        known = None if of_broker else self._known(definition, topic)
-        if known is None or (known.value == given.value and self._names(topic)):
+        own = None if of_broker or self._names(topic) else self._own(definition, topic)
+        if own is not None:
+            return own if own.value == given.value else replace(own, held=(f"{option.name}={option.text}",))
+        if other is None or other.text.strip() == option.text.strip():
             return given
-        if self._names(topic):
-            return replace(given, overrides=f"{known.name}={known.text} of {known.origin}")
-        return known if known.value == given.value else replace(known, held=(f"{option.name}={option.text}",))
-
-    def _unoptioned(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
-        """Return a setting as it is without the options of the command line that give it to topics."""
-        note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
-        found = next(self._others(definition, topic, of_broker=of_broker), None)
-        if found is not None:
-            return self._parsed(definition, found, note)
-        gap = self._default_gap(definition, topic, of_broker=of_broker)
-        return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
+        return replace(given, overrides=f"{other.name}={other.text} of {other.origin}")
 
     def _parsed(self, definition: Definition, candidate: _Candidate, note: str) -> Setting:
-        name, text, factor, origin, gap = candidate
+        name, text, factor, origin, gap, _ = candidate
         where, is_override = f"{origin}: {name}", name == definition.override
         value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
         return Setting(definition.name, value, f"{origin}{note}", gap)
@@ -206,25 +206,25 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         """Return whether the command line names a topic."""
         return self.names_topics or topic in self.of_topics
 
-    def _known(self, definition: Definition, topic: str | None) -> Setting | None:
-        """Return the setting of a topic that is in effect without the options for topics; None: it is not known.
+    def _own(self, definition: Definition, topic: str | None) -> Setting | None:
+        """Return what is known of the topic itself without the options for topics; None: a default is in effect.
 
         What a damaged metadata log has of the topic counts too, although a later change may be missing. The metadata
         log itself is in no verb's reach.
         """
         if topic is None or topic == METADATA_TOPIC or not definition.of_topics:
             return None
+        found = next(self._others(definition, topic), None)
+        if found is None or not found.is_own:
+            return None
         try:
-            found = self._unoptioned(definition, topic)
+            return self._parsed(definition, found, self.cluster.contradictions(topic, definition.name))
         except SettingError:  # no broker accepts the value
             return None
-        configured = self.cluster.of_topic(topic)
-        is_own = definition.name in configured or definition.override in configured
-        return found if found.gap is None or is_own else None
 
     def _candidates(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
         """Yield the sources of a setting of a topic, the strongest first, without options that are held."""
-        if self._names(topic) or self._known(definition, topic) is None:
+        if self._names(topic) or self._own(definition, topic) is None:
             yield from self._options(definition, topic)
         yield from self._others(definition, topic)
 
@@ -242,7 +242,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         damage = None if self.cluster.is_whole else self._topic_gap(topic)
         for name in _topic_names(definition):
             if name in configured:
-                yield _Candidate(name, configured[name], 1, self.cluster.origin, damage)
+                yield _Candidate(name, configured[name], 1, self.cluster.origin, damage, is_own=True)
         topic_gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
         if topic_gap is not None:
             yield from self._evidence(definition, topic)
@@ -250,7 +250,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
             for key in definition.keys:
                 if key.name in values:
                     gap = None if is_fixed else topic_gap or self._foreign_gap(origin)
-                    yield _Candidate(key.name, values[key.name], key.factor, origin, gap)
+                    yield _Candidate(key.name, values[key.name], key.factor, origin, gap, is_own=is_fixed)
         if topic_gap is None and self._default_gap(definition, topic, of_broker=of_broker) is not None:
             yield from self._evidence(definition, topic)
 
@@ -287,7 +287,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         cleaned = None if topic is None else self.cleaned.get(topic)
         if definition.name == _POLICY and cleaned is not None:
             origin = f"{_CHECKPOINT} {cleaned} has an entry for a partition of the topic"
-            yield _Candidate(_POLICY, "compact", 1, origin, None)
+            yield _Candidate(_POLICY, "compact", 1, origin, None, is_own=True)
         if definition.name == _CLEANER and self.cleaner is not None:
             yield _Candidate(_CLEANER, "true", 1, f"{_CHECKPOINT} {self.cleaner} has entries", None)
 

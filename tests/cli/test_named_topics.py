@@ -75,7 +75,7 @@ def ways_out(stderr: str) -> list[str]:
         ("retain", "--policy", "policy_of_all:everything"),
         ("compact", "--min-cleanable-dirty-ratio", "0.1"),
         ("compact", "--set", "cleanup.policy=compact"),
-        ("compact", "--force"),
+        ("compact", "--delete-retention-ms", 1),
     ],
 )
 def test_a_run_that_names_no_topic_is_refused(log_dir: Path, options: tuple[object, ...]) -> None:
@@ -155,29 +155,35 @@ def test_a_plan_in_a_file_names_the_same_topics(log_dir: Path, tmp_path: Path) -
 
 def test_a_copy_in_a_new_directory_is_refused_as_well(log_dir: Path, tmp_path: Path) -> None:
     to = tmp_path / "cleaned"
-    refused = run("compact", "--force", "--assume-defaults", "--apply", "--to", to, log_dir)
+    options = ("--delete-retention-ms", 1, "--force", "--assume-defaults", "--apply", "--to", to)
+    refused = run("compact", *options, log_dir)
     assert refused.exit_code == 3
-    assert "--force, against min.cleanable.dirty.ratio=1.0 of topic customers" in refused.stderr
+    assert "delete.retention.ms=1, against delete.retention.ms=1000 of topic customers" in refused.stderr
     assert not to.exists()
 
 
+def test_a_clean_that_is_forced_keeps_what_the_settings_keep(log_dir: Path) -> None:
+    """It decides when a log is cleaned, so it needs no name."""
+    before = {topic: logs(log_dir, topic) for topic in TOPICS}
+    assert run("compact", "--force", "--assume-defaults", "--apply", log_dir).exit_code == 0
+    assert [topic for topic in TOPICS if logs(log_dir, topic) != before[topic]] == ["customers"]
+
+
 def test_the_brokers_default_counts_as_a_broker_takes_it(tmp_path: Path) -> None:
-    """Topics without a setting of their own follow it, named or not; where nothing is known, an option states it."""
+    """Topics without a setting of their own follow it, named or not; for them an option for all topics is the same."""
     topics = {"kept": FOR_EVER, "plain": {}}
     for options in (("--set", "log.retention.ms=1"), ("--retention-ms", "1", "--topic", "plain")):
         log_dir = write_topics(tmp_path / options[0][2:], topics)
         done = run("retain", *options, "--assume-defaults", "--apply", log_dir)
         assert done.exit_code == 0, done.output
         assert (len(logs(log_dir, "kept")), len(logs(log_dir, "plain"))) == (3, 1)
-    unknown = write_topics(tmp_path / "unknown", {"plain": {}})
-    assert run("retain", "--retention-ms", 1, "--assume-defaults", "--apply", unknown).exit_code == 0
-    assert len(logs(unknown, "plain")) == 1
     config = tmp_path / "server.properties"
     config.write_text("node.id=7\nlog.retention.ms=-1\n")
-    known = write_topics(tmp_path / "known", {"plain": {}})
-    refused = run("retain", "--retention-ms", 1, "--config", config, "--apply", known)
-    assert refused.exit_code == 3
-    assert f"retention.ms=-1 of topic plain ({config})" in refused.stderr
+    for number, options in enumerate((("--assume-defaults",), ("--config", config))):
+        plain = write_topics(tmp_path / f"plain{number}", {"plain": {}})
+        done = run("retain", "--retention-ms", 1, *options, "--apply", plain)
+        assert done.exit_code == 0, done.output
+        assert len(logs(plain, "plain")) == 1
 
 
 def test_what_a_broker_keeps_of_its_own_topics_is_known(tmp_path: Path) -> None:
@@ -277,21 +283,15 @@ def command_line(case: Case, config: Path | None, root: Path) -> list[object]:
     return [*words, *case.naming, *(root / each if each else root for each in case.targets)]
 
 
-def known_of(case: Case, topic: str) -> dict[str, str]:
-    """The settings of a topic that are known: what the metadata log has, else what server.properties decides."""
-    config = case.config
-    return ({} if config is None else DEFAULTS | dict(config)) | dict(case.topics[topic])
-
-
 def without_options(case: Case, topic: str) -> list[str]:
-    """The command for one topic whose settings are stated: the known ones, else those of the options."""
-    known = known_of(case, topic)
+    """The command for one topic whose settings are stated: its own, those of the options, those of the broker."""
+    own = case.topics[topic]
     limits = {
         "retain": ("retention.ms", "retention.bytes", "cleanup.policy"),
         "compact": ("min.cleanable.dirty.ratio",),
     }
-    holds = any(name in known for name in limits[case.command])
-    stated = {**case.options, **known}
+    holds = any(name in own for name in limits[case.command])
+    stated = {**DEFAULTS, **(case.config or {}), **case.options, **own}
     words = [word for name, value in stated.items() for word in ("--topic-config", f"{topic}:{name}={value}")]
     return [*words, *(word for flag in case.flags if not holds for word in flag.split()), "--assume-defaults"]
 
@@ -307,7 +307,7 @@ NUMBERS = count()
 def test_no_option_deletes_a_record_of_a_topic_that_is_not_named_against_what_is_known(
     tmp_path: Path, case: Case
 ) -> None:
-    """A topic that is not named is left as by its known settings, and by the options only where nothing is known."""
+    """A topic that is not named is left as by its own settings, and the options are defaults next to them."""
     place = tmp_path / str(next(NUMBERS))
     root = write_topics(place / "data", case.topics)
     config = None

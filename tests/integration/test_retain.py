@@ -43,7 +43,7 @@ async def _write(broker: Broker) -> None:
 
 def _retain(broker: Broker, *arguments: str | int) -> Done:
     zookeeper = ("--assume-defaults",) if broker.release == "2.8" else ()  # the topic's settings are not on the disk
-    options = ("--config", broker.config, "--kafka", broker.release, *zookeeper)
+    options = ("--config", broker.config, "--kafka", broker.release, "--topic", TOPIC, *zookeeper)
     done = run("retain", broker.partition_dir(TOPIC), *options, *map(str, arguments))
     assert done.status == 0, (done.rows, done.errors)
     return done

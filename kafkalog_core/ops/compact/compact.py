@@ -34,8 +34,6 @@ __all__ = ["compact", "count_forecast", "tasks_of"]
 
 
 _NO_SETTINGS: Final = SettingsRequest()
-_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
-_FORCE: Final = "--force"
 _DRAFTS_A_PIECE: Final = 32
 """Partitions in one piece of work: each needs only a few reads at the ends of its files."""
 
@@ -92,9 +90,6 @@ def _drafts_of(target: TargetDir, request: CompactRequest) -> Iterator[CompactTa
 def _draft(place: PartitionPath, options: CompactRequest, context: DirContext) -> CompactTask:
     settings, name = context.settings, place.name
     topic = settings.for_topic(name.topic)
-    if options.force:
-        topic = settings.held_against(topic, [_DIRTY_RATIO], _FORCE)
-        options = replace(options, force=_FORCE not in topic.setting(_DIRTY_RATIO).held)
     never = why_not_current(name.state) or why_never_cleaned(settings, topic)
     draft = CompactTask(
         path=place.path,

@@ -1,8 +1,9 @@
-"""Options that would act against a known setting of a topic that is not named, and how to settle what is meant.
+"""Options that would act against the own setting of a topic that is not named, and how to settle what is meant.
 
-`--set retention.ms=1`, `--force` or a policy of the user's own is one option for all topics. A topic that is kept for
-ever by its own setting was not meant by it, unless the command line names the topic. So such an option acts on named
-topics and where nothing is known (`Settings`), and a run that names none is refused.
+`--set retention.ms=1` or a policy of the user's own is one option for all topics. A topic that is kept for ever by its
+own setting was not meant by it, unless the command line names the topic. So such an option acts on named topics and on
+those that follow the broker's defaults (`Settings`). A run that names none is refused if it holds one. `--force` of
+compact is no such option: it decides when a log is cleaned, and a clean keeps what the topic's settings keep.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class HeldOption(Struct, frozen=True):
     """An option that does not act on a topic, and the known setting that it would act against.
 
     Args:
-        option: `retention.ms=300000` of `--set` or its short form, `--force`, or `--policy MODULE:FUNCTION`.
+        option: `retention.ms=300000` of `--set` or its short form, or `--policy MODULE:FUNCTION`.
         topic: the topic.
         setting: `retention.ms=-1`.
         origin: where that is from.
@@ -72,11 +73,11 @@ def held_refusal(held: Sequence[HeldOption], line: CommandLine | None) -> str:
         less, defaults = _without(line, options)
         if defaults:
             command = less.with_options(*defaults)
-            ways.append(f"change the broker's default, which topics with a setting of their own do not have: {command}")
+            ways.append(f"set the broker's default, which a topic's own setting overrides: {command}")
         else:
             ways.append(f"keep what is set: {less.with_options()}")
     return (
-        f"no topic is named, and this would act against known settings of topics: {_clause(held)}. "
+        f"no topic is named, and this would act against topics' own settings: {_clause(held)}. "
         f"Either {'; or '.join(ways)}"
     )
 
@@ -94,8 +95,7 @@ def _without(line: CommandLine, options: Iterable[str]) -> tuple[CommandLine, li
     defaults: list[str] = []
     for option in options:
         if option.startswith("--"):
-            flag, _, value = option.partition(" ")
-            line = line.without(flag, value or None)
+            line = line.without(*option.split(" ", 1))
             continue
         name, _, value = option.partition("=")
         definition = next(each for each in BY_NAME.values() if name in {each.name, each.override})

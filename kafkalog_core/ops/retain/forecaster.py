@@ -103,7 +103,7 @@ def _not_named(segments: Sequence[SegmentView], now_ms: int) -> Iterator[Judgeme
     """A policy of the user's own, for a topic on which it does not act: it deletes nothing."""
     del now_ms
     for _ in segments:
-        yield Judgement(False, "the topic is not named (--topic), and its retention is known")
+        yield Judgement(False, "the topic is not named (--topic), and it has settings of its own")
 
 
 def _called(name: str, what: str, call: Callable[[], Result]) -> Result:
@@ -202,7 +202,7 @@ class RetentionForecaster:
             yield each if isinstance(each, Finding) else forecast(each)
 
     def _settings_of(self, name: str | None) -> TopicSettings:
-        """Return the settings of a topic. A policy of the user's own acts against its retention, if that is known."""
+        """Return the settings of a topic. A policy of the user's own acts against those of its retention."""
         topic = self.context.settings.for_topic(name)
         for policy in self._policies:
             topic = self.context.settings.held_against(topic, _LIMITS, f"{_POLICY} {policy}")
@@ -232,8 +232,6 @@ class RetentionForecaster:
         key = given[0][0]
         text = setting.origin if key == setting.name else f"{setting.origin}: {key}"
         overridden = [f"{other}={value} of {where}" for other, value, where in given[1:]]
-        if not overridden and setting.overrides is not None:  # a default
-            overridden = [setting.overrides]
         return setting.source_of(f"{text}, overrides {' and '.join(overridden)}" if overridden else text)
 
     def _start_of(self, view: PartitionView) -> int | None:
