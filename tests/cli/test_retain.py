@@ -36,8 +36,8 @@ def log_dir(tmp_path: Path) -> Path:
             (directory / f"{base:020}.timeindex").write_bytes(build.time_index([(NOW - hours * HOUR, 9)]))
         records = [build.Record(offset=offset, timestamp_ms=NOW - HOUR, value=b"v") for offset in range(20, 25)]
         (directory / f"{20:020}.log").write_bytes(build.batch_v2(records))
-        for suffix in ("index", "timeindex"):
-            (directory / f"{20:020}.{suffix}").write_bytes(b"")
+        (directory / f"{20:020}.index").write_bytes(b"")
+        (directory / f"{20:020}.timeindex").write_bytes(build.time_index([(NOW - HOUR, 4)]))
     for name in (RECOVERY, WATERMARKS):
         (root / name).write_bytes(build.offset_checkpoint([("t", number, 25) for number in (0, 1)]))
     (root / MARK).write_bytes(b"")
