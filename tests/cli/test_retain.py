@@ -401,3 +401,22 @@ def test_a_plan_is_no_forecast(log_dir: Path, option: tuple[str, ...]) -> None:
     refused = run("--until", "2026-01-01T00:00:00Z", *option, log_dir)
     assert refused.exit_code == 2
     assert "leave them out" in refused.output
+
+
+def test_zeros_at_the_end_of_a_time_index_are_called_out(log_dir: Path) -> None:
+    """A broker deletes the segments that look like those of 1970; after a crash it builds the last index."""
+    one = log_dir / "t-0"
+    for base in (0, 20):
+        index = one / f"{base:020}.timeindex"
+        index.write_bytes(index.read_bytes() + bytes(12 * 100))
+    rows = rows_of(run(*DELETED, one))
+    assert [row["verdict"] for row in rows if row["type"] == "retained_segment"] == ["delete", "keep", "keep"]
+    finding = next(row for row in rows if row["type"] == "finding" and row["code"] != "retain.held-back")
+    assert (finding["code"], finding["severity"]) == ("retain.zero-time", "warning")
+    assert "of 2 segments is zeros" in str(finding["message"])
+    assert str(finding["next_command"]).startswith("kafkalog reindex ")
+    times = [row["largest_timestamp_ms"] for row in rows if row["type"] == "retained_segment"]
+    assert times == [0, NOW - 2 * HOUR, 0]
+    (log_dir / MARK).unlink()
+    again = [row["largest_timestamp_ms"] for row in rows_of(run(*DELETED, one)) if row["type"] == "retained_segment"]
+    assert again == [0, NOW - 2 * HOUR, NOW - HOUR]

@@ -90,6 +90,11 @@ class SegmentView(Struct, frozen=True, kw_only=True):
         """Whether any record has a timestamp."""
         return self.max_timestamp_ms >= 0
 
+    @property
+    def has_zero_time(self) -> bool:
+        """Whether the largest timestamp is that of an index that ends with zeros."""
+        return self.max_timestamp_origin == _OF_ZEROS
+
 
 class PartitionView(Struct, frozen=True, kw_only=True):
     """A partition as retention and the cleaner see it.

@@ -3,7 +3,7 @@
 `--set retention.ms=1` or a policy of the user's own is one option for all topics. A topic that is kept for ever by its
 own setting was not meant by it, unless the command line names the topic. So such an option acts on named topics and on
 those that follow the broker's defaults (`Settings`). A run that names none is refused if it holds one. `--force` of
-compact is no such option: it decides when a log is cleaned, and a clean keeps what the topic's settings keep.
+compact is different: it decides when a log is cleaned, and a clean keeps what the topic's settings keep.
 """
 
 from __future__ import annotations
