@@ -65,11 +65,27 @@ class CommandLine(Struct, frozen=True, kw_only=True):
             return line
         return f"cd {shell_path(self.directory)} && {line}"
 
-    def without(self, option: str) -> str:
-        """Return it without a flag, ready to paste."""
+    def without(self, option: str, value: str | None = None) -> CommandLine:
+        """Return it without an option, as often as it is given.
+
+        Args:
+            option: the option, with its dashes.
+            value: the start of the values with which it is left out; None: it is a flag.
+        """
         typed, rest = self._parts()
-        arguments = (*(word for word in typed if word != option), *rest)
-        return replace(self, arguments=arguments).with_options()
+        kept: list[str] = []
+        words = iter(typed)
+        for word in words:
+            name, equals, given = word.partition("=")
+            if name != option or (value is None and equals):
+                kept.append(word)
+                continue
+            if value is None:
+                continue
+            parts = [word] if equals else [word, *([following] if (following := next(words, None)) else [])]
+            text = given if equals else "".join(parts[1:])
+            kept += [] if text.replace(" ", "").startswith(value) else parts
+        return replace(self, arguments=(*kept, *rest))
 
     def _parts(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the arguments before the `--` that ends the options, and the rest."""

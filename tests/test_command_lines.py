@@ -80,7 +80,7 @@ def test_words_that_need_nothing_are_left_as_they_are() -> None:
 def test_options_go_before_what_ends_them(tmp_path: Path) -> None:
     line = CommandLine(program="kafkalog retain", arguments=("--apply", "--", "-d", "--apply"))
     assert line.with_options("--apply", "--set a=1") == "kafkalog retain --apply --set a=1 -- -d --apply"
-    assert line.without("--apply") == "kafkalog retain -- -d --apply"
+    assert line.without("--apply").with_options() == "kafkalog retain -- -d --apply"
     elsewhere = CommandLine(program="kafkalog retain", arguments=("d",), directory=str(tmp_path / "a b"))
     assert elsewhere.with_options("--apply") == f"cd '{tmp_path}/a b' && kafkalog retain d --apply"
 

@@ -41,11 +41,11 @@ EXAMPLES = (
         "What fills the offsets topic: its partitions, segments and largest keys",
     ),
     Example(
-        "kafkalog compact --min-cleanable-dirty-ratio 0.1 --delete-retention-ms 0 /var/lib/kafka/customers-0",
+        "kafkalog compact --topic customers --min-cleanable-dirty-ratio 0.1 --delete-retention-ms 0 /var/lib/kafka",
         "What if it were cleaned earlier, and tombstones were removed at once?",
     ),
     Example(
-        "kafkalog compact --config server.properties --force --apply /var/lib/kafka/customers-0",
+        "kafkalog compact --config server.properties --topic customers --force --apply /var/lib/kafka",
         "Clean it now; kafkalog undo can take it back",
     ),
     Example(
@@ -85,6 +85,9 @@ def compact_command(
     is changed without --apply, which cleans in place, with undo, or with --to into a new directory. After a clean in
     place the undo journal holds the old segments until kafkalog undo --prune. Records that a clean removes are not a
     loss: the exit status is 0.
+
+    Where a topic has a setting of its own, an option that would override it acts only if --topic, --topic-regex or
+    --topic-config names the topic. --apply is refused if no topic is named.
     """
     check_memory(given["memory_bytes"])
     if given["to"] is not None and not repair.apply:

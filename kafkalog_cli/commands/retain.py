@@ -43,8 +43,8 @@ EXAMPLES = (
         "What would be kept under other settings",
     ),
     Example(
-        "kafkalog retain --config server.properties --retention-hours 24 --undo-to /mnt/usb/undo --apply "
-        "/var/lib/kafka/orders-0",
+        "kafkalog retain --config server.properties --topic orders --retention-hours 24 --undo-to /mnt/usb/undo "
+        "--apply /var/lib/kafka",
         "Free space on a full disk",
     ),
     Example(
@@ -86,6 +86,10 @@ def retain_command(
     restores it. With --plan-out, --undo-to or --no-undo but without --apply, the output is the plan for that instead of
     the forecast: the files, the space that it needs and the free space. Deletion by a policy is not damage: the exit
     status is 0.
+
+    Where a topic has a retention or cleanup policy of its own, an option that would override it, and a --policy, acts
+    only if --topic, --topic-regex or --topic-config names the topic. The output shows each value that is overridden,
+    and --apply is refused if no topic is named.
     """
     find_policies(given["policies"])
     if repair.apply or repair.plan_out is not None or repair.undo_to is not None or not repair.keeps_undo:

@@ -39,7 +39,10 @@ def _with_request(function: Decorated, options: Sequence[Callable[[Decorated], D
     names = SettingsRequest.__struct_fields__
 
     def with_request(*arguments: object, **given: Any) -> object:
-        request = SettingsRequest(**{name: given.pop(name) for name in names if name in given})
+        typed = click.get_current_context().params  # as selection options may be read before these or after
+        names_topics = bool(typed.get("topics")) or typed.get("topic_regex") is not None
+        values = {name: given.pop(name) for name in names if name in given}
+        request = SettingsRequest(**values, names_topics=names_topics)
         return function(*arguments, request=request, **given)
 
     wrapped = cast("Decorated", update_wrapper(with_request, function))
@@ -79,8 +82,10 @@ _OPTIONS = (
         metavar="KEY=VALUE",
         multiple=True,
         help=(
-            "A setting of the broker, by its name in server.properties, or a setting of all topics, by its name in "
-            "topic configurations; overrides --config. Repeatable."
+            "A setting of the broker, by its name in server.properties, or a setting of topics, by its name in topic "
+            "configurations; overrides --config. A setting of topics, also in its short form, does not override a "
+            "topic's own value unless --topic, --topic-regex or --topic-config names the topic; roll, which only "
+            "writes copies, is an exception. Repeatable."
         ),
     ),
     click.option(

@@ -6,6 +6,7 @@ terminal or forge a line. Characters that do not print become `\n`, `\x1b`, `\u2
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.text import moment, size
@@ -22,6 +23,7 @@ __all__ = [
     "human_bytes",
     "number",
     "offsets_cell",
+    "origin_cell",
     "place_of",
     "plain",
     "safe_text",
@@ -129,6 +131,11 @@ def place_of(row: Mapping[str, object]) -> str:
     if segment is not None:
         parts.append(safe_text(str(segment)))
     return "/".join(parts)
+
+
+def origin_cell(origin: object, row: Mapping[str, object]) -> str:
+    """Return the origin of a value of a partition; a file in the same log directory by its name there."""
+    return plain(origin).replace(f"{safe_text(os.path.dirname(str(row.get('path'))))}/", "")
 
 
 def directory_name(row: Mapping[str, object]) -> str:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, bytes_cell, directory_name, human_bytes, number, plain, safe_text, time_cell
+from kafkalog_cli.render.cells import (
+    NONE,
+    bytes_cell,
+    directory_name,
+    human_bytes,
+    number,
+    origin_cell,
+    plain,
+    safe_text,
+    time_cell,
+)
 from kafkalog_cli.render.grid import (
     TableColumn,
     count_column,
@@ -22,12 +31,14 @@ from kafkalog_cli.render.summary import INDENT, SummaryTable, wrapped_texts
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.compact.forecast import CompactForecast
 from kafkalog_core.ops.repair.assumptions import forecast_note
+from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkalog_core.ops.repair.assumptions import Assumption
+    from kafkalog_core.ops.repair.held_options import HeldOption
 
 __all__ = ["CompactTable", "detail_lines", "headline", "share"]
 
@@ -311,17 +322,12 @@ def _settings(row: Row) -> list[tuple[str, str]]:
     places: dict[str, list[str]] = {}
     for name, each in settings.items():
         value = "unlimited" if each.get("value") == str(MAX_INT64) else plain(each.get("value"))
-        places.setdefault(_inside(each.get("origin"), row), []).append(f"{name}={value}")
+        places.setdefault(origin_cell(each.get("origin"), row), []).append(f"{name}={value}")
     ordered = sorted(places.items(), key=lambda place: place[0].startswith(_DEFAULT))
     return [
         ("settings" if number == 0 else "", f"{', '.join(values)} ({origin})")
         for number, (origin, values) in enumerate(ordered)
     ]
-
-
-def _inside(origin: object, row: Row) -> str:
-    """Return the origin of a value; a file in the same log directory by its name there."""
-    return plain(origin).replace(f"{safe_text(os.path.dirname(str(row.get('path'))))}/", "")
 
 
 def _reasons(row: Row) -> list[Row]:
@@ -391,12 +397,14 @@ class CompactTable(SummaryTable[CompactForecast]):
         super().__init__()
         self._rows: list[Row] = []
         self._assumptions: dict[Assumption, None] = {}
+        self._held: dict[HeldOption, None] = {}
         self._most: list[CompactForecast] = []
 
     def write(self, forecast: CompactForecast) -> None:
         """Keep the row of the partition, its findings, and all of it if it is among those that matter most."""
         self._rows.append(forecast.partition)
         self._assumptions.update(dict.fromkeys(forecast.assumptions))
+        self._held.update(dict.fromkeys(forecast.held))
         self.add_findings(finding.row() for finding in forecast.findings)
         self._most = sorted([*self._most, forecast], key=_weight, reverse=True)[:SHOWN_DETAILS]
 
@@ -406,6 +414,8 @@ class CompactTable(SummaryTable[CompactForecast]):
         lines: list[Text] = []
         if self._assumptions:
             lines += wrapped_texts(forecast_note(list(self._assumptions)), self.width, "bold yellow")
+        if self._held:
+            lines += wrapped_texts(held_note(list(self._held)), self.width, "bold yellow")
         if self._rows:
             sentence, style = headline(self._rows)
             lines += wrapped_texts(sentence, self.width, style)

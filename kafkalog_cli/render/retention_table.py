@@ -20,6 +20,7 @@ from kafkalog_cli.render.grid import (
 from kafkalog_cli.render.summary import INDENT, SummaryTable, sentence_texts
 from kafkalog_core.findings import Finding
 from kafkalog_core.ops.repair.assumptions import forecast_note
+from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, totals
 from kafkalog_core.ops.retain.rows import event_rows, headline, partition_rows, segment_rows
 from kafkalog_core.structs import NamedTuple
@@ -250,9 +251,11 @@ class RetentionTable(SummaryTable[RetentionForecaster | RetainForecast | Finding
         return Text(f"exit status {summary.get('exit_status')}", "dim")
 
     def _assumptions(self) -> list[Text]:
-        """Return the note about assumed values."""
+        """Return the notes about assumed values and about options that do not act on all topics."""
         assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
-        return self._wrapped(forecast_note(assumed), "bold yellow", "") if assumed else []
+        held = list(dict.fromkeys(one for each in self._retained for one in each.held))
+        notes = [*([forecast_note(assumed)] if assumed else []), *([held_note(held)] if held else [])]
+        return [line for note in notes for line in self._wrapped(note, "bold yellow", "")]
 
     # --- rules ------------------------------------------------------------------------------------------------------
     def _release(self, forecaster: RetentionForecaster) -> list[Text]:

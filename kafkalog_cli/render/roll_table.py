@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.cells import NONE, counts_cell, directory_name, plain, safe_text
+from kafkalog_cli.render.cells import NONE, counts_cell, directory_name, origin_cell, plain, safe_text
 from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
 from kafkalog_cli.render.summary import SummaryTable, wrapped_texts
 from kafkalog_core.ops.roll.forecast import RollForecast
@@ -92,7 +92,7 @@ class RollTable(SummaryTable[RollForecast]):
         settings = cast("Mapping[str, Mapping[str, object]]", row.get("settings") or {})
         by_origin: dict[str, list[str]] = {}
         for name, each in settings.items():
-            by_origin.setdefault(plain(each["origin"]), []).append(f"{name}={plain(each['value'])}")
+            by_origin.setdefault(origin_cell(each["origin"], row), []).append(f"{name}={plain(each['value'])}")
         values = ", ".join(f"{', '.join(texts)} ({origin})" for origin, texts in by_origin.items())
         whose = "" if len(self._rows) == 1 else f" of {directory_name(row)}"
         return [

@@ -259,11 +259,11 @@ INDEXES: Final = {
     ),
     "index.zero-entries": FindingType(
         "error",
-        "The offset index of a closed segment ends with {size_bytes} bytes of zeros.",
+        "The offset index ends with {size_bytes} bytes of zeros, which the next start takes for entries.",
         "Reads the zeros as entries. A fetch from the segment starts at its first byte, which is correct but slow.",
         _REBUILT,
-        "Only the index of the active segment has space for later entries. The broker trims the index when it closes "
-        "the segment.",
+        "Only the index of the segment that is being written has space for later entries. The broker trims the index "
+        "when it closes the segment, at a clean shutdown too.",
         next_step=REINDEX,
     ),
     "index.oversize": FindingType(
@@ -343,11 +343,12 @@ INDEXES: Final = {
     ),
     "timeindex.zero-entries": FindingType(
         "error",
-        "The time index of a closed segment ends with {size_bytes} bytes of zeros.",
-        "Uses 1970 as the segment's largest timestamp: time retention deletes the segment at once.",
+        "The time index ends with {size_bytes} bytes of zeros, which the next start takes for entries.",
+        "Uses 1970 as the segment's largest timestamp: time retention deletes the segment at its first check, within "
+        "30 s of the start (0.11 to 2.2: builds the index again).",
         _REBUILT,
-        "Only the index of the active segment has space for later entries. The broker trims the index when it closes "
-        "the segment.",
+        "Only the index of the segment that is being written has space for later entries. The broker trims the index "
+        "when it closes the segment, at a clean shutdown too.",
         next_step=REINDEX,
     ),
     "timeindex.oversize": FindingType(

@@ -435,6 +435,15 @@ RETENTION: Final = {
         "If only the time index is missing, kafkalog reindex builds it.",
         "Records of formats before 0.10.0 have no timestamps, and a time index can be empty or lost.",
     ),
+    "retain.zero-time": FindingType(
+        "warning",
+        "The last entry of the time index of {segments} is zeros, which a broker takes for the largest timestamp.",
+        "Takes them for segments of 1970, and deletes them by time at its first check.",
+        "If kafkalog verify reports timeindex.zero-entries, the records are newer: rebuild the index before a broker "
+        "starts, with kafkalog reindex. Else the records have the timestamp 0, and retention.ms=-1 keeps them.",
+        "Copied files of a running broker have space after their entries, and a producer can send the timestamp 0.",
+        next_step=REINDEX,
+    ),
     "retain.remote-unknown": FindingType(
         "info",
         "The topic is tiered: segments that are due ({segments}, {size}) are deleted from this disk only when they "

@@ -30,6 +30,8 @@ class SettingsRequest(Struct, frozen=True, kw_only=True):
         assignments: `key=value` for the whole broker; of one key the last counts.
         topic_assignments: `TOPIC:key=value`.
         assume_defaults: whether plans that lose data may depend on assumed values.
+        names_topics: whether the command line names every selected topic, so that `assignments` override their known
+            settings; otherwise only the topics of `topic_assignments` are named.
     """
 
     kafka: str | None = None
@@ -37,6 +39,7 @@ class SettingsRequest(Struct, frozen=True, kw_only=True):
     assignments: tuple[str, ...] = ()
     topic_assignments: tuple[str, ...] = ()
     assume_defaults: bool = False
+    names_topics: bool = False
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -50,15 +53,16 @@ class SettingsRequest(Struct, frozen=True, kw_only=True):
         if isinstance(given, dict) and not given.keys() - set(cls.__struct_fields__):
             kafka, config = given.get("kafka"), given.get("config")
             assignments, of_topics = given.get("assignments") or (), given.get("topic_assignments") or ()
-            assumes = given.get("assume_defaults", False)
+            assumes, names = given.get("assume_defaults", False), given.get("names_topics", False)
             are_texts = _is_text(kafka) and _is_text(config) and _are_texts(assignments) and _are_texts(of_topics)
-            if are_texts and isinstance(assumes, bool):
+            if are_texts and isinstance(assumes, bool) and isinstance(names, bool):
                 return cls(
                     kafka=kafka,
                     config=config,
                     assignments=tuple(assignments),
                     topic_assignments=tuple(of_topics),
                     assume_defaults=assumes,
+                    names_topics=names,
                 )
         names = ", ".join(cls.__struct_fields__)
         raise SettingError(f"the option kafka is an object with these members, or some of them: {names}")

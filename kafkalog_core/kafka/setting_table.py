@@ -47,12 +47,23 @@ class SettingGap(NamedTuple):
 
 
 class Setting(Struct, frozen=True):
-    """A setting, its value in its own unit, and where the value comes from; `gap`: why it is only assumed."""
+    """A setting, its value in its own unit, and where the value comes from.
+
+    Args:
+        name: its name.
+        value: the value in effect.
+        origin: where the value comes from.
+        gap: why the value is only assumed; None: it is known.
+        overrides: the value that an option of the command line overrides, with its origin; None: none is stated.
+        held: options that would act against the value, and do not, because the topic is not named.
+    """
 
     name: str
     value: Value
     origin: str
     gap: SettingGap | None = None
+    overrides: str | None = None
+    held: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -63,8 +74,13 @@ class Setting(Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """Where the value comes from, and why it is only assumed."""
-        return self.origin if self.gap is None else f"{self.origin}, assumed: {self.gap.why}"
+        """Where the value comes from, what it overrides, what does not override it, and why it is only assumed."""
+        return self.source_of(self.origin if self.overrides is None else f"{self.origin}, overrides {self.overrides}")
+
+    def source_of(self, origin: str) -> str:
+        """Return the text of the source with a longer text of the origin."""
+        held = "".join(f", kept against {option}: the topic is not named" for option in self.held)
+        return f"{origin}{held}" if self.gap is None else f"{origin}{held}, assumed: {self.gap.why}"
 
 
 class TopicSettings(Struct, frozen=True, kw_only=True):

@@ -5,6 +5,10 @@ The sources, the strongest first: a value for one topic (`--topic-config`), one 
 of the broker: the command line (`--set`), what was changed while it ran (metadata log), server.properties, what a
 broker gives its own topics, the default of the release.
 
+A value for all topics overrides what is known of a topic itself only if the command line names the topic, by `--topic`,
+`--topic-regex` or `--topic-config`. For other topics it is a default, as the broker's own values are. So an option that
+was meant for one topic deletes nothing of a topic that is kept for ever.
+
 A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
 they are in ZooKeeper), no value of the broker decides what the topic has; where server.properties was not given, it is
 unknown whether a default is in effect. Such a value is assumed, and plans that would lose data by it are refused.
@@ -57,13 +61,17 @@ _GENERATED_ID: Final = "-1"  # broker.id.generation.enable: the broker takes its
 
 
 class _Candidate(NamedTuple):
-    """A value that a source gives: its key, its text, the factor to the setting's unit, and the source."""
+    """A value that a source gives: its key, its text, the factor to the setting's unit, and the source.
+
+    `is_own`: whether it is known of the topic itself, and not a default for all topics.
+    """
 
     name: str
     text: str
     factor: int
     origin: str
     gap: SettingGap | None
+    is_own: bool = False
 
 
 class Settings(Struct, frozen=True, kw_only=True, dict=True):
@@ -80,6 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         cleaner: the checkpoint that shows that this broker's cleaner runs; None: none does.
         uses_zookeeper: whether topics' settings are in ZooKeeper.
         foreign_config: why the server.properties is another broker's; None: it is not.
+        names_topics: whether the command line names all topics, and not only those of `of_topics`.
     """
 
     release: Release = LATEST
@@ -92,6 +101,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
     cleaner: str | None = None
     uses_zookeeper: bool = False
     foreign_config: str | None = None
+    names_topics: bool = False
 
     @cached_property
     def _of_others(self) -> dict[bool, TopicSettings]:
@@ -148,6 +158,22 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         """Return all values given for a setting of a topic: key, text and source, the one that counts first."""
         return tuple((each.name, each.text, each.origin) for each in self._candidates(BY_NAME[name], topic))
 
+    def held_against(self, topic: TopicSettings, names: Iterable[str], option: str) -> TopicSettings:
+        """Return settings of a topic that hold an option, if the topic is not named and has one of these of its own.
+
+        Args:
+            topic: the settings.
+            names: the settings against which the option acts.
+            option: the option, for people.
+        """
+        if topic.topic is None or self._names(topic.topic):
+            return topic
+        known = next((name for name in names if self._own(BY_NAME[name], topic.topic) is not None), None)
+        if known is None:
+            return topic
+        settings = (replace(each, held=(*each.held, option)) if each.name == known else each for each in topic.settings)
+        return replace(topic, settings=tuple(settings))
+
     def for_one(self) -> Settings:
         """Return the same without the topics, for another process that has the settings of its topic."""
         cluster = replace(self.cluster, topics={}, listed=frozenset(), others=())
@@ -155,30 +181,68 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
 
     def _setting(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
         note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
-        for name, text, factor, origin, gap in self._candidates(definition, topic, of_broker=of_broker):
-            where, is_override = f"{origin}: {name}", name == definition.override
-            value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
-            return Setting(definition.name, value, f"{origin}{note}", gap)
-        gap = self._default_gap(definition, topic, of_broker=of_broker)
-        return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
+        option = next(self._options(definition, topic), None)
+        other = next(self._others(definition, topic, of_broker=of_broker), None)
+        if option is None and other is None:
+            gap = self._default_gap(definition, topic, of_broker=of_broker)
+            return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
+        if option is None:
+            return self._parsed(definition, cast("_Candidate", other), note)
+        given = self._parsed(definition, option, note)
+        own = None if of_broker or self._names(topic) else self._own(definition, topic)
+        if own is not None:
+            return own if own.value == given.value else replace(own, held=(f"{option.name}={option.text}",))
+        if other is None or other.text.strip() == option.text.strip():
+            return given
+        return replace(given, overrides=f"{other.name}={other.text} of {other.origin}")
 
-    def _candidates(
-        self, definition: Definition, topic: str | None, *, of_broker: bool = False
-    ) -> Iterator[_Candidate]:
-        """Yield the sources of a setting, the strongest first."""
+    def _parsed(self, definition: Definition, candidate: _Candidate, note: str) -> Setting:
+        name, text, factor, origin, gap, _ = candidate
+        where, is_override = f"{origin}: {name}", name == definition.override
+        value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
+        return Setting(definition.name, value, f"{origin}{note}", gap)
+
+    def _names(self, topic: str | None) -> bool:
+        """Return whether the command line names a topic."""
+        return self.names_topics or topic in self.of_topics
+
+    def _own(self, definition: Definition, topic: str | None) -> Setting | None:
+        """Return what is known of the topic itself without the options for topics; None: a default is in effect.
+
+        What a damaged metadata log has of the topic counts too, although a later change may be missing. The metadata
+        log itself is in no verb's reach.
+        """
+        if topic is None or topic == METADATA_TOPIC or not definition.of_topics:
+            return None
+        found = next(self._others(definition, topic), None)
+        if found is None or not found.is_own:
+            return None
+        try:
+            return self._parsed(definition, found, self.cluster.contradictions(topic, definition.name))
+        except SettingError:  # no broker accepts the value
+            return None
+
+    def _candidates(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
+        """Yield the sources of a setting of a topic, the strongest first, without options that are held."""
+        if self._names(topic) or self._own(definition, topic) is None:
+            yield from self._options(definition, topic)
+        yield from self._others(definition, topic)
+
+    def _options(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
+        """Yield what the command line gives one topic, or all of them, by the topic's names of a setting."""
         own = self.of_topics.get(topic, _EMPTY) if topic is not None else _EMPTY
-        topic_names = (definition.override, definition.name) if definition.of_topics else ()
+        for values, origin in ((own, f"--topic-config {topic}"), (self.assigned, _SET)):
+            for name in _topic_names(definition):
+                if name in values:
+                    yield _Candidate(name, values[name], 1, origin, None)
+
+    def _others(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Iterator[_Candidate]:
+        """Yield the sources of a setting that are not options for topics, the strongest first."""
         configured = self.cluster.of_topic(topic)
         damage = None if self.cluster.is_whole else self._topic_gap(topic)
-        given = (
-            (own, f"--topic-config {topic}", None),
-            (self.assigned, _SET, None),
-            (configured, self.cluster.origin, damage),
-        )
-        for values, origin, gap in given:
-            for name in topic_names:
-                if name is not None and name in values:
-                    yield _Candidate(name, values[name], 1, origin, gap)
+        for name in _topic_names(definition):
+            if name in configured:
+                yield _Candidate(name, configured[name], 1, self.cluster.origin, damage, is_own=True)
         topic_gap = None if of_broker or not definition.of_topics else self._topic_gap(topic)
         if topic_gap is not None:
             yield from self._evidence(definition, topic)
@@ -186,7 +250,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
             for key in definition.keys:
                 if key.name in values:
                     gap = None if is_fixed else topic_gap or self._foreign_gap(origin)
-                    yield _Candidate(key.name, values[key.name], key.factor, origin, gap)
+                    yield _Candidate(key.name, values[key.name], key.factor, origin, gap, is_own=is_fixed)
         if topic_gap is None and self._default_gap(definition, topic, of_broker=of_broker) is not None:
             yield from self._evidence(definition, topic)
 
@@ -223,7 +287,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         cleaned = None if topic is None else self.cleaned.get(topic)
         if definition.name == _POLICY and cleaned is not None:
             origin = f"{_CHECKPOINT} {cleaned} has an entry for a partition of the topic"
-            yield _Candidate(_POLICY, "compact", 1, origin, None)
+            yield _Candidate(_POLICY, "compact", 1, origin, None, is_own=True)
         if definition.name == _CLEANER and self.cleaner is not None:
             yield _Candidate(_CLEANER, "true", 1, f"{_CHECKPOINT} {self.cleaner} has entries", None)
 
@@ -250,6 +314,11 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
             return
         setting = self._setting(BY_NAME[given], None, of_broker=True)
         yield {key: str(setting.value)}, f"{setting.origin}: {given}", setting.gap is None
+
+
+def _topic_names(definition: Definition) -> list[str]:
+    """Return the names that a setting has at a topic, the one that counts first."""
+    return [name for name in (definition.override, definition.name) if definition.of_topics and name is not None]
 
 
 def read_settings(
@@ -288,6 +357,7 @@ def read_settings(
         cleaner=f"{of_broker[0]}/{_CLEANER_OFFSET}" if of_broker else None,
         uses_zookeeper=own.uses_zookeeper,
         foreign_config=_foreign_config(request.config, node_of_config(server), own),
+        names_topics=request.names_topics,
     )
 
 

@@ -36,8 +36,8 @@ def log_dir(tmp_path: Path) -> Path:
             (directory / f"{base:020}.timeindex").write_bytes(build.time_index([(NOW - hours * HOUR, 9)]))
         records = [build.Record(offset=offset, timestamp_ms=NOW - HOUR, value=b"v") for offset in range(20, 25)]
         (directory / f"{20:020}.log").write_bytes(build.batch_v2(records))
-        for suffix in ("index", "timeindex"):
-            (directory / f"{20:020}.{suffix}").write_bytes(b"")
+        (directory / f"{20:020}.index").write_bytes(b"")
+        (directory / f"{20:020}.timeindex").write_bytes(build.time_index([(NOW - HOUR, 4)]))
     for name in (RECOVERY, WATERMARKS):
         (root / name).write_bytes(build.offset_checkpoint([("t", number, 25) for number in (0, 1)]))
     (root / MARK).write_bytes(b"")
@@ -97,7 +97,8 @@ def test_what_a_cleaner_has_been_at_is_compacted_where_nobody_says_otherwise(log
     (log_dir / "cleaner-offset-checkpoint").write_bytes(build.offset_checkpoint([("t", 1, 5)]))
     one = ("--retention-ms", 1, log_dir / "t-0")
     assert deleted(run(*one)) == []
-    assert deleted(run("--set", "cleanup.policy=delete", *one)) == NAMES
+    assert deleted(run("--set", "cleanup.policy=delete", *one)) == []
+    assert deleted(run("--set", "cleanup.policy=delete", "--topic", "t", *one)) == NAMES
     scenario = ("--what-if", "retention.ms=2")
     kept = [row["kept_segments"] for row in rows_of(run(*scenario, *one)) if row["type"] == "retention_what_if"]
     assert kept
@@ -400,3 +401,22 @@ def test_a_plan_is_no_forecast(log_dir: Path, option: tuple[str, ...]) -> None:
     refused = run("--until", "2026-01-01T00:00:00Z", *option, log_dir)
     assert refused.exit_code == 2
     assert "leave them out" in refused.output
+
+
+def test_zeros_at_the_end_of_a_time_index_are_called_out(log_dir: Path) -> None:
+    """A broker deletes the segments that look like those of 1970; after a crash it builds the last index."""
+    one = log_dir / "t-0"
+    for base in (0, 20):
+        index = one / f"{base:020}.timeindex"
+        index.write_bytes(index.read_bytes() + bytes(12 * 100))
+    rows = rows_of(run(*DELETED, one))
+    assert [row["verdict"] for row in rows if row["type"] == "retained_segment"] == ["delete", "keep", "keep"]
+    finding = next(row for row in rows if row["type"] == "finding" and row["code"] != "retain.held-back")
+    assert (finding["code"], finding["severity"]) == ("retain.zero-time", "warning")
+    assert "of 2 segments is zeros" in str(finding["message"])
+    assert str(finding["next_command"]).startswith("kafkalog reindex ")
+    times = [row["largest_timestamp_ms"] for row in rows if row["type"] == "retained_segment"]
+    assert times == [0, NOW - 2 * HOUR, 0]
+    (log_dir / MARK).unlink()
+    again = [row["largest_timestamp_ms"] for row in rows_of(run(*DELETED, one)) if row["type"] == "retained_segment"]
+    assert again == [0, NOW - 2 * HOUR, NOW - HOUR]

@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 TOPIC = "retained"
 COUNT = 60
+TEN_YEARS_MS = 10 * 365 * 24 * 3_600_000
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def _write(broker: Broker) -> None:
 
 def _retain(broker: Broker, *arguments: str | int) -> Done:
     zookeeper = ("--assume-defaults",) if broker.release == "2.8" else ()  # the topic's settings are not on the disk
-    options = ("--config", broker.config, "--kafka", broker.release, *zookeeper)
+    options = ("--config", broker.config, "--kafka", broker.release, "--topic", TOPIC, *zookeeper)
     done = run("retain", broker.partition_dir(TOPIC), *options, *map(str, arguments))
     assert done.status == 0, (done.rows, done.errors)
     return done
@@ -128,6 +129,27 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("is_all", [False, True])
+def test_zeros_at_the_end_of_a_time_index_are_the_time_0(stopped: Broker, is_all: bool) -> None:
+    """The broker trusts the index after a clean shutdown, that of the active segment too: 2.3 and later."""
+    directory = stopped.partition_dir(TOPIC)
+    with stopped.config.open("a") as config:
+        config.write(f"log.retention.ms={TEN_YEARS_MS}\n")
+    there = _bases(directory)
+    assert all(row.get("verdict") != "delete" for row in _retain(stopped).rows)
+    for base in there if is_all else there[:1]:
+        index = directory / f"{base:020}.timeindex"
+        index.write_bytes(index.read_bytes() + bytes(12))
+    rows = [row for row in run("verify", stopped.log_dir).rows if row.get("code") == "timeindex.zero-entries"]
+    assert len(rows) == (len(there) if is_all else 1)
+    foretold = [row["base_offset"] for row in _retain(stopped).rows if row.get("verdict") == "delete"]
+    assert foretold == (there if is_all else there[:1])
+    stopped.start()
+    _wait_until(lambda: not set(foretold) & set(_bases(directory)))
+    stopped.stop()
+    assert [base for base in _bases(directory) if base in there] == [base for base in there if base not in foretold]
 
 
 def test_where_all_went_the_log_goes_on_at_its_end(stopped: Broker) -> None:

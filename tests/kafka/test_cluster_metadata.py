@@ -104,16 +104,24 @@ def test_what_beats_it_and_what_it_beats(tmp_path: Path) -> None:
     )
     origin = f"{log_dir}/__cluster_metadata-0"
 
-    def value(name: str, *assignments: str, topics: tuple[str, ...] = ()) -> tuple[object, str]:
-        request = SettingsRequest(config=str(config), assignments=assignments, topic_assignments=topics)
+    def value(name: str, *assignments: str, topics: tuple[str, ...] = (), names: bool = False) -> tuple[object, str]:
+        request = SettingsRequest(
+            config=str(config), assignments=assignments, topic_assignments=topics, names_topics=names
+        )
         settings = read_settings(request, LATEST, log_dir).for_topic("orders")
         found: Setting = next(each for each in settings.settings if each.name == name)
-        return found.value, found.origin
+        return found.value, found.source
 
     assert value("retention.ms") == (2, origin)
     assert value("retention.ms", "log.retention.ms=9") == (2, origin)
-    assert value("retention.ms", "retention.ms=9") == (9, "--set")
-    assert value("retention.ms", topics=("orders:retention.ms=8",)) == (8, "--topic-config orders")
+    held = f"{origin}, kept against retention.ms=9: the topic is not named"
+    assert value("retention.ms", "retention.ms=9") == (2, held)
+    beaten = f"overrides retention.ms=2 of {origin}"
+    assert value("retention.ms", "retention.ms=9", names=True) == (9, f"--set, {beaten}")
+    assert value("retention.ms", topics=("orders:retention.ms=8",)) == (8, f"--topic-config orders, {beaten}")
+    of_another = ("orders:segment.ms=8",)
+    assert value("retention.ms", "retention.ms=9", topics=of_another) == (9, f"--set, {beaten}"), "the topic is named"
+    assert value("retention.ms", "retention.ms=2") == (2, origin)
     assert value("segment.ms") == (3, origin)
     assert value("segment.ms", "log.roll.ms=9") == (9, "--set")
     assert value("index.interval.bytes") == (1, str(config))

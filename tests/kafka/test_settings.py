@@ -83,7 +83,9 @@ def test_the_topic_beats_the_command_line_and_that_one_the_file(tmp_path: Path) 
     assert of_broker.gap is not None, "the topic may have a value of its own, which nothing here knows"
     assert _of(_read(by_broker, by_topic, config=config), "index.interval.bytes").value == 3
     settings = _read(by_broker, by_topic, topics=("orders:index.interval.bytes=4",), config=config)
-    assert _of(settings, "index.interval.bytes") == Setting("index.interval.bytes", 4, "--topic-config orders")
+    assert _of(settings, "index.interval.bytes") == Setting(
+        "index.interval.bytes", 4, "--topic-config orders", overrides="log.index.interval.bytes=2 of --set"
+    )
     assert _of(settings, "index.interval.bytes", "payments").value == 3
     assert _of(settings, "index.interval.bytes", None).value == 3
 

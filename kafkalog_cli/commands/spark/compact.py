@@ -31,7 +31,8 @@ __all__ = ["compact_command"]
 EXAMPLES = (
     Example("kafkalog spark compact /mnt/broker-*/kafka", "What does cleaning save, and which logs cannot be cleaned?"),
     Example(
-        "kafkalog spark compact --set min.cleanable.dirty.ratio=0.1 --set delete.retention.ms=0 /mnt/broker-*/kafka",
+        "kafkalog spark compact --topic '*' --set min.cleanable.dirty.ratio=0.1 --set delete.retention.ms=0 "
+        "/mnt/broker-*/kafka",
         "And if logs were cleaned earlier, and tombstones removed at once?",
     ),
     Example(

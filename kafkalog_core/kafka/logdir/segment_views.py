@@ -1,8 +1,10 @@
 """Segments as retention and the cleaner see them: offsets, sizes, times. Closed logs are not read.
 
-The largest timestamp of a closed segment is its last time index entry (`LogSegment.maxTimestampSoFar`); the last
-segment is read from its last index entry on. Where the offset index is missing, a broker reads the whole log at its
-next start, and this code does too.
+The largest timestamp of a segment is that of its last time index entry (`LogSegment.readMaxTimestampAndOffsetSoFar`
+takes `TimeIndex.lastEntry`), of the active segment too: a start reads no record for it. Every whole entry of the file
+counts, so that zeros after the entries are the time 0, in 1970. Only a segment that the next start recovers gets a new
+time index (`LogSegment.recover`): then its records count. So they do in the last segment where it is unknown whether
+the last shutdown was clean, because zeros after its entries show a crash.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, StorageError
-from kafkalog_core.format.index import iter_time_entries, split_size, used_entries
+from kafkalog_core.format.index import decode_time_entry, iter_time_entries, split_size, used_entries
 from kafkalog_core.format.layout import TIME_INDEX_ENTRY
 from kafkalog_core.kafka.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.rules import fetch_rules, rules_of
+from kafkalog_core.kafka.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
@@ -39,8 +42,9 @@ _FRAMES: Final = ScanOptions(check=False)
 _TAIL_ENTRIES: Final = 1024
 
 _OF_INDEX: Final = "last entry of the time index"
+_OF_ZEROS: Final = "last entry of the time index, which is zeros"
 _OF_LOG: Final = "read from the log, as the offset index is missing"
-_OF_ACTIVE: Final = "read from the log"
+_OF_RECOVERED: Final = "read from the log"
 _UNREADABLE: Final = "cannot be read"
 _BY_FILE: Final = "{}, so that the file's modification time counts"
 _OLD: Final = _BY_FILE.format("releases before 0.10.1 know no timestamps")
@@ -85,6 +89,11 @@ class SegmentView(Struct, frozen=True, kw_only=True):
     def has_timestamp(self) -> bool:
         """Whether any record has a timestamp."""
         return self.max_timestamp_ms >= 0
+
+    @property
+    def has_zero_time(self) -> bool:
+        """Whether the largest timestamp is that of an index that ends with zeros."""
+        return self.max_timestamp_origin == _OF_ZEROS
 
 
 class PartitionView(Struct, frozen=True, kw_only=True):
@@ -155,11 +164,15 @@ def read_partition_view(
     is_tiered = settings.remote_storage_enable
     context = PartitionContext() if broker_dir is None else broker_dir.context(partition.name)
     bases = [segment.base_offset for segment in partition.segments]
+    first = first_recovered(bases, context, partition.topic, release)
+    if first is None and context.is_clean is None:
+        first = len(bases) - 1
     ends = [*(following for _, following in pairwise(bases)), extent.end]
     return PartitionView(
         partition=partition,
         segments=tuple(
-            _segment_view(segment, end, extent, release) for segment, end in zip(partition.segments, ends, strict=True)
+            _segment_view(segment, end, extent, release, is_recovered=first is not None and number >= first)
+            for number, (segment, end) in enumerate(zip(partition.segments, ends, strict=True))
         ),
         bounds=log_bounds(extent.start, context, rules_of(release), is_tiered=is_tiered, end_offset=extent.end),
         is_tiered=is_tiered,
@@ -183,10 +196,14 @@ def check_now(views: Iterable[PartitionView], now_ms: int) -> None:
         )
 
 
-def _segment_view(segment: Segment, next_offset: int, extent: Extent, release: Release) -> SegmentView:
+def _segment_view(
+    segment: Segment, next_offset: int, extent: Extent, release: Release, *, is_recovered: bool
+) -> SegmentView:
     log = segment.files[0]
     is_active = log.path == extent.log
-    max_timestamp_ms, origin = _max_timestamp(segment, extent if is_active else None, release)
+    max_timestamp_ms, origin = _max_timestamp(
+        segment, extent if is_active else None, release, is_recovered=is_recovered
+    )
     return SegmentView(
         base_offset=segment.base_offset,
         next_offset=next_offset,
@@ -201,25 +218,65 @@ def _segment_view(segment: Segment, next_offset: int, extent: Extent, release: R
     )
 
 
-def _max_timestamp(segment: Segment, active: Extent | None, release: Release) -> tuple[int, str]:
-    """Return the largest timestamp, and where it comes from; `active`: what was read at the end of the last segment."""
+def _max_timestamp(segment: Segment, active: Extent | None, release: Release, *, is_recovered: bool) -> tuple[int, str]:
+    """Return the largest timestamp, and where it comes from.
+
+    Args:
+        segment: with its indexes.
+        active: what was read at the end of the last segment; None: it is another one.
+        release: whose rules are used.
+        is_recovered: whether the next start recovers the segment after an unclean shutdown.
+    """
     if not fetch_rules(release).has_times:
         return NO_TIMESTAMP, _OLD
     try:
-        # LogSegment.sanityCheck: without an offset index the segment is recovered, and its time index built again
         if segment.index is None and segment.size_bytes:
             return _with_origin(_scanned(segment), _OF_LOG, _NO_TIMES)
-        # LogSegment.readMaxTimestampAndOffsetSoFar: the last entry of the time index
-        indexed = last_time(segment.timeindex)
+        occasion = lone_occasion(segment, rules_of(release), has_index=segment.index is not None)
+        if is_recovered or occasion == "odd-index":
+            return _rebuilt(segment, active)
+        time_ms = trusted_last_time(segment.timeindex)
     except StorageError as error:
         return NO_TIMESTAMP, _BY_FILE.format(f"{_UNREADABLE}: {error.message}")
+    return _with_origin(
+        time_ms,
+        _OF_INDEX if time_ms else _OF_ZEROS,
+        _NO_TIME_INDEX if segment.timeindex is None else _EMPTY_TIME_INDEX,
+    )
+
+
+def _rebuilt(segment: Segment, active: Extent | None) -> tuple[int, str]:
+    """Return the largest timestamp in the time index that recovery builds, and where it comes from.
+
+    A roll adds the entry of the largest timestamp (`LogSegment.onBecomeInactiveSegment`), so that the log of a closed
+    segment is read only if its index ends with zeros or has no entry.
+    """
+    indexed = last_time(segment.timeindex)
     if active is not None:
-        return _with_origin(max(indexed, active.max_timestamp_ms), _OF_ACTIVE, _NO_TIMES)
-    return _with_origin(indexed, _OF_INDEX, _NO_TIME_INDEX if segment.timeindex is None else _EMPTY_TIME_INDEX)
+        return _with_origin(max(indexed, active.max_timestamp_ms), _OF_RECOVERED, _NO_TIMES)
+    if indexed > 0 and indexed == trusted_last_time(segment.timeindex):
+        return indexed, _OF_INDEX
+    return _with_origin(_scanned(segment), _OF_RECOVERED, _NO_TIMES)
 
 
 def _with_origin(timestamp_ms: int, origin: str, else_origin: str) -> tuple[int, str]:
     return (timestamp_ms, origin) if timestamp_ms >= 0 else (NO_TIMESTAMP, else_origin)
+
+
+def trusted_last_time(file: FileInfo | None) -> int:
+    """Return the timestamp of the last whole entry, zeros too, as a broker that trusts the index does; -1: none.
+
+    `TimeIndex.lastEntryFromIndexFile`: an existing file has as many entries as its size allows. Neither a start, which
+    extends the index of the active segment (`resizeIndexes`), nor a clean shutdown shortens it.
+    """
+    if file is None:
+        return NO_TIMESTAMP
+    with Source.open(file.path) as source:
+        count, _ = split_size(TIME_INDEX_ENTRY, source.size_bytes)
+        if not count:
+            return NO_TIMESTAMP
+        last = source.read((count - 1) * TIME_INDEX_ENTRY.size, TIME_INDEX_ENTRY.size)
+    return decode_time_entry(last)[0].timestamp_ms
 
 
 def last_time(file: FileInfo | None) -> int:

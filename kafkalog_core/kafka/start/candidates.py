@@ -23,9 +23,17 @@ if TYPE_CHECKING:
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.releases import Release
+    from kafkalog_core.kafka.rules import LoaderRules
     from kafkalog_core.storage.listing import FileInfo, Segment
 
-__all__ = ["RECOVERY_REASONS", "Occasion", "first_recovered", "is_odd_index", "recovers_v07", "txn_index_fault"]
+__all__ = [
+    "RECOVERY_REASONS",
+    "Occasion",
+    "first_recovered",
+    "lone_occasion",
+    "recovers_v07",
+    "txn_index_fault",
+]
 
 _MAX_VERSION: Final = 0x00FF
 Occasion = Literal["unclean-stop", "no-index", "odd-index"]
@@ -81,7 +89,31 @@ def recovers_v07(directory: str, *, is_clean: bool | None) -> bool:
     return not is_clean and not exists(mark)
 
 
-def is_odd_index(segment: Segment, *, may_end_at_base: bool) -> bool:
+def lone_occasion(
+    segment: Segment, rules: LoaderRules, *, has_index: bool
+) -> Occasion | Literal["unknown-version"] | None:
+    """Return why a start recovers a segment on its own, whatever the last shutdown was; None: it trusts its indexes.
+
+    `unknown-version`: the broker stops at an entry of the transaction index.
+
+    Args:
+        segment: with its indexes.
+        rules: those of the release.
+        has_index: whether there is an offset index when the broker opens the segment.
+    """
+    # LogSegment.sanityCheck: NoSuchFileException for a missing offset index, whatever the shutdown was
+    if not has_index:
+        return "no-index" if rules.missing_index == "recover" else None
+    if rules.checks_indexes == "recover" and _is_odd_index(segment, may_end_at_base=rules.may_end_at_base):
+        return "odd-index"
+    # TransactionIndex.sanityCheck is the one check of an index that 2.3 and later make here
+    if segment.txnindex is not None and rules.has_producers:
+        fault = txn_index_fault(segment.txnindex.path, segment.base_offset)
+        return "unknown-version" if fault == "version" else None if fault is None else "odd-index"
+    return None
+
+
+def _is_odd_index(segment: Segment, *, may_end_at_base: bool) -> bool:
     """Return whether a release before 2.3 takes an offset or time index for corrupt.
 
     `OffsetIndex.sanityCheck` and `TimeIndex.sanityCheck` check the sizes, the last offsets and the last time.

@@ -18,7 +18,7 @@ from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
-from kafkalog_core.kafka.start.candidates import first_recovered, is_odd_index, txn_index_fault
+from kafkalog_core.kafka.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.start.recovery import RecoveryWatch, recover_segment, split_parts
 from kafkalog_core.kafka.start.replay import EndOfLog, ReplaySegment, end_of_log, find_offset
 from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult, RemovedSegment
@@ -262,23 +262,13 @@ class PartitionLoad:
         # FileRecords refuses a file of more than Integer.MAX_VALUE bytes
         if live.size_bytes > MAX_INT32:
             self._stop(path, f"its {live.size_bytes:,} bytes are more than a segment can have")
-        occasion: Occasion | None = None
-        # LogSegment.sanityCheck: NoSuchFileException for a missing offset index, whatever the shutdown was
-        if segment.index is None and segment.base_offset not in self._zero_indexes:
-            if self._rules.missing_index == "fatal":
-                self._stop(path, "it has no offset index, and this release does not build one")
-            occasion = "no-index" if self._rules.missing_index == "recover" else None
-        elif self._rules.checks_indexes == "recover" and is_odd_index(
-            segment, may_end_at_base=self._rules.may_end_at_base
-        ):
-            occasion = "odd-index"
-        elif segment.txnindex is not None and self._rules.has_producers:
-            # TransactionIndex.sanityCheck is the one check of an index that 2.3 and later make here
-            fault = txn_index_fault(segment.txnindex.path, segment.base_offset)
-            if fault == "version":
-                self._stop(segment.txnindex.path, "it has an entry of a version that no broker knows")
-            occasion = "odd-index" if fault is not None else None
-        if occasion is None:
+        has_index = segment.index is not None or segment.base_offset in self._zero_indexes
+        if not has_index and self._rules.missing_index == "fatal":
+            self._stop(path, "it has no offset index, and this release does not build one")
+        occasion = lone_occasion(segment, self._rules, has_index=has_index)
+        if occasion == "unknown-version" and segment.txnindex is not None:
+            self._stop(segment.txnindex.path, "it has an entry of a version that no broker knows")
+        if occasion is None or occasion == "unknown-version":
             return
         problem = self._recover(live, assigns=self._rules.lone_recovery_assigns)
         if problem is not None:

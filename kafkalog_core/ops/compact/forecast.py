@@ -16,6 +16,7 @@ from kafkalog_core.kafka.cleaner.clean import Counts
 from kafkalog_core.kafka.cleaner.rules import clean_config, cleaner_settings, cleaning_rules
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
+from kafkalog_core.ops.repair.held_options import held_options
 from kafkalog_core.rows import plans, tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.partition import partition_name
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext
+    from kafkalog_core.ops.repair.held_options import HeldOption
 
 __all__ = [
     "CompactForecast",
@@ -112,6 +114,12 @@ class CompactTask(Struct, frozen=True, kw_only=True):
         """Bytes of log that a simulation reads."""
         return 0 if self.never is not None or self.view is None else _READS * self.size_bytes
 
+    @property
+    def held(self) -> Iterator[HeldOption]:
+        """Options that do not act on the topic, because it is not named."""
+        names = cleaner_settings(self.context.release)
+        return held_options(self.topic, (setting for setting in self.of_topic.settings if setting.name in names))
+
     def config(self) -> CleanConfig:
         """Return the cleaner's settings for the log, unless it is never cleaned. Raises SettingError."""
         config = clean_config(self.context.settings, self.of_topic, memory_bytes=self.options.memory_bytes)
@@ -154,6 +162,7 @@ class CompactForecast(Struct, frozen=True, kw_only=True):
         keys: `big_key` rows, the largest first.
         findings: what prevents a clean, and damage that was found.
         assumptions: assumed values because of which records would be dropped.
+        held: options that do not act on the topic, because it is not named.
     """
 
     partition: Row
@@ -162,6 +171,7 @@ class CompactForecast(Struct, frozen=True, kw_only=True):
     keys: tuple[Row, ...] = ()
     findings: tuple[Finding, ...] = ()
     assumptions: tuple[Assumption, ...] = ()
+    held: tuple[HeldOption, ...] = ()
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the `compaction` row first."""
@@ -271,6 +281,7 @@ class ForecastRows:
             keys=self._keys(),
             findings=tuple(self._findings()),
             assumptions=tuple(self._assumptions()),
+            held=tuple(self._task.held),
         )
 
     def stop(self, code: str, error: StorageError) -> None:

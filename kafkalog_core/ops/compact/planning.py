@@ -48,6 +48,7 @@ from kafkalog_core.ops.repair.copied_files import (
     copy_file,
     write_broker_files,
 )
+from kafkalog_core.ops.repair.held_options import held_refusal
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.progress import NO_PROGRESS, Advance, Progress
 from kafkalog_core.storage.changing.new_dir import NewDir
@@ -273,6 +274,7 @@ class _Planner:
             release=guess,
             needs_release=guess is not None and not is_certain(guess),
             assumptions=tuple(self._assumptions),
+            held=tuple(dict.fromkeys(held for task in tasks for held in task.held)),
             note=self._note(),
         )
 
@@ -414,6 +416,9 @@ class _Writing:
         self._workers = workers
         self._tasks = list(tasks_of(target, request, workers))
         check_now([task.view for task in self._tasks if task.view is not None], request.now_ms)
+        held = [held for task in self._tasks for held in task.held]
+        if held and not request.kafka.topics:
+            raise RefusedError(held_refusal(held, request.command_line), path=target.root)
 
     def forecasts(self, progress: Progress) -> list[CompactForecast]:
         """Write the directory, and return the forecasts of all partitions."""

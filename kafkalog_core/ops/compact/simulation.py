@@ -140,7 +140,7 @@ def simulate(task: CompactTask, advance: Callable[[int], None], known: KnownMap 
     """
     if task.never is not None:
         state, reason = task.never
-        return CompactForecast(partition=head_row(task, state, reason))
+        return CompactForecast(partition=head_row(task, state, reason), held=tuple(task.held))
     if task.view is None:
         return _without_view(task)
     try:

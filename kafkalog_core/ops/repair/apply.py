@@ -179,7 +179,7 @@ def replan_advice(command_line: CommandLine | None) -> str:
     """Return the sentence with the command that plans again."""
     if command_line is None:
         return "Plan again with the same options"
-    return f"Plan again: {command_line.without('--apply')}"
+    return f"Plan again: {command_line.without('--apply').with_options()}"
 
 
 def _drift(planned: Sequence[Change], now: Sequence[Change]) -> str | None:

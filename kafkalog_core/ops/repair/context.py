@@ -252,8 +252,8 @@ def stray_first(forecast: _Forecast, stray: Finding | None) -> _Forecast:
 
 
 def distinct_settings(settings: Iterable[Setting]) -> tuple[Setting, ...]:
-    """Return the settings without duplicates of name, value and origin."""
-    return tuple({(setting.name, setting.value, setting.origin): setting for setting in settings}.values())
+    """Return the settings without duplicates of name, value and source."""
+    return tuple({(setting.name, setting.value, setting.source): setting for setting in settings}.values())
 
 
 def waiting_replacement(partition: Partition) -> FileInfo | None:

@@ -15,6 +15,7 @@ from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.assumptions import refusal, with_options
 from kafkalog_core.ops.repair.context import read_context
+from kafkalog_core.ops.repair.held_options import held_refusal
 from kafkalog_core.progress import Progress
 from kafkalog_core.storage.changing.changes import Change, DryRunStage, Stage
 from kafkalog_core.storage.changing.journal_search import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.setting_table import Setting
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
+    from kafkalog_core.ops.repair.held_options import HeldOption
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.rows.chunk import RowChunk
     from kafkalog_core.storage.changing.space import Space
@@ -95,6 +97,7 @@ class PlanReport(Struct, frozen=True, kw_only=True):
         release: the release whose rules were used, and the evidence; None: the plan does not depend on it.
         needs_release: whether the evidence is ambiguous, and the plan differs between the possible releases.
         assumptions: assumed values because of which the changes lose data.
+        held: options that do not act on topics that are not named.
         details: rows of further tables that the command shows.
         note: what the plan leaves out although it was requested, and the next command, as a clause; None: nothing.
     """
@@ -106,6 +109,7 @@ class PlanReport(Struct, frozen=True, kw_only=True):
     release: ReleaseGuess | None = None
     needs_release: bool = False
     assumptions: tuple[Assumption, ...] = ()
+    held: tuple[HeldOption, ...] = ()
     details: tuple[RowChunk, ...] = ()
     note: str | None = None
 
@@ -192,6 +196,8 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
     found = [*_interrupted(root, touched | {os.path.dirname(change.path) for change in plan.changes})]
     if plan.undo_to is not None and os.path.isdir(plan.undo_to):
         found += [each for each in _interrupted(plan.undo_to, of=root) if each not in found]
+    if plan.report.held and not plan.request.settings.topics:  # also without changes: not what was asked for
+        found.append(held_refusal(plan.report.held, plan.request.command_line))
     if plan.changes:
         found += _of_release(plan)
         if plan.report.assumptions and not plan.request.settings.assume_defaults:

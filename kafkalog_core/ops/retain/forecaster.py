@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.settings import Settings
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import TargetDir
+    from kafkalog_core.ops.repair.held_options import HeldOption
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.logdir import PartitionPath
 
@@ -98,6 +99,13 @@ def _guarded(name: str, function: Policy) -> Policy:
     return policy
 
 
+def _not_named(segments: Sequence[SegmentView], now_ms: int) -> Iterator[Judgement]:
+    """A policy of the user's own, for a topic on which it does not act: it deletes nothing."""
+    del now_ms
+    for _ in segments:
+        yield Judgement(False, "the topic is not named (--topic), and it has settings of its own")
+
+
 def _called(name: str, what: str, call: Callable[[], Result]) -> Result:
     """Return the result of a policy's code; its output is redirected to stderr, because stdout is the result."""
     try:
@@ -109,8 +117,10 @@ def _called(name: str, what: str, call: Callable[[], Result]) -> Result:
         raise SettingError(f"the policy {name!r} {what}: {type(error).__name__}: {error}") from error
 
 
+_POLICY: Final = "--policy"
 _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 _USED: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "file.delete.delay.ms")
+_LIMITS: Final = ("retention.ms", "retention.bytes", "cleanup.policy")
 _TIERED: Final = ("remote.storage.enable", "remote.log.copy.disable", "local.retention.ms", "local.retention.bytes")
 
 
@@ -178,7 +188,7 @@ class RetentionForecaster:
             name = place.name
             if name.state not in _SERVED:
                 continue
-            topic = context.settings.for_topic(name.topic)
+            topic = self._settings_of(name.topic)
             if name.topic != METADATA_TOPIC:
                 check_broker_keys(context.settings, name.topic)
                 check_settings(topic, context.release)
@@ -191,15 +201,25 @@ class RetentionForecaster:
         for each in known:
             yield each if isinstance(each, Finding) else forecast(each)
 
+    def _settings_of(self, name: str | None) -> TopicSettings:
+        """Return the settings of a topic. A policy of the user's own acts against those of its retention."""
+        topic = self.context.settings.for_topic(name)
+        for policy in self._policies:
+            topic = self.context.settings.held_against(topic, _LIMITS, f"{_POLICY} {policy}")
+        return topic
+
     def _question(self, view: PartitionView) -> RetentionQuestion:
-        topic = self.context.settings.for_topic(view.topic)
+        topic = self._settings_of(view.topic)
+        held = {option for setting in topic.settings for option in setting.held}
         self._check_start(view)
         return RetentionQuestion(
             view=view,
             topic=topic,
             rules=retention_rules(topic, self.context.settings),
             now_ms=self._wanted.now_ms,
-            custom=self._policies,
+            custom={
+                name: _not_named if f"{_POLICY} {name}" in held else policy for name, policy in self._policies.items()
+            },
             log_start_offset=self._start_of(view),
             origins={setting.name: self._origin(setting, topic) for setting in settings_of(topic)},
         )
@@ -212,8 +232,7 @@ class RetentionForecaster:
         key = given[0][0]
         text = setting.origin if key == setting.name else f"{setting.origin}: {key}"
         overridden = [f"{other}={value} of {where}" for other, value, where in given[1:]]
-        text = f"{text}, before {' and '.join(overridden)}" if overridden else text
-        return text if setting.gap is None else f"{text}, assumed: {setting.gap.why}"
+        return setting.source_of(f"{text}, overrides {' and '.join(overridden)}" if overridden else text)
 
     def _start_of(self, view: PartitionView) -> int | None:
         """Return the given log start offset, at least the current one, which no broker lowers; None: none is given."""
@@ -359,7 +378,7 @@ def under(question: RetentionQuestion, settings: Settings, scenario: Scenario) -
     assigned = dict(scenario.assignments)
     topic_name = question.topic.topic
     try:
-        changed = _overridden(settings, assigned)
+        changed = replace(_overridden(settings, assigned), names_topics=True)
         topic = changed.for_topic(topic_name)
         check_settings(topic, settings.release)
     except SettingError as error:
@@ -411,6 +430,7 @@ class RetainForecast(Struct, frozen=True, kw_only=True):
         events: deletions up to the requested time.
         schedule: when the broker checks.
         assumptions: assumed values because of which records would be deleted; empty if they are accepted.
+        held: options that do not act on the topic, because it is not named.
     """
 
     forecast: Forecast
@@ -419,3 +439,4 @@ class RetainForecast(Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
     schedule: Schedule
     assumptions: tuple[Assumption, ...] = ()
+    held: tuple[HeldOption, ...] = ()

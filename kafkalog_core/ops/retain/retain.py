@@ -41,6 +41,7 @@ from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.replay import ReplaySegment
 from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.ops.repair.context import stray_first
+from kafkalog_core.ops.repair.held_options import held_options
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.retain.forecaster import (
     RetainForecast,
@@ -48,6 +49,7 @@ from kafkalog_core.ops.retain.forecaster import (
     RetentionOptions,
     Scenario,
     ScenarioResult,
+    settings_of,
     under,
     used_settings,
 )
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.settings import Settings
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
+    from kafkalog_core.ops.repair.held_options import HeldOption
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.partition import Partition
@@ -164,6 +167,7 @@ def retained_of(
             events=events,
             schedule=schedule,
             assumptions=tuple(_assumptions_of(each, settings)),
+            held=tuple(_held_of(each)),
         )
         yield stray_first(retained, forecaster.context.assigned_elsewhere.get(each.question.view.path))
 
@@ -222,6 +226,7 @@ def plan_retain(request: PlanRequest, stage: Stage, progress: Progress) -> PlanR
         settings=(*used_settings(topics), *expiration),
         release=context.guess if forecasts else None,
         assumptions=tuple(dict.fromkeys(assumptions)),
+        held=tuple(dict.fromkeys(held for each in forecasts for held in _held_of(each))),
         needs_release=is_expiration_decisive
         or (bool(changed) and not context.guess.agree(lambda each: [release_rules(topic, each) for topic in topics])),
     )
@@ -245,6 +250,11 @@ def _assumptions_of(forecast: Forecast, settings: Settings) -> Iterator[Assumpti
     is_raised = question.log.start_offset > view.log_start_offset  # a broker deletes nothing above its high watermark
     if question.rules.is_bounded and (by - {_START} or is_raised):
         yield from assumed_watermark(view)
+
+
+def _held_of(forecast: Forecast) -> Iterator[HeldOption]:
+    """Yield the options that do not act on the topic of a forecast."""
+    return held_options(forecast.question.topic.topic, settings_of(forecast.question.topic))
 
 
 def wanted_of(options: Mapping[str, object], request: PlanRequest) -> RetentionOptions:

@@ -97,6 +97,9 @@ def findings_of(forecast: Forecast) -> Iterator[Finding]:
             watermark=view.high_watermark,
             origin=view.bounds.high_watermark.origin,
         )
+    zeros = [fate.segment for fate in fates if fate.segment.has_zero_time and fate.segment.size_bytes]
+    if zeros and "time" in forecast.question.rules.passes and forecast.question.rules.retention_ms >= 0:
+        yield _found(forecast, "retain.zero-time", zeros[0].path, segments=segments_of(len(zeros)))
     untimed = [fate.segment for fate in fates if not fate.segment.has_timestamp and fate.segment.size_bytes]
     if untimed and "time" in forecast.question.rules.passes and forecast.question.rules.retention_ms >= 0:
         origin = untimed[0].max_timestamp_origin

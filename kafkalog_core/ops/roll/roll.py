@@ -237,8 +237,11 @@ def roll(
 
 
 def _context(target: TargetDir, request: RollRequest) -> DirContext:
-    """Return what is known of a directory; no rule of a roll depends on the current time, so it is 0."""
-    return read_context(target, request.kafka, 0, needs_log_files=True)
+    """Return what is known of a directory; no rule of a roll depends on the current time, so it is 0.
+
+    A roll writes every record into a copy, so its options act on topics that are not named too.
+    """
+    return read_context(target, replace(request.kafka, names_topics=True), 0, needs_log_files=True)
 
 
 def _tasks(context: DirContext, request: RollRequest) -> Iterator[tuple[RollTask, Partition]]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import Damage, Run
 
-__all__ = ["CODES", "WINDOW_ENTRIES", "EntryWindows", "OffsetIndexCheck", "TimeIndexCheck", "describe"]
+__all__ = ["CODES", "WINDOW_ENTRIES", "EntryWindows", "OffsetIndexCheck", "TimeIndexCheck", "describe", "report_zeros"]
 
 
 WINDOW_ENTRIES: Final = 32768
@@ -69,10 +69,18 @@ class EntryWindows:
     def open(self, state: array[int]) -> None:
         """Measure the file and read its first window. Raises NotFoundError or AccessError."""
         with Source.open(self.path) as source:
-            self.count, self.partial_bytes = divmod(source.size_bytes, self.layout.size)
-            self.used = self._used_entries(source)
+            self._measure(source)
             if self.used:
                 self._read(source, state)
+
+    def measure(self) -> None:
+        """Measure the file alone. Raises NotFoundError or AccessError."""
+        with Source.open(self.path) as source:
+            self._measure(source)
+
+    def _measure(self, source: Source) -> None:
+        self.count, self.partial_bytes = divmod(source.size_bytes, self.layout.size)
+        self.used = self._used_entries(source)
 
     def advance(self, state: array[int]) -> None:
         """Read the next window. Raises NotFoundError or AccessError."""
@@ -340,16 +348,13 @@ class _IndexCheck(ABC):
             self._sink.count_more(f"{self.subject}.{code}", windows.path, max(0, count - SHOWN))
         for position, size_bytes in windows.unreadable:
             self._sink.add(f"{self.subject}.unreadable", windows.path, position=position, size_bytes=size_bytes)
-        used_bytes, end = windows.used * size, windows.count * size
-        if used_bytes < end and not task.is_last:
-            self._sink.add(
-                f"{self.subject}.zero-entries", windows.path, position=used_bytes, size_bytes=end - used_bytes
-            )
+        if not task.is_last:  # those of the active segment depend on the last shutdown
+            report_zeros(windows, self.subject, self._sink)
         if windows.partial_bytes:
             self._sink.add(
                 f"{self.subject}.partial-entry",
                 windows.path,
-                position=end,
+                position=windows.count * size,
                 size_bytes=windows.partial_bytes,
                 problem=f"{windows.partial_bytes} bytes follow its {windows.count} entries of {size} bytes",
             )
@@ -357,6 +362,14 @@ class _IndexCheck(ABC):
     def _may_be_old(self, fault: list[int]) -> bool:
         """Return whether an entry may be left from a longer log: no batch fits in at the last position."""
         return self.is_time or fault[c.F_SECOND] <= MAX_INT32 - LOG_OVERHEAD - MIN_ENTRY_SIZE
+
+
+def report_zeros(windows: EntryWindows, subject: str, sink: Sink) -> None:
+    """Report the zeros after the entries of an index, if there are any."""
+    size = windows.layout.size
+    count = windows.count - windows.used
+    if count > 0:
+        sink.add(f"{subject}.zero-entries", windows.path, position=windows.used * size, size_bytes=count * size)
 
 
 def _joined(faults: list[list[int]]) -> list[list[int]]:

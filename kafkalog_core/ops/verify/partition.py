@@ -7,6 +7,7 @@ verdict. Any process may have scanned the segment.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,7 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.candidates import first_recovered
+from kafkalog_core.kafka.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.ops.reading.logfiles import (
     FEW_GAPS,
     LogPart,
@@ -32,6 +33,7 @@ from kafkalog_core.ops.reading.logfiles import (
     shows_no_compaction,
 )
 from kafkalog_core.ops.verify.companions import read_metadata, refine
+from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck, report_zeros
 from kafkalog_core.ops.verify.producers import ProducerChecks, ProducerPlace, check_epochs, first_start_offset
 from kafkalog_core.ops.verify.txn_index import AbortMarkers, Doubt, check_txn_index
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, Spans, ends_in_damage, next_offset
@@ -234,6 +236,7 @@ class PartitionChecker:
         if self._verdicts:
             findings += self._producers.finish(end_offset, is_compacted=gaps.is_compacted, is_whole=gaps.is_whole)
             self._check_epochs(epochs, end_offset)
+            self._check_last_indexes(self._verdicts[-1])
             if end_offset is not None:
                 self._check_snapshots(end_offset)
         return [*findings, *self._sink.findings]
@@ -302,6 +305,23 @@ class PartitionChecker:
             return self._start_offset
         self._sink.add("epochs.start-unknown", text.path, offset=start, first=self._start_offset)
         return start
+
+    def _check_last_indexes(self, verdict: SegmentVerdict) -> None:
+        """Report zeros after the entries of the active segment's indexes that the next start trusts.
+
+        A clean shutdown trims them (`LogSegment.close`), so that zeros show a copy of a running broker's files.
+        """
+        last = self._partition.segments[-1]
+        rules = rules_of(self._context.release or LATEST)
+        is_trusted = self._context.is_clean is True and not self._is_rebuilt(verdict)
+        if not is_trusted or lone_occasion(last, rules, has_index=last.index is not None) is not None:
+            return
+        for check, file in ((OffsetIndexCheck, last.index), (TimeIndexCheck, last.timeindex)):
+            if file is not None:
+                with suppress(StorageError):  # the check of the segment reports it
+                    windows = EntryWindows(file.path, check.layout, is_time=check.is_time)
+                    windows.measure()
+                    report_zeros(windows, check.subject, self._sink)
 
     def _check_snapshots(self, end_offset: int) -> None:
         """Report a missing producer snapshot: brokers since 2.8 write one at every roll and at a clean shutdown."""

@@ -32,6 +32,8 @@ def test_others_keep_the_default() -> None:
 
 def test_what_is_said_beats_what_is_inferred() -> None:
     settings = Settings(assigned={"cleanup.policy": "delete"}, cleaned=CLEANED)
+    assert settings.for_topic("orders").cleanup_policy == ("compact",), "it is said of all topics"
+    settings = Settings(assigned={"cleanup.policy": "delete"}, cleaned=CLEANED, names_topics=True)
     assert settings.for_topic("orders").cleanup_policy == ("delete",)
     both = Settings(of_topics={"orders": {"cleanup.policy": "compact,delete"}}, cleaned=CLEANED).for_topic("orders")
     assert both.cleanup_policy == ("compact", "delete")

@@ -15,7 +15,7 @@ from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from tests.support import build
-from tests.support.truncating import MARK, STARTS, WATERMARKS, batch, write_log
+from tests.support.truncating import MARK, RECOVERY, STARTS, WATERMARKS, batch, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +25,11 @@ END = 25
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Segments at 0, 10 and 20 with the times 1000 to 1024, of which the indexes tell 1009 and 1019."""
+    """Segments at 0, 10 and 20 with the times 1000 to 1024, after an unclean shutdown; the last one is recovered."""
     made = write_log(tmp_path / "data" / "t-0", {0: [(0, 4), (5, 9)], 10: [(10, 19)], 20: [(20, 24)]})
-    for base, last in ((0, 1009), (10, 1019)):
-        (made / f"{base:020}.timeindex").write_bytes(build.time_index([(last, 9)]))
+    for base, last in ((0, 1009), (10, 1019), (20, 1024)):
+        (made / f"{base:020}.timeindex").write_bytes(build.time_index([(last, 4 if base == 20 else 9)]))
+    (made.parent / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 20)]))
     for base in (0, 10, 20):
         os.utime(made / f"{base:020}.log", ns=(0, (base + 1) * 1_999_999))
     return made
@@ -67,12 +68,46 @@ def test_the_last_entry_tells_the_time_of_a_closed_segment(directory: Path) -> N
     assert _origins(_view(directory)) == ["last entry of the time index"] * 2 + ["read from the log"]
 
 
-def test_the_zero_tail_of_a_crash_is_passed_over(directory: Path) -> None:
-    index = directory / f"{0:020}.timeindex"
-    index.write_bytes(index.read_bytes() + bytes(12 * 5000))
-    assert _times(_view(directory))[0] == (1009, 1009)
-    index.write_bytes(bytes(12 * 5000))
-    assert _times(_view(directory))[0] == (NO_TIMESTAMP, 1)
+@pytest.mark.parametrize("base", [0, 20])
+@pytest.mark.parametrize("zeros", [1, 100, 5000])
+def test_zeros_are_the_time_0_in_an_index_that_is_trusted(directory: Path, base: int, zeros: int) -> None:
+    """Brokers of 4.3.1 deleted such segments within 30 s of their start, the active one too."""
+    index, number = directory / f"{base:020}.timeindex", base // 10
+    index.write_bytes(index.read_bytes() + bytes(12 * zeros))
+    (directory.parent / MARK).write_bytes(b"")
+    assert _times(_view(directory))[number] == (0, 0)
+    assert _origins(_view(directory))[number] == "last entry of the time index, which is zeros"
+    whole = [(1009, 1009), (1019, 1019), (1024, 1024)][number]
+    for release in (Release(1, 1), Release(2, 2)):  # TimeIndex.sanityCheck: last timestamp below the first
+        assert _times(_view(directory, release=release))[number] == whole
+    index.write_bytes(bytes(12 * zeros))
+    assert _times(_view(directory))[number] == (0, 0)
+
+
+@pytest.mark.parametrize("zeros", [1, 5000])
+def test_the_zero_tail_of_a_crash_is_passed_over_where_the_segment_is_recovered(directory: Path, zeros: int) -> None:
+    for base, number, time in ((0, 0, 1009), (20, 2, 1024)):
+        index = directory / f"{base:020}.timeindex"
+        index.write_bytes(index.read_bytes() + bytes(12 * zeros))
+        assert _times(_view(directory))[number][0] == (time if base else 0), "0 is below the recovery point"
+        (directory.parent / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, base)]))
+        assert _times(_view(directory))[number] == (time, time)
+        index.write_bytes(bytes(12 * zeros))
+        assert _times(_view(directory))[number] == (time, time)
+        (directory.parent / RECOVERY).write_bytes(build.offset_checkpoint([("t", 0, 20)]))
+    alone = _times(_view(directory, alone=True))
+    assert [each[0] for each in alone] == [0, 1019, 1024], "whether the last shutdown was clean is unknown"
+
+
+def test_the_active_segment_is_as_old_as_its_index_says_after_a_clean_shutdown(directory: Path) -> None:
+    """`LogSegment.readMaxTimestampAndOffsetSoFar` reads no record."""
+    (directory.parent / MARK).write_bytes(b"")
+    index = directory / f"{20:020}.timeindex"
+    assert (_times(_view(directory))[2], _origins(_view(directory))[2]) == ((1024, 1024), _origins(_view(directory))[0])
+    index.write_bytes(build.time_index([(1021, 1)]) + b"\0\0\0")
+    assert _times(_view(directory))[2] == (1021, 1021)
+    index.write_bytes(b"")
+    assert _times(_view(directory))[2] == (NO_TIMESTAMP, 41)
 
 
 @pytest.mark.parametrize("is_missing", [True, False])

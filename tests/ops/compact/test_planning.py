@@ -421,7 +421,8 @@ def test_a_plan_that_cannot_be_applied_is_not_left_half_made(log_dir: Path) -> N
 
 
 def test_retention_is_said_to_follow_where_the_policy_has_both(log_dir: Path) -> None:
-    both = {"kafka": settings() | {"assignments": ["cleanup.policy=compact,delete", "log.retention.ms=-1"]}}
+    assignments = ["cleanup.policy=compact,delete", "log.retention.ms=-1"]
+    both = {"kafka": settings() | {"assignments": assignments, "names_topics": True}}
     draft = make_plan("compact", PlanRequest(target=target_dir([str(log_dir)]), options=both, now_ms=NOW_MS))
     assert [finding.code for finding in draft.plan.report.findings] == ["compaction.retention-follows"]
     assert draft.plan.report.findings[0].severity == "info"

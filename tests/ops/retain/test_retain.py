@@ -332,7 +332,7 @@ def test_settings_say_what_they_overrule(log_dir: Path, tmp_path: Path) -> None:
     assert isinstance(found, RetainForecast)
     assert found.forecast.question.rules.retention_ms == 420_000
     assert found.forecast.question.origins["retention.ms"] == (
-        f"{config}: log.retention.minutes, before log.retention.hours=5 of {config}, assumed: no metadata log "
+        f"{config}: log.retention.minutes, overrides log.retention.hours=5 of {config}, assumed: no metadata log "
         "of its cluster is among what was named"
     )
 
