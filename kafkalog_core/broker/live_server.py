@@ -126,6 +126,7 @@ class LiveBroker:
             decoded,
             throttles,
             features=lambda: disks.features,
+            partitions=lambda: sum(disks.partition_counts().values()),
             lacks_groups=lambda: OFFSETS_TOPIC not in disks.topics,
         )
         self.addresses: Sequence[Address] = self._network.addresses

@@ -92,6 +92,7 @@ def network_of(
     throttles: ClientThrottles | None = None,
     *,
     features: Callable[[], FinalizedFeatures],
+    partitions: Callable[[], int],
     lacks_groups: Callable[[], bool] | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
@@ -103,10 +104,19 @@ def network_of(
         throttles=throttles,
         lacks_groups=lacks_groups,
         features=features,
+        partitions=partitions,
     )
     handler = dispatcher if guard is None else guard.before(dispatcher)
     delay_s = None if throttles is None else throttles.connection_delay_s
-    server = NetworkServer(options.listen, handler, clock, observer=observer, limits=options.limits, delay_s=delay_s)
+    server = NetworkServer(
+        options.listen,
+        handler,
+        clock,
+        observer=observer,
+        limits=options.limits,
+        delay_s=delay_s,
+        max_frame_bytes=None if guard is None else guard.max_frame_bytes,
+    )
     return dispatcher, server
 
 
@@ -161,7 +171,13 @@ class ReadOnlyBroker:
             TransactionDescriptions(disks, lambda: transactions, at_ms),
         )
         self.dispatcher, self._network = network_of(
-            handlers, options, clock, observer, decoded, features=lambda: disks.features
+            handlers,
+            options,
+            clock,
+            observer,
+            decoded,
+            features=lambda: disks.features,
+            partitions=lambda: sum(disks.partition_counts().values()),
         )
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}

@@ -117,13 +117,26 @@ class Users:
         return found if found.iterations in ITERATIONS else None
 
     def has_password(self, user: str, password: bytes) -> bool:
-        """Return whether a user has this password."""
-        for mechanism in SCRAM_HASHES:
-            known = self.credential(mechanism, user)
-            if known is not None:
-                given = Credential.of_password(password, mechanism, known.salt, known.iterations)
-                return hmac.compare_digest(given.stored_key, known.stored_key)
-        return False
+        """Return whether a user has this password. The time that it takes does not tell whether there is such a user."""
+        known = self._plain_credential(user)
+        is_user = known is not None
+        if known is None:  # the password is hashed all the same, as that of another user
+            known = self._any_credential()
+        if known is None:
+            return False
+        mechanism, credential = known
+        given = Credential.of_password(password, mechanism, credential.salt, credential.iterations)
+        return hmac.compare_digest(given.stored_key, credential.stored_key) and is_user
+
+    def _any_credential(self) -> tuple[str, Credential] | None:
+        for _, user in tuple(self._credentials):  # at once: a request may change it meanwhile
+            return self._plain_credential(user)
+        return None if self._then is None else self._then._any_credential()
+
+    def _plain_credential(self, user: str) -> tuple[str, Credential] | None:
+        """Return what a password that PLAIN sends is checked against, and its mechanism; None: the user is unknown."""
+        found = ((mechanism, self.credential(mechanism, user)) for mechanism in SCRAM_HASHES)
+        return next(((mechanism, each) for mechanism, each in found if each is not None), None)
 
 
 def passwords_of(lines: Iterable[str], path: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.topic_configs import DEFAULT_CONFIG, TOPIC_CONFIG
 from kafkalog_core.broker.topics.topic_changes import RefusedChange, answered
+from kafkalog_core.broker.topics.topic_requests import distinct_resources
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -51,7 +52,8 @@ class ConfigRequests:
     def describe_configs(self, context: RequestContext) -> Answer:
         """Answer DescribeConfigs: all settings of topics in effect, and those that replace the broker's defaults."""
         has_synonyms = bool(context.body.get("include_synonyms", False))
-        results = [self._described(each, has_synonyms=has_synonyms) for each in context.body["resources"]]
+        asked = distinct_resources(context.body["resources"])
+        results = [self._described(each, has_synonyms=has_synonyms) for each in asked]
         return context.reply({"throttle_time_ms": 0, "results": results})
 
     def _described(self, asked: Body, *, has_synonyms: bool) -> Body:

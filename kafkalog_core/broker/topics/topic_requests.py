@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     _Found = ServedTopic | tuple[str | None, bytes]  # what was asked for: a topic, or the name and id of none
 
-__all__ = ["ListedDisks", "NodeAddress", "TopicRequests"]
+__all__ = ["ListedDisks", "NodeAddress", "TopicRequests", "distinct_resources"]
 
 _NO_ID: Final = bytes(16)
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
@@ -146,12 +146,14 @@ class TopicRequests:
     def _asked_topics(
         self, asked: Iterable[Body]
     ) -> Iterator[tuple[ErrorCode, ServedTopic | tuple[str | None, bytes]]]:
-        """Yield each topic that is asked for by name or id, or the error of one that is not there."""
-        for each in asked:
-            name, topic_id = each["name"], bytes(each.get("topic_id") or _NO_ID)
-            if name is None:
-                name = self._disks.topic_name(topic_id)
-            topic = self._disks.topics.get(name or "")
+        """Yield each topic that is asked for by name or id, or the error of one that is not there.
+
+        One that is asked for many times is answered once, as by `KafkaApis.handleTopicMetadataRequest`.
+        """
+        places = dict.fromkeys((each["name"], bytes(each.get("topic_id") or _NO_ID)) for each in asked)
+        for name, topic_id in places:
+            found = self._disks.topic_name(topic_id) if name is None else name
+            topic = self._disks.topics.get(found or "")
             if topic is not None:
                 yield ErrorCode.NONE, topic
             elif name is None:
@@ -253,7 +255,7 @@ class TopicRequests:
     def describe_configs(self, context: RequestContext) -> Answer:
         """Answer DescribeConfigs: what the metadata log of the cluster sets for a topic. No default is made up."""
         results = []
-        for each in context.body["resources"]:
+        for each in distinct_resources(context.body["resources"]):
             kind, name, keys = each["resource_type"], each["resource_name"], each["configuration_keys"]
             is_unknown = kind == _TOPIC_RESOURCE and name not in self._disks.topics
             values = self._disks.topic_configs(name) if kind == _TOPIC_RESOURCE and not is_unknown else {}
@@ -323,6 +325,16 @@ class TopicRequests:
             for topic in context.body["topic_data"]
         ]
         return context.reply({"responses": responses, "throttle_time_ms": 0})
+
+
+def distinct_resources(resources: Iterable[Body]) -> list[Body]:
+    """Return the resources of a request about settings, each once: one that is there many times costs as much."""
+
+    def key_of(each: Body) -> tuple[object, ...]:
+        keys = each["configuration_keys"]
+        return each["resource_type"], each["resource_name"], None if keys is None else tuple(keys)
+
+    return list({key_of(each): each for each in resources}.values())
 
 
 def _config(key: str, value: str) -> Body:
