@@ -125,8 +125,7 @@ class LiveBroker:
             observer,
             decoded,
             throttles,
-            features=lambda: disks.features,
-            partitions=lambda: sum(disks.partition_counts().values()),
+            disks=disks,
             lacks_groups=lambda: OFFSETS_TOPIC not in disks.topics,
         )
         self.addresses: Sequence[Address] = self._network.addresses

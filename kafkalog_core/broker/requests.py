@@ -183,12 +183,8 @@ class RequestDispatcher:
             JOINER.end()
         try:
             decoded = self._decode(request)
-        except UnsupportedVersionError as error:
-            return self._unsupported(error.api, error.correlation_id, connection, str(error))
-        except LargeRequestError as error:
-            return self._too_large(error, connection)
         except ProtocolError as error:
-            return self._close(connection, str(error))
+            return self._undecoded(error, connection)
         last, handler = self._handlers.get(decoded.api.key, (-1, None))
         if handler is None:
             return self._close(connection, f"{decoded.api.name} is not served")
@@ -231,6 +227,13 @@ class RequestDispatcher:
         except LargeRequestError:
             allowed = _FEW_ELEMENTS + _ELEMENTS_PER_PARTITION * self._partitions()
             return decode_request(request, min(allowed, MAX_ELEMENTS))
+
+    def _undecoded(self, error: ProtocolError, connection: ConnectionFacts) -> Answer:
+        if isinstance(error, UnsupportedVersionError):
+            return self._unsupported(error.api, error.correlation_id, connection, str(error))
+        if isinstance(error, LargeRequestError):
+            return self._too_large(error, connection)
+        return self._close(connection, str(error))
 
     def _too_large(self, error: LargeRequestError, connection: ConnectionFacts) -> Answer:
         """Answer a request that is not read: with an error where the response as a whole can have one."""

@@ -83,6 +83,17 @@ class Handlers(Protocol):
         """Return the last version that is served and the handler, by the name of the API."""
 
 
+class ServedCluster(Protocol):
+    """What is served, as far as every request depends on it."""
+
+    @property
+    def features(self) -> FinalizedFeatures:
+        """The features of the cluster."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic, Kafka's own among them."""
+
+
 def network_of(
     parts: Iterable[Handlers],
     options: BrokerOptions,
@@ -91,8 +102,7 @@ def network_of(
     decoded: Callable[[str, int, ConnectionFacts], None] | None,
     throttles: ClientThrottles | None = None,
     *,
-    features: Callable[[], FinalizedFeatures],
-    partitions: Callable[[], int],
+    disks: ServedCluster,
     lacks_groups: Callable[[], bool] | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
@@ -103,8 +113,8 @@ def network_of(
         decoded=decoded,
         throttles=throttles,
         lacks_groups=lacks_groups,
-        features=features,
-        partitions=partitions,
+        features=lambda: disks.features,
+        partitions=lambda: sum(disks.partition_counts().values()),
     )
     handler = dispatcher if guard is None else guard.before(dispatcher)
     delay_s = None if throttles is None else throttles.connection_delay_s
@@ -170,15 +180,7 @@ class ReadOnlyBroker:
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
             TransactionDescriptions(disks, lambda: transactions, at_ms),
         )
-        self.dispatcher, self._network = network_of(
-            handlers,
-            options,
-            clock,
-            observer,
-            decoded,
-            features=lambda: disks.features,
-            partitions=lambda: sum(disks.partition_counts().values()),
-        )
+        self.dispatcher, self._network = network_of(handlers, options, clock, observer, decoded, disks=disks)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
 

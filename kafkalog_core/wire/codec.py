@@ -2,8 +2,9 @@
 
 Both are Python functions whose source is written here from the schema: fixed fields that follow each other, and the
 length of the string after them, are one `struct` call. A decoder checks every length against the bytes that are left
-before it allocates anything, counts the elements of all arrays, and raises ProtocolError alone. `records` is decoded to a view of the input. An encoder
-makes a list of pieces, so that a file range (anything with a length) can take the place of records.
+before it allocates anything, counts the elements of all arrays, and raises ProtocolError alone. `records` is decoded to
+a view of the input. An encoder makes a list of pieces, so that a file range (anything with a length) can take the place
+of records.
 
 The encoding is that of `ByteBufferAccessor` and of the classes that Kafka generates from these schemas (KIP-482 for
 flexible versions).
@@ -314,10 +315,8 @@ class _Source:
         body += [f"v_{field.name} = {self._default(field)}" for field in tagged]
         body += ["n = b[p]; p += 1"]
         body += ["if n:", "    if n > 127: n, p = varint(b, p - 1)"]
-        body += [
-            f"    if n > {_MAX_TAGGED} or n > c[0]: raise many('a struct with tagged fields', n, min({_MAX_TAGGED}, c[0]))",
-            "    c[0] -= n",
-        ]
+        body += [f"    s = min(c[0], {_MAX_TAGGED})", "    if n > s: raise many('a struct with tagged fields', n, s)"]
+        body += ["    c[0] -= n"]
         body += ["    for _ in range(n):"]
         inner = ["t, p = varint(b, p)", "s, p = varint(b, p)", "end = p + s"]
         inner += ["if end > e: raise short('a tagged field', s, e - p)"]

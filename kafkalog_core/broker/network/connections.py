@@ -137,9 +137,9 @@ class Connection:
     """One connection: its half-read request, its answer in flight. Only its processor's thread uses it."""
 
     __slots__ = (
-        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed", "is_full",
-        "is_paused", "joined", "measured", "memory", "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes",
-        "since_s", "then_close", "transport",
+        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed",
+        "is_full", "is_paused", "joined", "measured", "memory", "mute_s", "output", "pending", "request_bytes",
+        "reserved_bytes", "response_bytes", "since_s", "then_close", "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, facts: ConnectionFacts, memory: FrameMemory) -> None:

@@ -17,7 +17,7 @@ from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.cluster_metadata import read_history
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "ITERATIONS",
@@ -117,21 +117,25 @@ class Users:
         return found if found.iterations in ITERATIONS else None
 
     def has_password(self, user: str, password: bytes) -> bool:
-        """Return whether a user has this password. The time that it takes does not tell whether there is such a user."""
+        """Return whether a user has this password.
+
+        For an unknown user it takes as long: else the time would tell which users there are.
+        """
         known = self._plain_credential(user)
         is_user = known is not None
         if known is None:  # the password is hashed all the same, as that of another user
-            known = self._any_credential()
+            known = next(filter(None, map(self._plain_credential, self._names())), None)
         if known is None:
             return False
         mechanism, credential = known
         given = Credential.of_password(password, mechanism, credential.salt, credential.iterations)
         return hmac.compare_digest(given.stored_key, credential.stored_key) and is_user
 
-    def _any_credential(self) -> tuple[str, Credential] | None:
-        for _, user in tuple(self._credentials):  # at once: a request may change it meanwhile
-            return self._plain_credential(user)
-        return None if self._then is None else self._then._any_credential()
+    def _names(self) -> Iterator[str]:
+        """Yield the name of one user, if there are any."""
+        yield from (user for _, user in tuple(self._credentials)[:1])  # at once: a request may change it meanwhile
+        if self._then is not None:
+            yield from self._then._names()  # noqa: SLF001 - of its own class
 
     def _plain_credential(self, user: str) -> tuple[str, Credential] | None:
         """Return what a password that PLAIN sends is checked against, and its mechanism; None: the user is unknown."""

@@ -291,7 +291,7 @@ class FetchRequests:
 
 
 def _distinct_partitions(topics: Sequence[Body], version: int) -> list[Body]:
-    """Return the topics of a request, each partition once with the last offset (the map of `FetchRequest.fetchData`)."""
+    """Return the topics of a request, each partition once with its last offset: the map of `FetchRequest.fetchData`."""
     name = "topic_id" if version >= _FIRST_WITH_IDS else "topic"
     found: dict[str | bytes, tuple[Body, dict[int, Body]]] = {}
     for topic in topics:
