@@ -156,8 +156,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
     def _setting(self, definition: Definition, topic: str | None, *, of_broker: bool = False) -> Setting:
         note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
         for name, text, factor, origin, gap in self._candidates(definition, topic, of_broker=of_broker):
-            where, is_override = f"{origin}: {name}", name == definition.override
-            value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
+            value = parse_value(definition, self.release, text, factor, f"{origin}: {name}", name=name)
             return Setting(definition.name, value, f"{origin}{note}", gap)
         gap = self._default_gap(definition, topic, of_broker=of_broker)
         return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)

@@ -181,7 +181,8 @@ def _describe_topic_partitions(access: Access, context: RequestContext, handler:
     """As Metadata (`DescribeTopicPartitionsRequestHandler`), page by page: no page has a topic that is hidden."""
     asked = [each["name"] for each in context.body["topics"]]
     allowed = [each for each in asked or access.topics.names() if access.to_topic(AclOperation.DESCRIBE, each)]
-    refused = [_refused_topic(each, _NO_ID) for each in asked if each not in allowed]
+    known = frozenset(allowed)
+    refused = [_refused_topic(each, _NO_ID) for each in asked if each not in known]
 
     def amend(body: Body) -> Body:
         found = [

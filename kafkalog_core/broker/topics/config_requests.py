@@ -28,6 +28,7 @@ _TOPIC: Final = 2  # ConfigResource.Type
 _BROKER: Final = 4
 _GROUP: Final = 32
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # AlterConfigOp.OpType
+_SHOWN: Final = 100
 _OF_GROUP: Final = 8  # DescribeConfigsResponse.ConfigSource
 _LISTS: Final = frozenset(
     {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
@@ -70,7 +71,7 @@ class ConfigRequests:
         elif kind == _GROUP and name:
             entries = self._groups.entries(name)
         else:
-            message = f"there is no resource {name!r} of type {kind} here"
+            message = f"there is no resource {name[:_SHOWN]!r} of type {kind} here"
             return answer | {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
         own = _OF_GROUP if kind == _GROUP else TOPIC_CONFIG
         configs = [
@@ -173,8 +174,9 @@ class ConfigRequests:
             raise RefusedChange(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         changes = changes_of(asked)
         if validate_only:
-            after = {**self._disks.topic_configs(name), **changes}
-            self._disks.configs.check(name, {key: value for key, value in after.items() if value is not None})
+            before = self._disks.topic_configs(name)
+            after = {key: value for key, value in {**before, **changes}.items() if value is not None}
+            self._disks.configs.check(name, after, before)
         else:
             self._disks.set_configs(name, changes)
         return {}

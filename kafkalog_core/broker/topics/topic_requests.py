@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ListedDisks", "NodeAddress", "TopicRequests", "distinct_resources"]
 
 _NO_ID: Final = bytes(16)
+_FIRST_WITH_IDS: Final = 12  # before, a topic id in Metadata means nothing (KafkaApis.handleTopicMetadataRequest)
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 _TOPIC_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # AclOperation: READ, DESCRIBE, DESCRIBE_CONFIGS
 _CLUSTER_OPERATIONS: Final = 1 << 8 | 1 << 10
@@ -108,6 +109,8 @@ class TopicRequests:
         body, node = context.body, self._address(context.connection)
         asked = body["topics"]
         is_all = asked is None or (context.version == 0 and not asked)
+        if not is_all and context.version < _FIRST_WITH_IDS and not all(map(_is_named, asked)):
+            return context.reply(_invalid_metadata(asked))
         operations = self._topic_operations if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
         topics = list(self._all_topics() if is_all else self._asked_topics(asked))
         if not is_all and body.get("allow_auto_topic_creation", True):
@@ -131,6 +134,8 @@ class TopicRequests:
         The answer to this request still says that they are unknown, as that of a broker does: clients ask again.
         """
         if self._create is None:
+            return
+        if any(bytes(each.get("topic_id") or _NO_ID) != _NO_ID for each in asked):
             return
         names = dict.fromkeys(each["name"] for each in asked)
         missing = [
@@ -325,6 +330,20 @@ class TopicRequests:
             for topic in context.body["topic_data"]
         ]
         return context.reply({"responses": responses, "throttle_time_ms": 0})
+
+
+def _is_named(row: Body) -> bool:
+    return row["name"] is not None and bytes(row.get("topic_id") or _NO_ID) == _NO_ID
+
+
+def _invalid_metadata(asked: Iterable[Body]) -> Body:
+    """Return the answer of version 10 or 11 to a row by id, or without a name (`MetadataRequest.getErrorResponse`)."""
+    error = ErrorCode.INVALID_REQUEST
+    topics = [
+        {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
+        for name, topic_id in dict.fromkeys((each["name"] or "", bytes(each["topic_id"])) for each in asked)
+    ]
+    return {"brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics, "error_code": error}
 
 
 def distinct_resources(resources: Iterable[Body]) -> list[Body]:
