@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, Self
 
+from kafkalog_core.broker.disks.broker_configs import BrokerConfig, identity_configs
 from kafkalog_core.broker.groups.committed_offsets import CommittedOffsets
 from kafkalog_core.broker.groups.group_members import GroupLimits
 from kafkalog_core.broker.groups.group_registry import GroupRegistry
@@ -173,7 +174,7 @@ class ReadOnlyBroker:
         at_ms = clock_ms if disks.until_ms is None else lambda: until_ms
         self.status = BrokerStatus(disks, self._groups)
         handlers = (
-            TopicRequests(disks, self._address),
+            TopicRequests(disks, self._address, of_broker=self._own_configs),
             FetchRequests(disks, clock, traffic=traffic),
             GroupRequests(self._groups, self._address),
             ConsumerGroupRequests(self._groups, disks),
@@ -210,6 +211,10 @@ class ReadOnlyBroker:
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
         return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
+
+    def _own_configs(self) -> list[BrokerConfig]:
+        found = identity_configs(self._disks.node_id, self._disks.log_dirs, self.addresses, self._options.advertised)
+        return [*found, BrokerConfig("auto.create.topics.enable", "false", "boolean", "true")]
 
     def sweep(self) -> None:
         """End the sessions and rebalances whose time is over: to be called a few times a second."""

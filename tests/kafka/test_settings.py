@@ -222,7 +222,7 @@ def test_values_of_topics_by_release(release: Release, name: str, text: str, wor
 def test_the_broker_takes_any_negative_retention_for_unlimited() -> None:
     """KafkaConfig.getLogRetentionTimeMillis; the topic's own value is checked by LogConfig."""
     assert Settings(release=RELEASE, assigned={"log.retention.ms": "-7"}).for_topic("t").retention_ms == -1
-    with pytest.raises(SettingError, match="--topic-config t: retention.ms=-7: Kafka 4.3 requires at least -1"):
+    with pytest.raises(SettingError, match=r"--topic-config t: retention\.ms=-7: Kafka 4\.3 requires at least -1"):
         _ = _read(topics=("t:retention.ms=-7",)).for_topic("t").retention_ms
 
 

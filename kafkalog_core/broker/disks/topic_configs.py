@@ -21,8 +21,9 @@ from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from kafkalog_core.broker.disks.broker_configs import BrokerConfig
     from kafkalog_core.kafka.setting_table import TopicSettings
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigSynonym",
     "TopicConfigs",
+    "described_config",
 ]
 
 TOPIC_CONFIG: Final = 1  # DescribeConfigsResponse.ConfigSource
@@ -182,6 +184,8 @@ class TopicConfigs:
         definitions = {each.name: each for each in SETTINGS}
         for each in self.of_topic(topic, configs).settings:
             definition = definitions[each.name]
+            if not _exists(definition):
+                continue
             found[each.name] = ConfigEntry(
                 each.name,
                 each.text,
@@ -191,7 +195,7 @@ class TopicConfigs:
                 self._inherited(definition),
             )
         for other in OTHER_TOPIC_SETTINGS:
-            if other.first <= LATEST < other.end:
+            if _exists(other):
                 value, default = configs.get(other.name), text_of(other.default(LATEST))
                 found[other.name] = ConfigEntry(
                     other.name,
@@ -203,12 +207,18 @@ class TopicConfigs:
                 )
         yield from (found[name] for name in sorted(found))
 
-    def broker_entries(self) -> Iterator[ConfigEntry]:
-        """Yield the settings of the broker that this program knows, by name."""
+    def broker_entries(self, others: Iterable[BrokerConfig]) -> Iterator[ConfigEntry]:
+        """Yield the settings of the broker that this program knows. others: those that do not matter for logs."""
         for each in SETTINGS:
-            if each.keys:
+            if each.keys and _exists(each):
                 setting, type_id = self.settings.broker(each.name), _TYPES[each.kind]
                 yield ConfigEntry(each.keys[0].name, setting.text, True, type_id, "", self._inherited(each))
+        for each in OTHER_TOPIC_SETTINGS:
+            if each.keys and _exists(each):
+                text = text_of(each.default(LATEST))
+                yield ConfigEntry(each.keys[0].name, text, True, _TYPES[each.kind], text, self._inherited(each))
+        for other in others:
+            yield described_config(other)
         for name, (default, kind) in _OF_KERBEROS.items():
             inherited: tuple[ConfigSynonym, ...] = (ConfigSynonym(name, default, DEFAULT_CONFIG),)
             if name in self.dynamic:
@@ -232,6 +242,18 @@ class TopicConfigs:
                 value //= last.factor
             found.append(ConfigSynonym(last.name, text_of(value), DEFAULT_CONFIG))
         return tuple(found)
+
+
+def _exists(definition: Definition) -> bool:
+    return definition.first <= LATEST < definition.end
+
+
+def described_config(config: BrokerConfig) -> ConfigEntry:
+    """Return a setting of the broker as DescribeConfigs has it."""
+    given = ConfigSynonym(config.name, config.value, STATIC_CONFIG)
+    default = [] if config.default is None else [ConfigSynonym(config.name, config.default, DEFAULT_CONFIG)]
+    found = default if config.value == config.default else [given, *default]
+    return ConfigEntry(config.name, config.value, True, _TYPES[config.kind], "", tuple(found))
 
 
 def _check_number(name: str, value: str, kind: str) -> None:

@@ -15,8 +15,9 @@ from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from kafkalog_core.broker.disks.broker_configs import BrokerConfig
     from kafkalog_core.broker.disks.live_disks import LiveDisks
     from kafkalog_core.broker.groups.group_configs import GroupConfigs
     from kafkalog_core.broker.network.answers import Answer
@@ -38,8 +39,10 @@ _LISTS: Final = frozenset(
 class ConfigRequests:
     """The handlers of the requests about settings."""
 
-    def __init__(self, disks: LiveDisks, groups: GroupConfigs) -> None:
+    def __init__(self, disks: LiveDisks, groups: GroupConfigs, of_broker: Callable[[], Iterable[BrokerConfig]]) -> None:
+        """Take what has settings. of_broker: returns those of the broker that do not matter for logs."""
         self._disks = disks
+        self._of_broker = of_broker
         self._groups = groups
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
@@ -67,7 +70,7 @@ class ConfigRequests:
                 return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             entries = self._disks.configs.entries(name, self._disks.topic_configs(name))
         elif kind == _BROKER and name in {"", str(self._disks.node_id)}:
-            entries = self._disks.configs.broker_entries()
+            entries = self._disks.configs.broker_entries(self._of_broker())
         elif kind == _GROUP and name:
             entries = self._groups.entries(name)
         else:
