@@ -57,7 +57,7 @@ def is_text(name: str) -> bool:
 
 
 def undecodable_notes(names: Iterable[str]) -> Iterator[str]:
-    """Yield a note about partition directories whose names no client can be told."""
+    """Yield a note about partition directories whose names the protocol cannot hold."""
     found = [each for each in names if not is_text(each)]
     if found:
         shown = found[0].encode(errors="replace").decode()

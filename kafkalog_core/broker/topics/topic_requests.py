@@ -362,7 +362,7 @@ def metadata_rows(asked: Iterable[Body], version: int) -> list[Body] | None:
 def _invalid_metadata(asked: Iterable[Body]) -> Body:
     """Return the answer of version 10 or 11 to a row by id, or without a name (`MetadataRequest.getErrorResponse`)."""
     error = ErrorCode.INVALID_REQUEST
-    topics = [
+    topics: list[Body] = [
         {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
         for name, topic_id in dict.fromkeys((each["name"] or "", bytes(each["topic_id"])) for each in asked)
     ]

@@ -314,6 +314,22 @@ def test_the_settings_of_topics_in_the_metadata_log(version: int, demo: RequestD
     assert [results[2]["configs"], results[3]["configs"]] == [[], []]
 
 
+def test_a_broker_says_where_it_is() -> None:
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    with serving(DEMO) as broker:
+        (found,) = ask(broker.dispatcher, "DescribeConfigs", 4, {"resources": [resource]})["results"]
+        port = broker.addresses[0].port
+    values = {each["name"]: each["value"] for each in found["configs"]}
+    assert values == {
+        "node.id": "1",
+        "broker.id": "1",
+        "log.dirs": str(DEMO),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "auto.create.topics.enable": "false",
+    }
+
+
 @pytest.mark.parametrize("version", range(6))
 def test_the_sizes_of_logs(version: int, demo: RequestDispatcher) -> None:
     (found,) = ask(demo, "DescribeLogDirs", version, {"topics": None})["results"]
