@@ -153,7 +153,7 @@ class Since:
     SEGMENT_OF_ONE_MIB: Final = Release(4, 1)  # LogConfig: the least segment.bytes; 4.0.2 accepts 3000, 4.1.2 does not
     CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # Cleaner.checkBatchRetention, until 4.4
     TIERED_WITHOUT_POLICY: Final = Release(4, 2)  # UnifiedLog.deleteOldSegments with an empty cleanup.policy
-    LISTS_CHECKED: Final = Release(4, 2)  # KIP-1161, ConfigDef.ValidList: no empty values, no duplicates; not in 4.1.1
+    LISTS_CHECKED: Final = Release(4, 2)  # KIP-1161, ConfigDef.ValidList: no empty values; not in 4.1.1
     REMOTE_COPY_LAG: Final = Release(4, 4)  # KIP-1241, and the dead-letter queues of KIP-1191
     CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # Cleaner.checkBatchRetention: highWatermark
     RECORD_LIMIT: Final = Release(4, 4)  # Cleaner passes it to streamingIterator and filterTo

@@ -151,14 +151,12 @@ def parse_value(definition: Definition, release: Release, text: str, factor: int
 def _check_allowed(definition: Definition, release: Release, value: Value, text: str, shown: str) -> None:
     """Raise SettingError for a text that is none of those allowed, or a list with such a text (`ValidList`)."""
     values = value if isinstance(value, tuple) else (value,)
-    unknown = [each for each in values if each not in definition.allowed]
+    unknown = [each for each in values if str(each) not in definition.allowed]
     if unknown:
         raise SettingError(f"{shown}: {str(unknown[0])[:_SHOWN]!r} is not one of {', '.join(definition.allowed)}")
-    if isinstance(value, tuple) and release >= Since.LISTS_CHECKED:
-        if len(set(value)) < len(value):
-            raise SettingError(f"{shown}: the values of a list must not be duplicated")
-        if text.strip() and len(text.split(",")) > len(value):
-            raise SettingError(f"{shown}: the values of a list must not be empty")
+    has_empty = isinstance(value, tuple) and bool(text.strip()) and len(text.split(",")) > len(value)
+    if has_empty and release >= Since.LISTS_CHECKED:  # duplicates are removed with a warning
+        raise SettingError(f"{shown}: the values of a list must not be empty")
 
 
 def _read_boolean(text: str) -> bool | None:
@@ -357,7 +355,14 @@ SETTINGS: Final = (
     ),
     _topic("preallocate", _key("log.preallocate"), "boolean", False),
     _topic("max.message.bytes", _key("message.max.bytes"), "int", 1048588, 0),
-    _topic("max.decompressed.message.bytes", _key("max.decompressed.message.bytes"), "int", MAX_INT32 - 8, 1),
+    _topic(
+        "max.decompressed.message.bytes",
+        _key("max.decompressed.message.bytes"),
+        "int",
+        MAX_INT32 - 8,
+        1,
+        first=Since.RECORD_LIMIT,  # and in 4.2.2
+    ),
     _topic("message.timestamp.type", _key("log.message.timestamp.type"), "text", "CreateTime", allowed=_TIMES),
     _topic(
         "message.timestamp.difference.max.ms",
@@ -430,7 +435,7 @@ OTHER_TOPIC_SETTINGS: Final = (
         "producer",
         allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    _topic("compression.gzip.level", (), "int", -1, -1, maximum=9, first=Since.LEVELS),
+    _topic("compression.gzip.level", (), "int", -1, allowed=("-1", *map(str, range(1, 10))), first=Since.LEVELS),
     _topic("compression.lz4.level", (), "int", 9, 1, maximum=17, first=Since.LEVELS),
     _topic("compression.zstd.level", (), "int", 3, -131072, maximum=22, first=Since.LEVELS),
     _topic("min.insync.replicas", _key("min.insync.replicas"), "int", 1, 1),
