@@ -158,6 +158,7 @@ def _run(name: str, commit: str, logs: Path) -> Line:
         environment = {**os.environ, "KAFKALOG_EXPECT_NO_SKIPS": "1", "COVERAGE_FILE": f"{scratch}/.coverage"}
         environment["KAFKALOG_REQUIRE_COMPILED"] = str(int(not leg.is_interpreted))
         environment["KAFKALOG_EXAMPLES"] = "25" if leg.is_interpreted else "200"
+        environment["KAFKALOG_FUZZ_SECONDS"] = "300"
         script = shlex.join([python if word == "python" else word for word in shlex.split(leg.command)])
         script = script.format(commit=commit, scratch=scratch)
         if leg.is_interpreted:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog_core.broker.disks.broker_configs import identity_configs, limit_configs
 from kafkalog_core.broker.disks.live_settings import STANDARD_AUTHORIZER_SETTING
 from kafkalog_core.broker.disks.upkeep import Upkeep
 from kafkalog_core.broker.groups.committed_offsets import LiveOffsets
@@ -44,9 +45,10 @@ from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from types import TracebackType
 
+    from kafkalog_core.broker.disks.broker_configs import BrokerConfig
     from kafkalog_core.broker.disks.live_disks import LiveDisks
     from kafkalog_core.broker.disks.live_settings import LiveSettings
     from kafkalog_core.broker.metrics.traffic import Traffic
@@ -125,7 +127,7 @@ class LiveBroker:
             observer,
             decoded,
             throttles,
-            features=lambda: disks.features,
+            disks=disks,
             lacks_groups=lambda: OFFSETS_TOPIC not in disks.topics,
         )
         self.addresses: Sequence[Address] = self._network.addresses
@@ -153,7 +155,7 @@ class LiveBroker:
             TransactionRequests(self._transactions, disks, group_log.partition_of),
             TransactionDescriptions(disks, self._transactions.transactions, clock_ms),
             changes,
-            ConfigRequests(disks, self._shares.configs),
+            ConfigRequests(disks, self._shares.configs, self._own_configs),
             AclRequests(disks, is_enforced=settings.authorizer is not None),
             ScramRequests(disks),
             QuotaRequests(disks, resolved),
@@ -186,6 +188,12 @@ class LiveBroker:
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
         return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
+
+    def _own_configs(self) -> Iterator[BrokerConfig]:
+        disks, options = self._disks, self._options
+        yield from identity_configs(disks.node_id, disks.log_dirs, self.addresses, options.advertised)
+        yield from limit_configs(options.limits)
+        yield from disks.settings.described()
 
     def _create_topic(self, coordinator: int) -> None:
         name = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)[coordinator]

@@ -13,9 +13,15 @@ from kafkalog_core.broker.network.answers import JOINER, Close, Reply
 from kafkalog_core.broker.network.disk_threads import DiskThreads
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.structs import Struct
+from kafkalog_core.wire.codec import MAX_ELEMENTS
 from kafkalog_core.wire.error_codes import ErrorCode
-from kafkalog_core.wire.frames import UnsupportedVersionError, decode_request, encode_response
-from kafkalog_core.wire.schemas import apis
+from kafkalog_core.wire.frames import (
+    LargeRequestError,
+    UnsupportedVersionError,
+    decode_request,
+    encode_response,
+)
+from kafkalog_core.wire.schemas import apis, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +76,9 @@ Not those of what is not served: transaction.version (KIP-890), streams.version 
 Java producer that finds transaction.version 2 finalized adds no partition to a transaction any more.
 """
 _FIRST_WITH_LEVEL_0: Final = 4  # before, clients cannot read a feature that is supported from 0 on (KAFKA-17492)
+_FEW_ELEMENTS: Final = 20_000
+"""Elements of a request that are always read: twice what a controller takes of one (`MAX_RECORDS_PER_USER_OP`)."""
+_ELEMENTS_PER_PARTITION: Final = 4  # a request names each topic and partition at most once, some for each group
 _PRODUCE: Final = 0
 _NAMED: Final = 3  # since this version clients name their software (KIP-511)
 _UNMEASURED: Final = frozenset({17, 36})  # SaslHandshake, SaslAuthenticate: the user is not known yet
@@ -140,6 +149,7 @@ class RequestDispatcher:
         throttles: ClientThrottles | None = None,
         lacks_groups: Callable[[], bool] | None = None,
         features: Callable[[], FinalizedFeatures] | None = None,
+        partitions: Callable[[], int] = lambda: 0,
     ) -> None:
         """Take the handlers.
 
@@ -150,6 +160,7 @@ class RequestDispatcher:
         throttles: measure what clients use of their quotas.
         lacks_groups: returns whether `__consumer_offsets` would be created by a record; None: none is written.
         features: returns those of the cluster; None: it has none.
+        partitions: returns the number of partitions that exist: a request may have elements in proportion to it.
         """
         by_name = {api.name: api for api in apis().values()}
         self._handlers = {by_name[name].key: entry for name, entry in handlers.items()}
@@ -164,17 +175,16 @@ class RequestDispatcher:
         self._throttles = throttles
         self._lacks_groups = lacks_groups
         self._features = features
+        self._partitions = partitions
 
     def handle(self, request: memoryview, connection: ConnectionFacts) -> Answer:
         """Return the answer to a request; one that cannot be decoded, or is not served, closes its connection."""
         if JOINER.settle is not None and int.from_bytes(request[:2], "big") != _PRODUCE:
             JOINER.end()
         try:
-            decoded = decode_request(request)
-        except UnsupportedVersionError as error:
-            return self._unsupported(error.api, error.correlation_id, connection, str(error))
+            decoded = self._decode(request)
         except ProtocolError as error:
-            return self._close(connection, str(error))
+            return self._undecoded(error, connection)
         last, handler = self._handlers.get(decoded.api.key, (-1, None))
         if handler is None:
             return self._close(connection, f"{decoded.api.name} is not served")
@@ -206,6 +216,35 @@ class RequestDispatcher:
     def close(self) -> bool:
         """End the threads of long reads and of changes, and return whether no change goes on."""
         return self._reads.close()
+
+    def _decode(self, request: memoryview) -> Request:
+        """Return a request. Raises ProtocolError, LargeRequestError if it has more elements than anybody asks for.
+
+        Each element costs a hundred times its bytes, and the other clients wait while they are decoded and answered.
+        """
+        try:
+            return decode_request(request, _FEW_ELEMENTS)
+        except LargeRequestError:
+            allowed = _FEW_ELEMENTS + _ELEMENTS_PER_PARTITION * self._partitions()
+            return decode_request(request, min(allowed, MAX_ELEMENTS))
+
+    def _undecoded(self, error: ProtocolError, connection: ConnectionFacts) -> Answer:
+        if isinstance(error, UnsupportedVersionError):
+            return self._unsupported(error.api, error.correlation_id, connection, str(error))
+        if isinstance(error, LargeRequestError):
+            return self._too_large(error, connection)
+        return self._close(connection, str(error))
+
+    def _too_large(self, error: LargeRequestError, connection: ConnectionFacts) -> Answer:
+        """Answer a request that is not read: with an error where the response as a whole can have one."""
+        api, version = error.api, error.version
+        fields = schema_of(f"{api.name}Response", version).fields
+        is_served = version <= self._handlers.get(api.key, (-1, None))[0]
+        if not is_served or not any(each.name == "error_code" and version in each.versions for each in fields):
+            return self._close(connection, str(error))
+        body = {each.name: each.default for each in fields} | {"error_code": ErrorCode.INVALID_REQUEST}
+        pieces = encode_response(api, version, error.correlation_id, body)
+        return Reply(cast("Sequence[Piece]", pieces), then_close=True)
 
     def _unsupported(self, api: Api, correlation_id: int, connection: ConnectionFacts, detail: str) -> Answer:
         """Answer ApiVersions of an unknown version in version 0, from which the client learns the range (KIP-511)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, Self
 
+from kafkalog_core.broker.disks.broker_configs import BrokerConfig, identity_configs
 from kafkalog_core.broker.groups.committed_offsets import CommittedOffsets
 from kafkalog_core.broker.groups.group_members import GroupLimits
 from kafkalog_core.broker.groups.group_registry import GroupRegistry
@@ -83,6 +84,17 @@ class Handlers(Protocol):
         """Return the last version that is served and the handler, by the name of the API."""
 
 
+class ServedCluster(Protocol):
+    """What is served, as far as every request depends on it."""
+
+    @property
+    def features(self) -> FinalizedFeatures:
+        """The features of the cluster."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic, Kafka's own among them."""
+
+
 def network_of(
     parts: Iterable[Handlers],
     options: BrokerOptions,
@@ -91,7 +103,7 @@ def network_of(
     decoded: Callable[[str, int, ConnectionFacts], None] | None,
     throttles: ClientThrottles | None = None,
     *,
-    features: Callable[[], FinalizedFeatures],
+    disks: ServedCluster,
     lacks_groups: Callable[[], bool] | None = None,
 ) -> tuple[RequestDispatcher, NetworkServer]:
     """Return the dispatcher of a broker's handlers, and the server that listens for it. Raises ListenError."""
@@ -102,11 +114,20 @@ def network_of(
         decoded=decoded,
         throttles=throttles,
         lacks_groups=lacks_groups,
-        features=features,
+        features=lambda: disks.features,
+        partitions=lambda: sum(disks.partition_counts().values()),
     )
     handler = dispatcher if guard is None else guard.before(dispatcher)
     delay_s = None if throttles is None else throttles.connection_delay_s
-    server = NetworkServer(options.listen, handler, clock, observer=observer, limits=options.limits, delay_s=delay_s)
+    server = NetworkServer(
+        options.listen,
+        handler,
+        clock,
+        observer=observer,
+        limits=options.limits,
+        delay_s=delay_s,
+        max_frame_bytes=None if guard is None else guard.max_frame_bytes,
+    )
     return dispatcher, server
 
 
@@ -153,16 +174,14 @@ class ReadOnlyBroker:
         at_ms = clock_ms if disks.until_ms is None else lambda: until_ms
         self.status = BrokerStatus(disks, self._groups)
         handlers = (
-            TopicRequests(disks, self._address),
+            TopicRequests(disks, self._address, of_broker=self._own_configs),
             FetchRequests(disks, clock, traffic=traffic),
             GroupRequests(self._groups, self._address),
             ConsumerGroupRequests(self._groups, disks),
             OffsetCommitRequests(disks, self._groups, clock_ms, options.commits),
             TransactionDescriptions(disks, lambda: transactions, at_ms),
         )
-        self.dispatcher, self._network = network_of(
-            handlers, options, clock, observer, decoded, features=lambda: disks.features
-        )
+        self.dispatcher, self._network = network_of(handlers, options, clock, observer, decoded, disks=disks)
         self.addresses: Sequence[Address] = self._network.addresses
         self._ports = {each.listener: each.port for each in reversed(self.addresses)}
 
@@ -192,6 +211,10 @@ class ReadOnlyBroker:
     def _address(self, connection: ConnectionFacts) -> NodeAddress:
         host, port = self._options.advertised[connection.listener]
         return NodeAddress(self._disks.node_id, host, port or self._ports[connection.listener])
+
+    def _own_configs(self) -> list[BrokerConfig]:
+        found = identity_configs(self._disks.node_id, self._disks.log_dirs, self.addresses, self._options.advertised)
+        return [*found, BrokerConfig("auto.create.topics.enable", "false", "boolean", "true")]
 
     def sweep(self) -> None:
         """End the sessions and rebalances whose time is over: to be called a few times a second."""

@@ -28,6 +28,7 @@ __all__ = [
     "FileKind",
     "FileName",
     "FileState",
+    "collision_key",
     "directory_name",
     "fixed_file_name",
     "is_redpanda_directory_name",
@@ -286,6 +287,11 @@ def topic_name_problem(topic: str) -> str | None:
     if len(topic) > _MAX_TOPIC_LENGTH:
         return f"the name of a topic must not exceed {_MAX_TOPIC_LENGTH} characters"
     return None
+
+
+def collision_key(topic: str) -> str:
+    """Return what two topics must not have in common (`Topic.unifyCollisionChars`): metrics of both have this name."""
+    return topic.replace(".", "_")
 
 
 def is_redpanda_directory_name(name: str) -> bool:

@@ -335,6 +335,8 @@ class ClusterConfigs(Struct, frozen=True, kw_only=True):
     @property
     def origin(self) -> str:
         """Where these values come from, for people."""
+        if self.path is None:
+            return "the settings of the topic"
         return f"{self.path}{'' if self.is_whole else ', which is damaged'}"
 
     def of_topic(self, topic: str | None) -> Mapping[str, str]:

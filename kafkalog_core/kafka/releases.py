@@ -112,6 +112,7 @@ class Since:
     END_COMPARED_WITH_START: Final = Release(2, 2)  # Log.loadSegments: logEndOffset < logStartOffset
     CLEANER_SHARES_TRANSACTIONS: Final = Release(2, 2)  # CleanedTransactionMetadata; 2.1.1: one a segment
     CLEANER_KEEPS_LAST_OFFSET: Final = Release(2, 2, 1)  # KAFKA-8335
+    RETENTION_CHECKED: Final = Release(2, 2)  # LogConfig: retention.ms of a topic is at least -1; 2.1.1 takes any
     INDEXES_OPENED_LATE: Final = Release(2, 3)  # LogSegment.sanityCheck: checks the `.txnindex` alone
     MAX_COMPACTION_LAG: Final = Release(2, 3)  # KIP-354
     CLEANER_STARTS_AT_LOG_START: Final = Release(2, 3)  # LogCleanerManager.cleanableOffsets; 2.2.2: first base
@@ -142,6 +143,8 @@ class Since:
     DIRECTORY_ID: Final = Release(3, 7)  # KIP-858
     CLEAN_SHUTDOWN_WITH_EPOCH: Final = Release(3, 7)  # CleanShutdownFileHandler: empty in 3.6.2, JSON in 3.7.2
     STRAYS_RENAMED: Final = Release(3, 7)  # LogManager.isStrayReplica: 3.6.2 deletes them
+    LEVELS: Final = Release(3, 8)  # KIP-390: compression levels
+    REMOTE_SWITCHES: Final = Release(3, 9)  # KIP-950
     APPENDED_BATCH_BY_BATCH: Final = Release(3, 9)  # LogSegment.append checks the index interval for each batch
     FOUND_BY_BASE: Final = Release(4, 0)  # FileRecords.searchForOffsetWithSize reads the base offset of the batch too
     DEFAULTS_OF_4_0: Final = Release(4, 0)  # other defaults and limits of settings
@@ -150,6 +153,8 @@ class Since:
     SEGMENT_OF_ONE_MIB: Final = Release(4, 1)  # LogConfig: the least segment.bytes; 4.0.2 accepts 3000, 4.1.2 does not
     CLEANER_KEEPS_ROUND_END: Final = Release(4, 1)  # Cleaner.checkBatchRetention, until 4.4
     TIERED_WITHOUT_POLICY: Final = Release(4, 2)  # UnifiedLog.deleteOldSegments with an empty cleanup.policy
+    LISTS_CHECKED: Final = Release(4, 2)  # KIP-1161, ConfigDef.ValidList: no empty values; not in 4.1.1
+    REMOTE_COPY_LAG: Final = Release(4, 4)  # KIP-1241, and the dead-letter queues of KIP-1191
     CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # Cleaner.checkBatchRetention: highWatermark
     RECORD_LIMIT: Final = Release(4, 4)  # Cleaner passes it to streamingIterator and filterTo
     FEATURES_IN_SNAPSHOT: Final = Release(4, 4)  # kafka-storage format writes no bootstrap.checkpoint

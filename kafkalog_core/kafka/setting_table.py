@@ -6,8 +6,9 @@ A default or a limit that a release changed is a further entry of `defaults` or 
 from __future__ import annotations
 
 import math
+import re
 import sys
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BY_NAME",
     "INTERNAL_TOPICS",
+    "OTHER_TOPIC_SETTINGS",
     "SETTINGS",
     "BrokerKey",
     "Definition",
@@ -30,9 +32,11 @@ __all__ = [
     "SettingGap",
     "TopicSettings",
     "Value",
+    "check_topic_values",
     "known_names",
     "parse_value",
     "producer_expiration_name",
+    "text_of",
 ]
 
 
@@ -68,9 +72,7 @@ class Setting(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The value as Kafka's tools write it."""
-        if isinstance(self.value, tuple):
-            return ",".join(self.value)
-        return str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+        return text_of(self.value)
 
     @property
     def source(self) -> str:
@@ -123,9 +125,14 @@ class TopicSettings(Struct, frozen=True, kw_only=True):
         return self.setting(name).origin
 
 
-def parse_value(
-    definition: Definition, release: Release, text: str, factor: int, where: str, *, is_override: bool
-) -> Value:
+def text_of(value: Value) -> str:
+    """Return a value as Kafka's tools write it."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def parse_value(definition: Definition, release: Release, text: str, factor: int, where: str, *, name: str) -> Value:
     """Return a value in the setting's own unit. Raises SettingError for one that the release does not accept.
 
     Args:
@@ -134,19 +141,38 @@ def parse_value(
         text: as it is written.
         factor: converts it to the setting's unit.
         where: what the error names: where it is written, and under which key.
-        is_override: whether it is given by the name that has no minimum.
+        name: by which it is given: the topic's, the broker's, or the one that overrides it.
     """
+    shown = f"{where}={text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'}"
     value = _READERS[definition.kind](text.strip())
     if value is None:
-        raise SettingError(f"{where}={text}: expected {_WANTED[definition.kind]}")
+        raise SettingError(f"{shown}: expected {_WANTED[definition.kind]}")
+    if definition.allowed:
+        _check_allowed(definition, release, value, text, shown)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
-    minimum = None if is_override else definition.minimum(release)
-    if definition.negative_is_minus_one and value < 0:
-        return -1
+    if name == definition.name and definition.of_topics:
+        minimum = definition.topic_minimum(release)
+    else:
+        minimum = None if name == definition.override else definition.minimum(release)
+        if definition.negative_is_minus_one and value < 0:
+            return -1
     if minimum is not None and value * factor < minimum:
-        raise SettingError(f"{where}={text}: Kafka {release} requires at least {minimum}")
-    return value * factor
+        raise SettingError(f"{shown}: Kafka {release} requires at least {minimum}")
+    if definition.maximum is not None and value > definition.maximum:
+        raise SettingError(f"{shown}: Kafka {release} allows at most {definition.maximum}")
+    return -1 if definition.negative_is_minus_one and value < 0 else value * factor
+
+
+def _check_allowed(definition: Definition, release: Release, value: Value, text: str, shown: str) -> None:
+    """Raise SettingError for a text that is none of those allowed, or a list with such a text (`ValidList`)."""
+    values = value if isinstance(value, tuple) else (value,)
+    unknown = [each for each in values if str(each) not in definition.allowed]
+    if unknown:
+        raise SettingError(f"{shown}: {str(unknown[0])[:_SHOWN]!r} is not one of {', '.join(definition.allowed)}")
+    has_empty = isinstance(value, tuple) and bool(text.strip()) and len(text.split(",")) > len(value)
+    if has_empty and release >= Since.LISTS_CHECKED:  # duplicates are removed with a warning
+        raise SettingError(f"{shown}: the values of a list must not be empty")
 
 
 def _read_boolean(text: str) -> bool | None:
@@ -161,6 +187,13 @@ def _read_double(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _read_replicas(text: str) -> tuple[str, ...] | None:
+    """Return replicas as `ThrottledReplicaListValidator` takes them; None: it does not."""
+    values = tuple(part.strip() for part in text.split(","))
+    is_known = "".join(values) == "*" or all(not each or _REPLICA.fullmatch(each) for each in values)
+    return values if is_known else None
+
+
 def _read_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -171,6 +204,7 @@ _READERS: Final[Mapping[str, Callable[[str], Value | None]]] = {
     "double": _read_double,
     "boolean": _read_boolean,
     "list": _read_list,
+    "replicas": _read_replicas,
     "text": str,
 }
 _WANTED: Final = {
@@ -179,13 +213,17 @@ _WANTED: Final = {
     "double": "a number",
     "boolean": "true or false",
     "list": "a list",
+    "replicas": "* or a list of PARTITION:BROKER",
     "text": "a text",
 }
 
 
 Value = int | float | bool | str | tuple[str, ...]
-Kind = Literal["int", "long", "double", "boolean", "list", "text"]
+Kind = Literal["int", "long", "double", "boolean", "list", "replicas", "text"]
 
+_SHOWN: Final = 100
+"""Characters of a value that an error shows: a client may send one of 32,767."""
+_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
 _SECOND_MS: Final = 1000
 _MINUTE_MS: Final = 60 * _SECOND_MS
 _HOUR_MS: Final = 60 * _MINUTE_MS
@@ -213,7 +251,12 @@ class Definition(Struct, frozen=True, kw_only=True):
         minimums: likewise; empty: no minimum.
         of_topics: whether `name` is a topic's.
         override: a name that overrides `name` at the topic, and has no minimum.
-        negative_is_minus_one: whether any negative value means -1, unlimited.
+        negative_is_minus_one: whether any negative value of the broker's means -1, unlimited.
+        topic_minimums: of the topic's value, where they are others than those of the broker's.
+        maximum: the largest value.
+        allowed: the only texts; of a list, its only elements.
+        first: the first release whose topics have it.
+        end: the first release whose topics do not have it any more.
     """
 
     name: str
@@ -224,6 +267,11 @@ class Definition(Struct, frozen=True, kw_only=True):
     of_topics: bool = True
     override: str | None = None
     negative_is_minus_one: bool = False
+    topic_minimums: tuple[tuple[Release, int], ...] = ()
+    maximum: int | None = None
+    allowed: tuple[str, ...] = ()
+    first: Release = Since.START
+    end: Release = Since.NEVER
 
     @property
     def least(self) -> int | None:
@@ -236,8 +284,16 @@ class Definition(Struct, frozen=True, kw_only=True):
 
     def minimum(self, release: Release) -> int | None:
         """Return the smallest value that the release accepts; None: any."""
-        values = [value for first, value in self.minimums if first <= release]
-        return values[-1] if values else None
+        return _newest(self.minimums, release)
+
+    def topic_minimum(self, release: Release) -> int | None:
+        """Return the smallest value of a topic that the release accepts; None: any."""
+        return _newest(self.topic_minimums, release) if self.topic_minimums else self.minimum(release)
+
+
+def _newest(values: tuple[tuple[Release, int], ...], release: Release) -> int | None:
+    known = [value for first, value in values if first <= release]
+    return known[-1] if known else None
 
 
 def _key(*names: str) -> tuple[BrokerKey, ...]:
@@ -249,10 +305,10 @@ def _at(value: int) -> tuple[tuple[Release, int], ...]:
 
 
 def _topic(
-    name: str, keys: tuple[BrokerKey, ...], kind: Kind, default: Value, minimum: int | None = None
+    name: str, keys: tuple[BrokerKey, ...], kind: Kind, default: Value, minimum: int | None = None, **more: Any
 ) -> Definition:
     minimums = () if minimum is None else _at(minimum)
-    return Definition(name=name, keys=keys, kind=kind, defaults=((Since.START, default),), minimums=minimums)
+    return Definition(name=name, keys=keys, kind=kind, defaults=((Since.START, default),), minimums=minimums, **more)
 
 
 def _broker(name: str, kind: Kind, default: Value, minimum: int | None = None) -> Definition:
@@ -262,6 +318,7 @@ def _broker(name: str, kind: Kind, default: Value, minimum: int | None = None) -
     )
 
 
+_TIMES: Final = ("CreateTime", "LogAppendTime")
 SETTINGS: Final = (
     Definition(
         name="segment.bytes",
@@ -291,11 +348,12 @@ SETTINGS: Final = (
         kind="long",
         defaults=((Since.START, 168 * _HOUR_MS),),
         negative_is_minus_one=True,
+        topic_minimums=((Since.RETENTION_CHECKED, -1),),
     ),
     _topic("retention.bytes", _key("log.retention.bytes"), "long", -1),
     _topic("local.retention.ms", _key("log.local.retention.ms"), "long", -2, -2),
     _topic("local.retention.bytes", _key("log.local.retention.bytes"), "long", -2, -2),
-    _topic("cleanup.policy", _key("log.cleanup.policy"), "list", ("delete",)),
+    _topic("cleanup.policy", _key("log.cleanup.policy"), "list", ("delete",), allowed=("compact", "delete")),
     _topic("file.delete.delay.ms", _key("log.segment.delete.delay.ms"), "long", _MINUTE_MS, 0),
     Definition(
         name="flush.messages",
@@ -313,10 +371,22 @@ SETTINGS: Final = (
     ),
     _topic("preallocate", _key("log.preallocate"), "boolean", False),
     _topic("max.message.bytes", _key("message.max.bytes"), "int", 1048588, 0),
-    _topic("max.decompressed.message.bytes", _key("max.decompressed.message.bytes"), "int", MAX_INT32 - 8, 1),
-    _topic("message.timestamp.type", _key("log.message.timestamp.type"), "text", "CreateTime"),
     _topic(
-        "message.timestamp.difference.max.ms", _key("log.message.timestamp.difference.max.ms"), "long", MAX_INT64, 0
+        "max.decompressed.message.bytes",
+        _key("max.decompressed.message.bytes"),
+        "int",
+        MAX_INT32 - 8,
+        1,
+        first=Since.RECORD_LIMIT,  # and in 4.2.2
+    ),
+    _topic("message.timestamp.type", _key("log.message.timestamp.type"), "text", "CreateTime", allowed=_TIMES),
+    _topic(
+        "message.timestamp.difference.max.ms",
+        _key("log.message.timestamp.difference.max.ms"),
+        "long",
+        MAX_INT64,
+        0,
+        end=Since.DEFAULTS_OF_4_0,
     ),
     _topic("message.timestamp.before.max.ms", _key("log.message.timestamp.before.max.ms"), "long", MAX_INT64, 0),
     Definition(
@@ -326,7 +396,7 @@ SETTINGS: Final = (
         defaults=((Since.START, MAX_INT64), (Since.DEFAULTS_OF_4_0, _HOUR_MS)),
         minimums=_at(0),
     ),
-    _topic("min.cleanable.dirty.ratio", _key("log.cleaner.min.cleanable.ratio"), "double", 0.5, 0),
+    _topic("min.cleanable.dirty.ratio", _key("log.cleaner.min.cleanable.ratio"), "double", 0.5, 0, maximum=1),
     _topic("min.compaction.lag.ms", _key("log.cleaner.min.compaction.lag.ms"), "long", 0, 0),
     _topic("max.compaction.lag.ms", _key("log.cleaner.max.compaction.lag.ms"), "long", MAX_INT64, 1),
     _topic("delete.retention.ms", _key("log.cleaner.delete.retention.ms"), "long", _DAY_MS, 0),
@@ -372,6 +442,50 @@ SETTINGS: Final = (
     ),
 )
 BY_NAME: Final = {definition.name: definition for definition in SETTINGS}
+
+OTHER_TOPIC_SETTINGS: Final = (
+    _topic(
+        "compression.type",
+        _key("compression.type"),
+        "text",
+        "producer",
+        allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    _topic("compression.gzip.level", (), "int", -1, allowed=("-1", *map(str, range(1, 10))), first=Since.LEVELS),
+    _topic("compression.lz4.level", (), "int", 9, 1, maximum=17, first=Since.LEVELS),
+    _topic("compression.zstd.level", (), "int", 3, -131072, maximum=22, first=Since.LEVELS),
+    _topic("min.insync.replicas", _key("min.insync.replicas"), "int", 1, 1),
+    _topic("unclean.leader.election.enable", _key("unclean.leader.election.enable"), "boolean", False),
+    _topic(
+        "message.downconversion.enable",
+        _key("log.message.downconversion.enable"),
+        "boolean",
+        True,
+        end=Since.DEFAULTS_OF_4_0,
+    ),
+    _topic("leader.replication.throttled.replicas", (), "replicas", ()),
+    _topic("follower.replication.throttled.replicas", (), "replicas", ()),
+    _topic("remote.log.delete.on.disable", (), "boolean", False, first=Since.REMOTE_SWITCHES),
+    _topic("remote.copy.lag.bytes", (), "long", -1, first=Since.REMOTE_COPY_LAG),
+    _topic("remote.copy.lag.ms", (), "long", 0, first=Since.REMOTE_COPY_LAG),
+    _topic("errors.deadletterqueue.group.enable", (), "boolean", False, first=Since.REMOTE_COPY_LAG),
+)
+"""Settings of topics that do not matter for the files on the disk."""
+
+
+def check_topic_values(configs: Mapping[str, str], release: Release, where: str = "") -> None:
+    """Raise SettingError for a name that no topic has, or a value that it cannot have (`LogConfig.validate`).
+
+    Values that contradict each other are a matter of `retention.rules.check_settings`.
+    """
+    known = {each.name: each for each in (*SETTINGS, *OTHER_TOPIC_SETTINGS) if each.of_topics}
+    known |= {each.override: each for each in SETTINGS if each.override is not None}
+    for name, text in configs.items():
+        definition = known.get(name)
+        if definition is None or not definition.first <= release < definition.end:
+            raise SettingError(f"Unknown topic config name: {name[:_SHOWN]}")
+        parse_value(definition, release, text, 1, f"{where}{name}", name=name)
+
 
 INTERNAL_TOPICS: Final[dict[str, dict[str, str]]] = {
     METADATA_TOPIC: {"max.message.bytes": str(8 * _MIB), "segment.bytes": "metadata.log.segment.bytes"},

@@ -198,8 +198,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
 
     def _parsed(self, definition: Definition, candidate: _Candidate, note: str) -> Setting:
         name, text, factor, origin, gap, _ = candidate
-        where, is_override = f"{origin}: {name}", name == definition.override
-        value = parse_value(definition, self.release, text, factor, where, is_override=is_override)
+        value = parse_value(definition, self.release, text, factor, f"{origin}: {name}", name=name)
         return Setting(definition.name, value, f"{origin}{note}", gap)
 
     def _names(self, topic: str | None) -> bool:

@@ -2,8 +2,9 @@
 
 Both are Python functions whose source is written here from the schema: fixed fields that follow each other, and the
 length of the string after them, are one `struct` call. A decoder checks every length against the bytes that are left
-before it allocates anything, and raises ProtocolError alone. `records` is decoded to a view of the input. An encoder
-makes a list of pieces, so that a file range (anything with a length) can take the place of records.
+before it allocates anything, counts the elements of all arrays, and raises ProtocolError alone. `records` is decoded to
+a view of the input. An encoder makes a list of pieces, so that a file range (anything with a length) can take the place
+of records.
 
 The encoding is that of `ByteBufferAccessor` and of the classes that Kafka generates from these schemas (KIP-482 for
 flexible versions).
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.wire.schemas import MessageField
 
-__all__ = ["Codec", "EncodedPart", "codec"]
+__all__ = ["MAX_ELEMENTS", "Codec", "ElementLimitError", "EncodedPart", "codec"]
 
 
 class EncodedPart(Protocol):
@@ -39,8 +40,19 @@ _FIXED: Final = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32":
     "uuid": "16s",
 }
 _SMALLEST_ELEMENT: Final = 1
+MAX_ELEMENTS: Final = 1_000_000
+"""Elements of the arrays of one message, each of which takes far more memory than its bytes.
+
+The generated readers of Kafka 4.2.2 and 4.4.0 refuse an array with more; here all arrays of a message count together.
+"""
+_MAX_TAGGED: Final = 10_000  # tagged fields of one struct, in the same readers
+_MAX_STRING_BYTES: Final = 0x7FFF  # of a string with a varint length, too: MessageDataGenerator
 _BAD_BYTES: Final = (struct.error, IndexError, UnicodeDecodeError)
 _BAD_VALUE: Final = (struct.error, KeyError, TypeError, AttributeError, ValueError, UnicodeEncodeError)
+
+
+class ElementLimitError(ProtocolError):
+    """The arrays of a message have more elements than its reader takes."""
 
 
 class Codec(Struct, frozen=True):
@@ -48,14 +60,19 @@ class Codec(Struct, frozen=True):
 
     name: str
     version: int
-    _decode: Callable[[memoryview, int, int], tuple[dict[str, Any], int]]
+    _decode: Callable[[memoryview, int, int, list[int]], tuple[dict[str, Any], int]]
     _encode: Callable[[dict[str, Any], Callable[[EncodedPart], None]], None]
 
-    def decode(self, data: bytes | memoryview, position: int = 0) -> tuple[dict[str, Any], int]:
-        """Return the message at a position of some bytes, and the position after it. Raises ProtocolError."""
+    def decode(
+        self, data: bytes | memoryview, position: int = 0, *, max_elements: int = MAX_ELEMENTS
+    ) -> tuple[dict[str, Any], int]:
+        """Return the message at a position of some bytes, and the position after it. Raises ProtocolError.
+
+        max_elements: of all arrays together; more of them raise ElementLimitError.
+        """
         view = memoryview(data)
         try:
-            return self._decode(view, position, len(view))
+            return self._decode(view, position, len(view), [max_elements])
         except _BAD_BYTES as error:
             raise ProtocolError(f"{self.name} version {self.version} cannot be decoded: {error}") from error
 
@@ -134,16 +151,21 @@ def _short(what: str, count: int, left: int) -> ProtocolError:
     return ProtocolError(f"{what} has the length {count}, but {left} bytes are left")
 
 
+def _many(what: str, count: int, left: int) -> ElementLimitError:
+    return ElementLimitError(f"{what} has {count} elements, and at most {left} more are read of this message")
+
+
 class _Source:
     """The source of the functions of one version of a message, and the names that it uses.
 
-    Names in the source: `b` the input, `p` the position, `e` the end of the input; `m` a message or struct, `A` the
-    function that appends a piece.
+    Names in the source: `b` the input, `p` the position, `e` the end of the input, `c` a list with the number of
+    elements that may follow; `m` a message or struct, `A` the function that appends a piece.
     """
 
     def __init__(self, version: int, *, is_flexible: bool) -> None:
         self.lines: list[str] = []
         self.space: dict[str, Any] = {"varint": _varint, "put_varint": _put_varint, "short": _short, "V": _VARINTS}
+        self.space["many"] = _many
         self._version = version
         self._is_flexible = is_flexible
         self._count = 0
@@ -182,7 +204,7 @@ class _Source:
             self._decode_tags(tagged, body)
         name = self._new("decode_")
         self.lines += [
-            f"def {name}(b, p, e):",
+            f"def {name}(b, p, e, c):",
             *(f"    {line}" for line in body),
             f"    return {{{', '.join(pairs)}}}, p",
         ]
@@ -210,7 +232,7 @@ class _Source:
             if is_nullable:
                 run.append(("b", "n"))
             self._flush_reads(body, run)
-            call = f"{target}, p = {function}(b, p, e)"
+            call = f"{target}, p = {function}(b, p, e, c)"
             body += [f"if n < 0: {target} = None", f"else: {call}"] if is_nullable else [call]
             return
         self._decode_length(field, body, run)
@@ -231,7 +253,10 @@ class _Source:
         """Leave the length in `n`, below zero for null."""
         if self._flexible(field):
             self._flush_reads(body, run)
-            body += ["n = b[p]; p += 1", "if n > 127: n, p = varint(b, p - 1)", "n -= 1"]
+            body += ["n = b[p]; p += 1", "if n > 127:", "    n, p = varint(b, p - 1)"]
+            if field.type == "string" and not field.is_array:
+                body += [f"    if n > {_MAX_STRING_BYTES + 1}: raise short({field.name!r}, n - 1, {_MAX_STRING_BYTES})"]
+            body += ["n -= 1"]
         else:
             run.append(("h" if field.type == "string" and not field.is_array else "i", "n"))
             self._flush_reads(body, run)
@@ -240,6 +265,7 @@ class _Source:
         what = repr(field.name)
         least = self._least(field)
         body.append(f"if n * {least} > e - p: raise short({what}, n, e - p)")
+        body += ["c[0] -= n", f"if c[0] < 0: raise many({what}, n, c[0] + n)"]
         code = _FIXED.get(field.type)
         if code is not None:
             unpack = self._constant("unpack_", struct.unpack_from)
@@ -254,7 +280,7 @@ class _Source:
         body.append("for _ in range(n):")
         if field.struct is not None:
             function = self.decoder(field.struct.fields)
-            body += [f"    x, p = {function}(b, p, e)", f"    append_{field.name}(x)"]
+            body += [f"    x, p = {function}(b, p, e, c)", f"    append_{field.name}(x)"]
             return
         inner: list[str] = []
         run: list[tuple[str, str]] = []
@@ -288,7 +314,10 @@ class _Source:
     def _decode_tags(self, tagged: Sequence[MessageField], body: list[str]) -> None:
         body += [f"v_{field.name} = {self._default(field)}" for field in tagged]
         body += ["n = b[p]; p += 1"]
-        body += ["if n:", "    if n > 127: n, p = varint(b, p - 1)", "    for _ in range(n):"]
+        body += ["if n:", "    if n > 127: n, p = varint(b, p - 1)"]
+        body += [f"    s = min(c[0], {_MAX_TAGGED})", "    if n > s: raise many('a struct with tagged fields', n, s)"]
+        body += ["    c[0] -= n"]
+        body += ["    for _ in range(n):"]
         inner = ["t, p = varint(b, p)", "s, p = varint(b, p)", "end = p + s"]
         inner += ["if end > e: raise short('a tagged field', s, e - p)"]
         word = "if"
@@ -298,7 +327,7 @@ class _Source:
             if field.struct is not None and not field.is_array and self._version in field.nullable:
                 function = self.decoder(field.struct.fields)
                 one += ["n, p = varint(b, p)", f"if n == 0: v_{field.name} = None"]
-                one += [f"else: v_{field.name}, p = {function}(b, p, end)"]
+                one += [f"else: v_{field.name}, p = {function}(b, p, end, c)"]
             else:
                 run: list[tuple[str, str]] = []
                 self._decode_field(field, one, run)

@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.structs import Struct
-from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.codec import MAX_ELEMENTS, ElementLimitError, codec
 from kafkalog_core.wire.schemas import api_of, apis
 
 if TYPE_CHECKING:
     from kafkalog_core.wire.codec import Codec, EncodedPart
     from kafkalog_core.wire.schemas import Api
 
-__all__ = ["Request", "UnsupportedVersionError", "decode_request", "encode_request", "encode_response"]
+__all__ = [
+    "LargeRequestError",
+    "Request",
+    "UnsupportedVersionError",
+    "decode_request",
+    "encode_request",
+    "encode_response",
+]
 
 _PREFIX_BYTES: Final = 8  # API key and version, correlation id: every header begins with them
 _PREFIX_FIELDS: Final = ((0, 2), (2, 4), (4, 8))
@@ -43,6 +50,16 @@ class UnsupportedVersionError(ProtocolError):
         self.correlation_id = correlation_id
 
 
+class LargeRequestError(ProtocolError):
+    """A request whose arrays have more elements than are read; its header is known."""
+
+    def __init__(self, api: Api, version: int, correlation_id: int, why: str) -> None:
+        super().__init__(f"{api.name} of version {version}: {why}")
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+
+
 class Request(Struct):
     """A request: its API, the version of its body, the header's values, and the decoded body."""
 
@@ -53,11 +70,12 @@ class Request(Struct):
     body: dict[str, Any]
 
 
-def decode_request(data: bytes | memoryview) -> Request:
+def decode_request(data: bytes | memoryview, max_elements: int = MAX_ELEMENTS) -> Request:
     """Return the request in a frame, without the frame's length.
 
     Bytes after the body are ignored, as `AbstractRequest.parseRequest` does: librdkafka 2.16 sends three of them in
-    Metadata of version 13. Raises UnsupportedVersionError, and ProtocolError if the bytes are not a request.
+    Metadata of version 13. max_elements: of all arrays together. Raises UnsupportedVersionError, LargeRequestError for
+    more elements, and ProtocolError if the bytes are not a request.
     """
     if len(data) < _PREFIX_BYTES:
         raise ProtocolError(f"a request has at least {_PREFIX_BYTES} bytes, not {len(data)}")
@@ -67,7 +85,10 @@ def decode_request(data: bytes | memoryview) -> Request:
         raise UnsupportedVersionError(api, version, correlation_id)
     of_header, of_body = _request_codecs(key, version)
     header, position = of_header.decode(data)
-    body, _ = of_body.decode(data, position)
+    try:
+        body, _ = of_body.decode(data, position, max_elements=max_elements)
+    except ElementLimitError as error:
+        raise LargeRequestError(api, version, correlation_id, str(error)) from error
     return Request(api, version, correlation_id, header["client_id"], body)
 
 

@@ -129,7 +129,7 @@ def test_where_a_value_comes_from(log_dir: Path) -> None:
         (("--what-if", "retention.ms=-7"), 2, "retention.ms=-7 is out of range"),
         (("--what-if", "retention.ms=1,retention.ms=2"), 2, "given twice"),
         (("--until", "2001-01-01"), 2, "is before now"),
-        (("--set", "cleanup.policy=squash"), 3, "neither delete nor compact"),
+        (("--set", "cleanup.policy=squash"), 3, "is not one of compact, delete"),
         (("--what-if", "cleanup.policy=squash"), 3, "--what-if cleanup.policy=squash"),
         (("--log-start-offset", "7"), 3, "name one partition directory"),
         (("--policy", "nowhere"), 3, "MODULE:FUNCTION"),

@@ -9,7 +9,7 @@ import pytest
 from kafkalog_core.errors import NotFoundError, SettingError
 from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.setting_requests import SettingsRequest, parse_assignment
-from kafkalog_core.kafka.setting_table import SETTINGS, Setting, known_names
+from kafkalog_core.kafka.setting_table import SETTINGS, Setting, check_topic_values, known_names
 from kafkalog_core.kafka.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -176,3 +176,64 @@ def test_every_setting_has_a_value_and_every_name_is_known() -> None:
         setting = Settings(release=LATEST).broker(definition.name)
         assert setting.value == definition.default(LATEST)
         assert all(key.name in names for key in definition.keys)
+
+
+@pytest.mark.parametrize(
+    ("release", "name", "text", "words"),
+    [
+        (LATEST, "retention.ms", "-7", "requires at least -1"),
+        (Release(2, 2), "retention.ms", "-7", "requires at least -1"),
+        (Release(2, 1), "retention.ms", "-7", None),
+        (LATEST, "retention.ms", "-1", None),
+        (LATEST, "retention.bytes", "-7", None),
+        (LATEST, "min.cleanable.dirty.ratio", "1.5", "allows at most 1"),
+        (LATEST, "min.cleanable.dirty.ratio", "1", None),
+        (LATEST, "leader.replication.throttled.replicas", "abc", r"expected \* or a list"),
+        (LATEST, "leader.replication.throttled.replicas", "0:1, 1:1,", None),
+        (LATEST, "follower.replication.throttled.replicas", "*", None),
+        (LATEST, "no.such.setting", "1", "Unknown topic config name: no.such.setting"),
+        (LATEST, "log.retention.ms", "1", "Unknown topic config name"),
+        (Release(3, 9), "message.downconversion.enable", "true", None),
+        (LATEST, "message.downconversion.enable", "true", "Unknown topic config name"),
+        (Release(3, 9), "message.timestamp.difference.max.ms", "1", None),
+        (LATEST, "message.timestamp.difference.max.ms", "1", "Unknown topic config name"),
+        (Release(3, 7), "compression.zstd.level", "1", "Unknown topic config name"),
+        (LATEST, "compression.zstd.level", "23", "allows at most 22"),
+        (LATEST, "compression.type", "zip", "'zip' is not one of uncompressed"),
+        (LATEST, "cleanup.policy", "delete,delete", None),
+        (LATEST, "compression.gzip.level", "0", "'0' is not one of -1, 1, 2"),
+        (Release(4, 3), "max.decompressed.message.bytes", "1", "Unknown topic config name"),
+        (LATEST, "cleanup.policy", "delete,", "must not be empty"),
+        (Release(4, 1), "cleanup.policy", "delete,delete,", None),
+        (LATEST, "cleanup.policy", "", None),
+        (LATEST, "message.timestamp.type", "Never", "'Never' is not one of CreateTime"),
+        (LATEST, "segment.bytes", "1000", "requires at least 1048576"),
+        (LATEST, "internal.segment.bytes", "1000", None),
+        (LATEST, "min.insync.replicas", "0", "requires at least 1"),
+        (LATEST, "preallocate", "yes", "expected true or false"),
+    ],
+)
+def test_values_of_topics_by_release(release: Release, name: str, text: str, words: str | None) -> None:
+    """`LogConfig.validate` of the sources of 2.1.1, 2.2.2, 3.7.1, 3.9.2, 4.1.1, 4.2.0 and 4.3.1.
+
+    That of 4.3.1 was asked about 2,500 names and values, too.
+    """
+    if words is None:
+        check_topic_values({name: text}, release)
+        return
+    with pytest.raises(SettingError, match=words) as error:
+        check_topic_values({name: text}, release)
+    assert not str(error.value).startswith("None")
+
+
+def test_the_broker_takes_any_negative_retention_for_unlimited() -> None:
+    """KafkaConfig.getLogRetentionTimeMillis; the topic's own value is checked by LogConfig."""
+    assert Settings(release=RELEASE, assigned={"log.retention.ms": "-7"}).for_topic("t").retention_ms == -1
+    with pytest.raises(SettingError, match=r"--topic-config t: retention\.ms=-7: Kafka 4\.3 requires at least -1"):
+        _ = _read(topics=("t:retention.ms=-7",)).for_topic("t").retention_ms
+
+
+def test_an_error_shows_the_beginning_of_a_long_value() -> None:
+    with pytest.raises(SettingError) as error:
+        check_topic_values({"compression.type": "x" * 30_000}, LATEST)
+    assert len(str(error.value)) < 500

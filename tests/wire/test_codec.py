@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import ProtocolError
-from kafkalog_core.wire.codec import codec
+from kafkalog_core.wire.codec import ElementLimitError, codec
 from kafkalog_core.wire.schemas import schema_of
+from tests.support.build import unsigned_varint
 from tests.support.messages import all_versions, complete, message
 
 if TYPE_CHECKING:
@@ -85,6 +86,47 @@ def test_a_huge_length_is_refused_before_anything_is_allocated(name: str, versio
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "data"),
+    [
+        ("MetadataRequest", 1, (2_000_000).to_bytes(4, "big") + bytes(4_000_000)),
+        (
+            "FetchRequest",
+            4,
+            bytes(17) + (4).to_bytes(4, "big") + 4 * (bytes(2) + (300_000).to_bytes(4, "big") + bytes(4_800_000)),
+        ),
+        ("ApiVersionsRequest", 3, b"\x02a\x02b" + b"\x91\x4e" + b"\x7f\x00" * 10_001),
+        ("DeleteTopicsRequest", 0, (1_000_001).to_bytes(4, "big") + bytes(3_000_000)),
+    ],
+)
+def test_more_elements_than_a_reader_takes_are_refused(name: str, version: int, data: bytes) -> None:
+    """The readers of Kafka 4.2.2 and 4.4.0 refuse 1,000,001 elements, and 10,001 tagged fields; here of all arrays."""
+    with pytest.raises(ElementLimitError, match="elements, and at most"):
+        codec(name, version).decode(data)
+
+
+def test_the_elements_of_all_arrays_are_counted() -> None:
+    partitions = [{"partition": at, "fetch_offset": 0, "partition_max_bytes": 1} for at in range(9)]
+    topics = [{"topic": "t", "partitions": partitions}] * 10
+    body = {"replica_id": -1, "max_wait_ms": 1, "min_bytes": 1, "topics": topics}
+    data = joined(codec("FetchRequest", 3).encode(body))
+    assert len(codec("FetchRequest", 3).decode(data, max_elements=100)[0]["topics"]) == 10
+    with pytest.raises(ElementLimitError):
+        codec("FetchRequest", 3).decode(data, max_elements=99)
+
+
+def test_a_string_has_at_most_32767_bytes_in_flexible_versions_too() -> None:
+    """`MessageDataGenerator`: the readers of Kafka refuse a longer one, and no older version could answer with it."""
+    one = codec("DeleteGroupsRequest", 2)
+    for size in (32_767, 32_768):
+        data = b"\x02" + unsigned_varint(size + 1) + b"g" * size + b"\0"
+        if size == 32_767:
+            assert one.decode_whole(data) == {"groups_names": ["g" * size]}
+        else:
+            with pytest.raises(ProtocolError, match="length 32768"):
+                one.decode(data)
 
 
 @pytest.mark.parametrize("data", [b"\x80" * 5 + b"\x01", b"\xff\xff\xff\xff\x1f"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
-from kafkalog_core.broker.disks.start_notes import finding_notes
+from kafkalog_core.broker.disks.start_notes import finding_notes, is_text, undecodable_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
@@ -197,13 +197,17 @@ class LiveDisks:
         log_dir = read_log_dir(self.path)
         broker_dir = read_broker_dir(log_dir)
         self.notes += finding_notes(broker_dir)
+        self.notes += undecodable_notes(each.name.raw for each in log_dir.partitions)
         node_id, directory_id = broker_dir.node_id, parse_uuid(broker_dir.directory_id or "")
         self.cluster_id = broker_dir.cluster_id or "unknown-cluster"
         self.node_id = int(node_id) if node_id is not None and node_id.isdecimal() else 0
         places = {
             (each.name.topic, each.name.partition): each
             for each in log_dir.partitions
-            if each.name.state is DirectoryState.CURRENT and each.name.topic and each.name.partition is not None
+            if each.name.state is DirectoryState.CURRENT
+            and each.name.topic
+            and each.name.partition is not None
+            and is_text(each.name.raw)
         }
         self._places: dict[Key, PartitionPath] = places
         self._contexts = {key: broker_dir.context(place.name) for key, place in self._places.items()}
@@ -411,7 +415,7 @@ class LiveDisks:
         with self._lock:
             known = self._known(name)
             after = {key: value for key, value in {**known.configs, **changes}.items() if value is not None}
-            self.configs.check(name, after)
+            self.configs.check(name, after, known.configs)
             self._cluster.set_configs(known, dict(changes))
             self._policies.pop(name, None)
             limits = limits_of(self.configs.of_topic(name, after))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog_core.broker.disks.broker_configs import BrokerConfig
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.kafka.releases import LATEST
@@ -13,7 +14,7 @@ from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 __all__ = ["STANDARD_AUTHORIZER_SETTING", "AuthorizerSettings", "LiveSettings"]
 
@@ -46,6 +47,16 @@ _NUMBERS: Final = {
 """Default and minimum of the numbers that do not matter for the log."""
 _LONGS: Final = frozenset({"offsets.retention.check.interval.ms"})
 """Those of them that are ConfigDef.Type.LONG; the others are INT."""
+_OF_ONE_BROKER: Final = (
+    BrokerConfig("process.roles", "broker,controller", "list", ""),
+    BrokerConfig("default.replication.factor", "1", "int", "1"),
+    BrokerConfig("offsets.topic.replication.factor", "1", "int", "3"),
+    BrokerConfig("transaction.state.log.replication.factor", "1", "int", "3"),
+    BrokerConfig("transaction.state.log.min.isr", "1", "int", "2"),
+    BrokerConfig("share.coordinator.state.topic.replication.factor", "1", "int", "3"),
+    BrokerConfig("share.coordinator.state.topic.min.isr", "1", "int", "2"),
+    BrokerConfig("delete.topic.enable", "true", "boolean", "true"),
+)
 _AUTO_CREATE: Final = "auto.create.topics.enable"
 _AUTHORIZER: Final = "authorizer.class.name"
 _SUPER_USERS: Final = "super.users"
@@ -119,6 +130,14 @@ class LiveSettings(Struct, frozen=True):
             if each.keys:
                 settings.broker(each.name)  # a value that no broker takes is refused here
         return cls(log, numbers, creates_topics, AuthorizerSettings.of(authorizer))
+
+    def described(self) -> Iterator[BrokerConfig]:
+        """Yield the settings that do not matter for logs, and what is fixed since there is one broker."""
+        for name, (default, _) in _NUMBERS.items():
+            yield BrokerConfig(name, str(self.number(name)), "long" if name in _LONGS else "int", str(default))
+        yield BrokerConfig(_AUTO_CREATE, str(self.creates_topics).lower(), "boolean", "true")
+        yield BrokerConfig(_AUTHORIZER, "" if self.authorizer is None else _STANDARD_AUTHORIZER, "text", "")
+        yield from _OF_ONE_BROKER
 
     def number(self, name: str) -> int:
         """Return a number."""

@@ -11,7 +11,13 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.broker.disks.start_notes import finding_notes, holder_notes, unreadable_notes
+from kafkalog_core.broker.disks.start_notes import (
+    finding_notes,
+    holder_notes,
+    is_text,
+    undecodable_notes,
+    unreadable_notes,
+)
 from kafkalog_core.broker.logs.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import cost_of_opening, cost_of_reading, count_read
@@ -128,6 +134,8 @@ class ServedDisks:
                 "producers set timestamps to other times than that of sending, it was longer or shorter then"
             )
         copies, brokers = _copies_of(targets)
+        self.notes += undecodable_notes(each.place.name.raw for each in copies)
+        copies = [each for each in copies if is_text(each.place.name.raw)]
         self.log_dirs = list(brokers)
         self.notes += holder_notes(self.log_dirs)
         for each in brokers.values():

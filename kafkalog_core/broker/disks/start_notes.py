@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
 
-__all__ = ["finding_notes", "holder_notes", "unreadable_notes"]
+__all__ = ["finding_notes", "holder_notes", "is_text", "undecodable_notes", "unreadable_notes"]
 
 _MOST: Final = 5
 
@@ -49,3 +49,16 @@ def unreadable_notes(partitions: Iterable[str]) -> Iterator[str]:
     if denied:
         have = "1 partition has" if len(denied) == 1 else f"{len(denied)} partitions have"
         yield f"warning: {have} no leader: {denied[0]}"
+
+
+def is_text(name: str) -> bool:
+    """Return whether a name of a file is UTF-8, as every name in Kafka's protocol is."""
+    return name.isascii() or not any("\ud800" <= each <= "\udfff" for each in name)
+
+
+def undecodable_notes(names: Iterable[str]) -> Iterator[str]:
+    """Yield a note about partition directories whose names the protocol cannot hold."""
+    found = [each for each in names if not is_text(each)]
+    if found:
+        shown = found[0].encode(errors="replace").decode()
+        yield f"not served: {count_of(len(found), 'directory')} whose name is not UTF-8, such as {shown}"

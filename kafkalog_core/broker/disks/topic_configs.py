@@ -9,13 +9,21 @@ from kafkalog_core.errors import SettingError
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.retention.rules import check_settings
-from kafkalog_core.kafka.setting_table import SETTINGS, Definition, Setting
+from kafkalog_core.kafka.setting_table import (
+    OTHER_TOPIC_SETTINGS,
+    SETTINGS,
+    Definition,
+    Setting,
+    check_topic_values,
+    text_of,
+)
 from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from kafkalog_core.broker.disks.broker_configs import BrokerConfig
     from kafkalog_core.kafka.setting_table import TopicSettings
 
 __all__ = [
@@ -26,6 +34,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigSynonym",
     "TopicConfigs",
+    "described_config",
 ]
 
 TOPIC_CONFIG: Final = 1  # DescribeConfigsResponse.ConfigSource
@@ -33,22 +42,6 @@ BROKER_CONFIG: Final = 2
 STATIC_CONFIG: Final = 4
 DEFAULT_CONFIG: Final = 5
 
-_CODECS: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_TIMES: Final = ("CreateTime", "LogAppendTime")
-_BOOLEANS: Final = ("true", "false")
-_OTHERS: Final[dict[str, tuple[str, tuple[str, ...] | tuple[int, int]]]] = {
-    "compression.type": ("producer", _CODECS),
-    "compression.gzip.level": ("-1", (-1, 9)),
-    "compression.lz4.level": ("9", (1, 17)),
-    "compression.zstd.level": ("3", (-131072, 22)),
-    "min.insync.replicas": ("1", (1, 2**31 - 1)),
-    "unclean.leader.election.enable": ("false", _BOOLEANS),
-    "message.downconversion.enable": ("true", _BOOLEANS),
-    "leader.replication.throttled.replicas": ("", ()),
-    "follower.replication.throttled.replicas": ("", ()),
-}
-"""Settings of topics that do not matter for the files on the disk: default, and the values or the range allowed."""
-_INTERNAL: Final = frozenset({"internal.segment.bytes"})
 _OF_KERBEROS: Final[dict[str, tuple[str, str]]] = {
     "sasl.kerberos.kinit.cmd": ("/usr/bin/kinit", "text"),
     "sasl.kerberos.min.time.before.relogin": ("60000", "long"),
@@ -58,8 +51,9 @@ _OF_KERBEROS: Final[dict[str, tuple[str, str]]] = {
 """Settings of the broker that clients can change and that count for nothing where no listener has GSSAPI, here as on a
 broker (`DynamicListenerConfig`, `BrokerSecurityConfigs`): default and type."""
 _MOST_KEPT: Final = 10_000
-_TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "list": 7}  # ConfigResponse.ConfigType
-_STRING: Final = 2
+_LIST: Final = 7  # ConfigResponse.ConfigType, as the others
+_TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "list": _LIST, "replicas": _LIST}
+_NOTHING: Final[Mapping[str, str]] = {}
 
 
 class ConfigSynonym(NamedTuple):
@@ -142,17 +136,19 @@ class TopicConfigs:
         """Return a setting of the broker in effect."""
         return self.settings.broker(name)
 
-    def check(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Raise SettingError for a setting that no topic has, or a value that it cannot have."""
-        names = {each.name for each in SETTINGS if each.of_topics} | _INTERNAL | _OTHERS.keys()
-        for name, value in configs.items():
-            if name not in names:
-                raise SettingError(f"Unknown topic config name: {name}")
-            if name in _OTHERS:
-                _check_other(name, value)
-        if configs.get("message.timestamp.type", _TIMES[0]) not in _TIMES:
-            raise SettingError(f"message.timestamp.type: not one of {', '.join(_TIMES)}")
-        check_settings(self.of_topic(topic, configs), LATEST)
+    def check(self, topic: str, configs: Mapping[str, str], before: Mapping[str, str] = _NOTHING) -> None:
+        """Raise SettingError for a setting that no topic has, or a value that it cannot have.
+
+        before: what is set already: an older broker may have set what a later one does not know.
+        """
+        check_topic_values({key: text for key, text in configs.items() if before.get(key) != text}, LATEST)
+        settings = self.of_topic(topic, configs)
+        check_settings(settings, LATEST)
+        if settings.remote_storage_enable:  # LogConfig.validateRemoteStorageOnlyIfSystemEnabled
+            raise SettingError(
+                "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log "
+                "storage."
+            )
 
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
         """Return the settings that matter for the log. Raises SettingError.
@@ -175,7 +171,6 @@ class TopicConfigs:
         return AppendPolicy(
             max_message_bytes=settings.max_message_bytes,
             max_decompressed_bytes=settings.max_decompressed_message_bytes,
-            min_in_sync=int(configs.get("min.insync.replicas", "1")),
             codec=codec_of(configs.get("compression.type", "producer")),
             is_compacted="compact" in settings.cleanup_policy,
             has_append_time=settings.setting("message.timestamp.type").text == "LogAppendTime",
@@ -189,25 +184,41 @@ class TopicConfigs:
         definitions = {each.name: each for each in SETTINGS}
         for each in self.of_topic(topic, configs).settings:
             definition = definitions[each.name]
+            if not _exists(definition):
+                continue
             found[each.name] = ConfigEntry(
                 each.name,
                 each.text,
                 each.name not in configs,
-                _TYPES.get(definition.kind, _STRING),
+                _TYPES[definition.kind],
                 "",
                 self._inherited(definition),
             )
-        for name, (default, allowed) in _OTHERS.items():
-            kind = _TYPES["boolean"] if allowed == _BOOLEANS else _TYPES["int"] if _is_range(allowed) else _STRING
-            found[name] = ConfigEntry(name, configs.get(name, default), name not in configs, kind, default)
+        for other in OTHER_TOPIC_SETTINGS:
+            if _exists(other):
+                value, default = configs.get(other.name), text_of(other.default(LATEST))
+                found[other.name] = ConfigEntry(
+                    other.name,
+                    default if value is None else value,
+                    value is None,
+                    _TYPES[other.kind],
+                    default,
+                    self._inherited(other) if other.keys else None,
+                )
         yield from (found[name] for name in sorted(found))
 
-    def broker_entries(self) -> Iterator[ConfigEntry]:
-        """Yield the settings of the broker that this program knows, by name."""
+    def broker_entries(self, others: Iterable[BrokerConfig]) -> Iterator[ConfigEntry]:
+        """Yield the settings of the broker that this program knows. others: those that do not matter for logs."""
         for each in SETTINGS:
-            if each.keys:
-                setting, type_id = self.settings.broker(each.name), _TYPES.get(each.kind, _STRING)
+            if each.keys and _exists(each):
+                setting, type_id = self.settings.broker(each.name), _TYPES[each.kind]
                 yield ConfigEntry(each.keys[0].name, setting.text, True, type_id, "", self._inherited(each))
+        for each in OTHER_TOPIC_SETTINGS:
+            if each.keys and _exists(each):
+                text = text_of(each.default(LATEST))
+                yield ConfigEntry(each.keys[0].name, text, True, _TYPES[each.kind], text, self._inherited(each))
+        for other in others:
+            yield described_config(other)
         for name, (default, kind) in _OF_KERBEROS.items():
             inherited: tuple[ConfigSynonym, ...] = (ConfigSynonym(name, default, DEFAULT_CONFIG),)
             if name in self.dynamic:
@@ -229,12 +240,20 @@ class TopicConfigs:
             last, value = definition.keys[-1], definition.default(LATEST)
             if isinstance(value, int) and last.factor > 1:
                 value //= last.factor
-            found.append(ConfigSynonym(last.name, Setting(definition.name, value, "").text, DEFAULT_CONFIG))
+            found.append(ConfigSynonym(last.name, text_of(value), DEFAULT_CONFIG))
         return tuple(found)
 
 
-def _is_range(allowed: tuple[str, ...] | tuple[int, int]) -> bool:
-    return bool(allowed) and isinstance(allowed[0], int)
+def _exists(definition: Definition) -> bool:
+    return definition.first <= LATEST < definition.end
+
+
+def described_config(config: BrokerConfig) -> ConfigEntry:
+    """Return a setting of the broker as DescribeConfigs has it."""
+    given = ConfigSynonym(config.name, config.value, STATIC_CONFIG)
+    default = [] if config.default is None else [ConfigSynonym(config.name, config.default, DEFAULT_CONFIG)]
+    found = default if config.value == config.default else [given, *default]
+    return ConfigEntry(config.name, config.value, True, _TYPES[config.kind], "", tuple(found))
 
 
 def _check_number(name: str, value: str, kind: str) -> None:
@@ -246,20 +265,3 @@ def _check_number(name: str, value: str, kind: str) -> None:
             float(value)
     except ValueError:
         raise SettingError(f"{name}: {value!r} is not a number") from None
-
-
-def _check_other(name: str, value: str) -> None:
-    allowed = _OTHERS[name][1]
-    if not allowed:
-        return
-    if not isinstance(allowed[0], int):
-        if value not in allowed:
-            raise SettingError(f"{name}: {value!r} is not one of {', '.join(map(str, allowed))}")
-        return
-    least, most = (int(each) for each in allowed)
-    try:
-        number = int(value)
-    except ValueError:
-        raise SettingError(f"{name}: {value!r} is not a number") from None
-    if not least <= number <= most:
-        raise SettingError(f"{name}: {number} is not between {least} and {most}")

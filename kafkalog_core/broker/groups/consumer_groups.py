@@ -7,10 +7,7 @@ Kafka 4.3. A member first gives up what it loses, then gets what nobody else has
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
-
-import re2
 
 from kafkalog_core.broker.groups.assignors import ASSIGNORS, DEFAULT_ASSIGNOR, Subscriber
 from kafkalog_core.broker.groups.group_members import GroupState
@@ -22,6 +19,7 @@ from kafkalog_core.broker.groups.modern_groups import (
     ModernGroups,
     ModernLimits,
 )
+from kafkalog_core.broker.patterns import PatternError, compiled
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.structs import field, replace
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -37,7 +35,6 @@ __all__ = ["ConsumerGroup", "ConsumerGroups"]
 
 PAUSES: Final = -2
 """The epoch by which a static member leaves for a while (KIP-345)."""
-_PATTERN_BYTES: Final = 1 << 20  # of memory for one regular expression
 _RESOLVED_S: Final = 600  # GroupMetadataManager.REGEX_BATCH_REFRESH_MAX_INTERVAL_MS
 _COMMITS_OF_MEMBERS: Final = 9  # OffsetCommit since this version
 
@@ -130,8 +127,8 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
             message = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}."
             return HeartbeatAnswer(ErrorCode.UNSUPPORTED_ASSIGNOR, message=message)
         try:
-            _compiled(beat.pattern or "")
-        except (re2.error, UnicodeError) as error:
+            compiled(beat.pattern or "")
+        except PatternError as error:
             return HeartbeatAnswer(ErrorCode.INVALID_REGULAR_EXPRESSION, message=str(error))
         return None
 
@@ -306,24 +303,11 @@ class ConsumerGroups(ModernGroups[ConsumerGroup]):
         return frozenset() if group is None else group.subscribed.union(self._counts_of(group))
 
 
-@lru_cache(maxsize=64)
-def _compiled(pattern: str) -> Callable[[str], object]:
-    """Return what matches a regular expression as brokers do (RE2: in time linear in the name).
-
-    Raises re2.error and UnicodeError.
-    """
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = _PATTERN_BYTES
-    fullmatch: Callable[[str], object] = re2.compile(pattern, options=options).fullmatch
-    return fullmatch
-
-
 def _matching(pattern: str, topics: Iterable[str]) -> frozenset[str]:
     """Return the topics whose whole name matches; an empty pattern matches none."""
     if not pattern:
         return frozenset()
-    matches = _compiled(pattern)
+    matches = compiled(pattern)
     return frozenset(topic for topic in topics if matches(topic))
 
 

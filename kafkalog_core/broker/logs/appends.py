@@ -56,7 +56,6 @@ class AppendPolicy(Struct, frozen=True, kw_only=True):
     Args:
         max_message_bytes: the largest batch.
         max_decompressed_bytes: of its records.
-        min_in_sync: min.insync.replicas, for acks=all.
         codec: of what is stored; None: the producer's (compression.type=producer).
         is_compacted: whether every record needs a key.
         has_append_time: message.timestamp.type=LogAppendTime.
@@ -65,7 +64,6 @@ class AppendPolicy(Struct, frozen=True, kw_only=True):
 
     max_message_bytes: int
     max_decompressed_bytes: int
-    min_in_sync: int = 1
     codec: int | None = None
     is_compacted: bool = False
     has_append_time: bool = False

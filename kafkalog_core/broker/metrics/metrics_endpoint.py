@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -21,47 +21,59 @@ __all__ = ["MetricsEndpoint"]
 _CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _PATH: Final = "/metrics"
 _TIMEOUT_S: Final = 5.0
+_MOST: Final = 16
 _BOTH_WAYS: Final = 2  # SHUT_RDWR
 
 
-class _Server(HTTPServer):
-    """One request at a time, as scrapers ask a few times a minute; each has to end within `_TIMEOUT_S`."""
+class _Server(ThreadingHTTPServer):
+    """A thread for each request, which has to end within `_TIMEOUT_S`; of more than `_MOST` the oldest one is cut off.
+
+    So clients that send nothing, however many, do not keep a scraper from its answer.
+    """
+
+    daemon_threads = True
 
     def __init__(self, host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = family_of(host)
         self._state = threading.Lock()
-        self._current: Socket | None = None
+        self._current: dict[Socket, None] = {}  # the oldest first
         self._is_ending = False
         super().__init__((host, port), handler)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer a request; a client that sends it byte by byte, or does not read the answer, is cut off."""
-        timer = threading.Timer(_TIMEOUT_S, self._cut)
-        timer.daemon = True
         with self._state:
             if self._is_ending:
                 return
-            self._current = request
+            excess = list(self._current)[: max(0, len(self._current) + 1 - _MOST)]
+            self._current[request] = None
+        for each in excess:
+            self._cut(each)
+        timer = threading.Timer(_TIMEOUT_S, self._cut, (request,))
+        timer.daemon = True
         timer.start()
         try:
             super().finish_request(request, client_address)
         finally:
             timer.cancel()
             with self._state:
-                self._current = None
+                self._current.pop(request, None)
 
     def end(self) -> None:
-        """Stop serving, from another thread; a request in progress is cut off."""
+        """Stop serving, from another thread; requests in progress are cut off."""
         with self._state:
             self._is_ending = True
-        self._cut()
+            current = list(self._current)
+        for each in current:
+            self._cut(each)
         self.shutdown()
         self.server_close()
 
-    def _cut(self) -> None:
+    def _cut(self, request: Socket) -> None:
         with self._state, suppress(OSError):
-            if self._current is not None:
-                self._current.shutdown(_BOTH_WAYS)
+            if request in self._current:
+                del self._current[request]
+                request.shutdown(_BOTH_WAYS)
 
     def server_bind(self) -> None:
         """Bind without a look at the name service, which `HTTPServer` asks for a name that nobody needs."""

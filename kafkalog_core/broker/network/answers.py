@@ -293,6 +293,7 @@ class CloseReason(Enum):
 
     PEER = "the client closed it"
     IDLE = "it was idle"
+    SLOW = "its request came too slowly, while others waited for memory"
     FRAME = "its frame has an invalid length"
     HANDLER = "the handler closed it"
     ERROR = "an error"
@@ -354,8 +355,10 @@ class NetworkLimits(Struct, frozen=True):
       [connections.max.idle.ms].
     - max_request_bytes: a longer frame closes its connection unread [socket.request.max.bytes].
     - max_buffered_bytes: memory of half-read frames of all connections together, beyond the first 4 KiB of each. A
-      connection over it waits; only one at a time may exceed it, so that some frame always ends
+      connection over it waits; only one at a time may exceed it, so that some frame always ends. While one waits,
+      clients that send less than 64 KiB a second of a frame are disconnected
       [queued.max.request.bytes, KIP-72].
+    - max_unknown_bytes: the same for clients that have not proved yet who they are, apart from the others.
     - max_response_bytes: memory of the buffers of one response; ranges of files do not count.
     - max_turn_bytes: bytes that one connection may send us before the others of its processor get their turn, and that
       we send it while no other waits.
@@ -368,6 +371,7 @@ class NetworkLimits(Struct, frozen=True):
     max_idle_s: float = 600.0
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = 256 * 1024 * 1024
+    max_unknown_bytes: int = 16 * 1024 * 1024
     max_response_bytes: int = 256 * 1024 * 1024
     max_turn_bytes: int = 4 * 1024 * 1024
     max_sent_bytes: int = 640 * 1024

@@ -30,6 +30,9 @@ _LENGTH_BYTES: Final = 4
 _FIRST_BUFFER_BYTES: Final = 4 * 1024
 _MAX_GROWTH_BYTES: Final = 4 * 1024 * 1024
 _TRUSTED_BYTES: Final = 256 * 1024
+_PATIENCE_S: Final = 5.0
+_SLOWEST_BYTES: Final = 64 * 1024
+"""Bytes a second that have to come of a frame while others wait for its memory."""
 _MAX_BUFFERS: Final = 64
 """Buffers of one sendmsg; the system's IOV_MAX is at least 1,024 on Linux and macOS."""
 
@@ -78,7 +81,7 @@ class FrameMemory:
     """The memory of half-read frames of all connections, as `MemoryPool` of KIP-72, but reserved as bytes arrive.
 
     Invariant: a connection waits only while another one, the senior, is over the bound. The senior's frame can always
-    grow, so it ends, or is closed for idleness; its release wakes those that wait.
+    grow, so it ends, or is closed for idleness or slowness; its release wakes those that wait.
     """
 
     def __init__(self, bound_bytes: int) -> None:
@@ -98,6 +101,11 @@ class FrameMemory:
                 self._senior = owner
             self._used_bytes += size_bytes
             return True
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a connection waits for memory."""
+        return bool(self._waiting)
 
     def release(self, owner: Connection, size_bytes: int) -> None:
         """Give back all memory of an owner, which no longer waits."""
@@ -129,19 +137,21 @@ class Connection:
     """One connection: its half-read request, its answer in flight. Only its processor's thread uses it."""
 
     __slots__ = (
-        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed", "is_full",
-        "is_paused", "joined", "mute_s", "output", "pending", "request_bytes", "reserved_bytes", "response_bytes",
-        "since_s", "then_close", "transport",
+        "active_s", "buffer", "events", "facts", "filled", "frame_bytes", "is_answering", "is_closed",
+        "is_full", "is_paused", "joined", "measured", "memory", "mute_s", "output", "pending", "request_bytes",
+        "reserved_bytes", "response_bytes", "since_s", "then_close", "transport",
     )  # fmt: skip
 
-    def __init__(self, transport: Transport, facts: ConnectionFacts) -> None:
+    def __init__(self, transport: Transport, facts: ConnectionFacts, memory: FrameMemory) -> None:
         self.transport = transport
         self.facts = facts
+        self.memory = memory  # of its half-read frame
         self.events = 0
         self.active_s = self.since_s = self.mute_s = 0.0
         self.buffer = bytearray(_LENGTH_BYTES)  # first for the length, then for the frame
         self.frame_bytes = -1  # -1: the length has not been read
         self.filled = self.reserved_bytes = 0
+        self.measured = (0.0, 0)  # a time, and how much of the frame was here then
         self.is_closed = self.then_close = False
         self.is_full = False  # whether the last send was stopped, since the client takes no more now
         self.is_answering = False  # whether the last response in the output has not been reported yet
@@ -175,6 +185,16 @@ class Connection:
         self.frame_bytes = size
         self.buffer = bytearray(min(size, _FIRST_BUFFER_BYTES))
         self.filled = 0
+
+    def is_slow(self, now_s: float) -> bool:
+        """Return whether little came lately of a frame that memory is reserved for: to be asked about once a second."""
+        since_s, had_bytes = self.measured
+        if self.is_paused or not self.reserved_bytes:
+            self.measured = (now_s, self.filled)
+        elif now_s - since_s >= _PATIENCE_S:
+            self.measured = (now_s, self.filled)
+            return self.filled - had_bytes < _PATIENCE_S * _SLOWEST_BYTES
+        return False
 
     def growth_bytes(self) -> int:
         """Return by how much a full buffer grows: at most to four times the bytes that have arrived.

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Loop", "Processor", "Shared"]
 
 _PAUSE_S: Final = 0.1
+_LOOK_S: Final = 1.0  # between looks at slow frames, while others wait for memory
 _MAX_SLEEP_S: Final = 3600.0
 """A selector takes no infinite time."""
 _HELD_PIECES: Final = 8  # a length and a body for each of four responses; producers have five requests in flight
@@ -63,7 +64,12 @@ _Mail: TypeAlias = "tuple[Connection | None, Callable[[], object]]"
 
 
 class Shared(Struct, frozen=True):
-    """What all threads of a server share."""
+    """What all threads of a server share.
+
+    memory, unknown_memory: of the half-read frames of clients that are known, and of those that are not. An unknown one
+        cannot hold up others: their tokens fit into the first buffer, which is not counted. max_frame_bytes: see
+        `NetworkServer`.
+    """
 
     handler: RequestHandler
     observer: NetworkObserver
@@ -71,6 +77,8 @@ class Shared(Struct, frozen=True):
     clock: Callable[[], float]
     memory: FrameMemory
     quotas: ConnectionQuotas
+    unknown_memory: FrameMemory
+    max_frame_bytes: Callable[[ConnectionFacts], int | None] | None = None
 
 
 class _Mailbox:
@@ -199,7 +207,7 @@ class Processor(Loop):
     # --- connections ---
     def adopt(self, transport: Transport, facts: ConnectionFacts) -> None:
         """Own a connection that was accepted."""
-        connection = Connection(transport, facts)
+        connection = Connection(transport, facts, self._shared.memory)
         self._connections.add(connection)
         self.counters.opened += 1
         self.counters.connections += 1
@@ -236,7 +244,7 @@ class Processor(Loop):
             stack.callback(self.note, self._observer.connection_closed, facts, reason, detail, error)
             stack.callback(self._shared.quotas.leave, facts.peer_host, facts.processor)
             stack.callback(connection.transport.close)
-            stack.callback(self._shared.memory.release, connection, connection.reserved_bytes)
+            stack.callback(connection.memory.release, connection, connection.reserved_bytes)
             stack.callback(connection.drop_output)
             if connection.joined:
                 connection.joined.clear()
@@ -295,6 +303,12 @@ class Processor(Loop):
         idle_since_s = now_s - self._shared.limits.max_idle_s
         while self._by_activity and (oldest := next(iter(self._by_activity))).active_s <= idle_since_s:
             self._close(oldest, CloseReason.IDLE)
+        if self._is_memory_waited_for():
+            for slow in [each for each in self._connections if each.is_slow(now_s)]:
+                self._close(slow, CloseReason.SLOW)
+
+    def _is_memory_waited_for(self) -> bool:
+        return self._shared.memory.is_waited_for or self._shared.unknown_memory.is_waited_for
 
     def _timeout_s(self) -> float | None:
         """Return the seconds until an answer, a muted or idle connection, or the shutdown is due; None: never."""
@@ -303,6 +317,8 @@ class Processor(Loop):
             times.append(next(iter(self._by_activity)).active_s + self._shared.limits.max_idle_s)
         if self._drain_until_s is not None:
             times.append(self._drain_until_s)
+        if self._is_memory_waited_for():
+            times.append(self._clock() + _LOOK_S)
         return min(_MAX_SLEEP_S, max(0.0, min(times) - self._clock())) if times else None
 
     def drain(self, until_s: float) -> None:
@@ -365,14 +381,18 @@ class Processor(Loop):
         """Begin a frame whose length is there, or make room for more of it; false: as for `_grow`."""
         if connection.frame_bytes >= 0:
             return self._grow(connection)
-        connection.begin_frame(self._shared.limits.max_request_bytes)
+        ask, most = self._shared.max_frame_bytes, self._shared.limits.max_request_bytes
+        of_unknown = None if ask is None else ask(connection.facts)
+        connection.memory = self._shared.memory if of_unknown is None else self._shared.unknown_memory
+        connection.begin_frame(most if of_unknown is None else min(most, of_unknown))
+        connection.measured = (connection.active_s, 0)
         return not connection.may_grow_at_once or self._grow(connection)
 
     def _grow(self, connection: Connection) -> bool:
         """Make room for more of a frame; false: the connection is not read until other frames have ended."""
         size = connection.growth_bytes()
         again = partial(self.mailbox.post, (connection, partial(self._read_again, connection)))
-        connection.is_paused = not self._shared.memory.reserve(connection, size, again)
+        connection.is_paused = not connection.memory.reserve(connection, size, again)
         if connection.is_paused:
             self._watch(connection, 0)
             self._by_activity.pop(connection, None)
@@ -384,6 +404,7 @@ class Processor(Loop):
     def _read_again(self, connection: Connection) -> None:
         """Go on with a frame that waited for memory."""
         if self._grow(connection):
+            connection.measured = (self._clock(), connection.filled)
             self._await_request(connection)
 
     def _handle(self, connection: Connection, request: memoryview) -> bool:
@@ -404,7 +425,7 @@ class Processor(Loop):
                 self._send(connection)  # the responses before it; what the client does not take at once is dropped
         if connection.reserved_bytes:
             reserved, connection.reserved_bytes = connection.reserved_bytes, 0
-            self._shared.memory.release(connection, reserved)
+            connection.memory.release(connection, reserved)
         if isinstance(answer, JoinedAnswer):
             connection.joined.append((answer, len(request)))
             sizes = sum(size for _, size in connection.joined)

@@ -236,17 +236,20 @@ class NetworkServer:
         limits: NetworkLimits = NetworkLimits(),  # noqa: B008 - it is frozen
         processors: int | None = None,
         delay_s: Callable[[str], float] | None = None,
+        max_frame_bytes: Callable[[ConnectionFacts], int | None] | None = None,
     ) -> None:
         """Listen; nothing is accepted before `start`. Raises ListenError.
 
         clock: monotonic seconds. processors: number of threads that serve; None: one per two cores. More of them only
             wait for each other: while one runs Python code, no other does. delay_s: counts a connection of an address,
-            and returns 0 or after how many seconds it is closed unserved.
+            and returns 0 or after how many seconds it is closed unserved. max_frame_bytes: returns the most bytes of
+            the next frame of a client that is not known yet, None for others; None: all clients are known.
         """
         number = max(1, (os.cpu_count() or 1) // 2) if processors is None else processors
         self._clock = clock
         self._quotas = ConnectionQuotas(limits, number)
-        shared = Shared(handler, observer, limits, clock, FrameMemory(limits.max_buffered_bytes), self._quotas)
+        memory, unknown = FrameMemory(limits.max_buffered_bytes), FrameMemory(limits.max_unknown_bytes)
+        shared = Shared(handler, observer, limits, clock, memory, self._quotas, unknown, max_frame_bytes)
         self._state = threading.Lock()
         self._is_closed = False
         with ExitStack() as undo:

@@ -35,6 +35,8 @@ _HANDSHAKE, _API_VERSIONS, _AUTHENTICATE = 17, 18, 36
 _BEFORE: Final = frozenset({_HANDSHAKE, _API_VERSIONS, _AUTHENTICATE})
 """API keys that are answered before a client has proved who it is."""
 _KEY_BYTES: Final = 2
+MAX_TOKEN_BYTES: Final = 512 * 1024
+"""Length of a frame before a client has proved who it is: the default of sasl.server.max.receive.size (KIP-684)."""
 _GS2_HEADERS: Final = frozenset({"n", "y"})
 """No channel binding, which Kafka does not have."""
 _FAILED: Final = "Authentication failed during authentication due to invalid credentials with SASL mechanism {}"
@@ -167,6 +169,13 @@ class Authentication(Struct):
     def guards(self, connection: ConnectionFacts) -> bool:
         """Return whether the client of a connection must prove who it is."""
         return self.listeners is None or connection.listener in self.listeners
+
+    def max_frame_bytes(self, connection: ConnectionFacts) -> int | None:
+        """Return how long a frame of an unknown client may be; None: the client is known, or need not be."""
+        if not self.guards(connection):
+            return None
+        session = self._sessions.get(connection)
+        return MAX_TOKEN_BYTES if session is None or session.user is None else None
 
     def session(self, connection: ConnectionFacts) -> _Session:
         """Return what is known of a connection; it is forgotten with the connection."""

@@ -18,6 +18,7 @@ from kafkalog_core.broker.security.authorization import (
     refusal,
     with_operations,
 )
+from kafkalog_core.broker.topics.topic_requests import metadata_rows
 from kafkalog_core.format.layout import (
     MAGIC_POSITION,
     MAGIC_V2,
@@ -122,8 +123,11 @@ def _metadata(access: Access, context: RequestContext, handler: Handler) -> Answ
     """
     asked = context.body["topics"]
     is_all = asked is None or (context.version == 0 and not asked)
+    rows = [] if is_all else metadata_rows(asked, context.version)
+    if rows is None:
+        return handler(context)  # it is refused as a whole
     allowed, refused = [], []
-    for row in () if is_all else asked:
+    for row in rows:
         problem = _metadata_problem(access, context.body, row)
         if problem is None:
             allowed.append(row)
@@ -181,7 +185,8 @@ def _describe_topic_partitions(access: Access, context: RequestContext, handler:
     """As Metadata (`DescribeTopicPartitionsRequestHandler`), page by page: no page has a topic that is hidden."""
     asked = [each["name"] for each in context.body["topics"]]
     allowed = [each for each in asked or access.topics.names() if access.to_topic(AclOperation.DESCRIBE, each)]
-    refused = [_refused_topic(each, _NO_ID) for each in asked if each not in allowed]
+    known = frozenset(allowed)
+    refused = [_refused_topic(each, _NO_ID) for each in asked if each not in known]
 
     def amend(body: Body) -> Body:
         found = [

@@ -17,7 +17,7 @@ from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.cluster_metadata import read_history
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = [
     "ITERATIONS",
@@ -117,13 +117,30 @@ class Users:
         return found if found.iterations in ITERATIONS else None
 
     def has_password(self, user: str, password: bytes) -> bool:
-        """Return whether a user has this password."""
-        for mechanism in SCRAM_HASHES:
-            known = self.credential(mechanism, user)
-            if known is not None:
-                given = Credential.of_password(password, mechanism, known.salt, known.iterations)
-                return hmac.compare_digest(given.stored_key, known.stored_key)
-        return False
+        """Return whether a user has this password.
+
+        For an unknown user it takes as long: else the time would tell which users there are.
+        """
+        known = self._plain_credential(user)
+        is_user = known is not None
+        if known is None:  # the password is hashed all the same, as that of another user
+            known = next(filter(None, map(self._plain_credential, self._names())), None)
+        if known is None:
+            return False
+        mechanism, credential = known
+        given = Credential.of_password(password, mechanism, credential.salt, credential.iterations)
+        return hmac.compare_digest(given.stored_key, credential.stored_key) and is_user
+
+    def _names(self) -> Iterator[str]:
+        """Yield the name of one user, if there are any."""
+        yield from (user for _, user in tuple(self._credentials)[:1])  # at once: a request may change it meanwhile
+        if self._then is not None:
+            yield from self._then._names()  # noqa: SLF001 - of its own class
+
+    def _plain_credential(self, user: str) -> tuple[str, Credential] | None:
+        """Return what a password that PLAIN sends is checked against, and its mechanism; None: the user is unknown."""
+        found = ((mechanism, self.credential(mechanism, user)) for mechanism in SCRAM_HASHES)
+        return next(((mechanism, each) for mechanism, each in found if each is not None), None)
 
 
 def passwords_of(lines: Iterable[str], path: str) -> dict[str, str]:

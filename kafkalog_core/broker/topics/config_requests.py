@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.topic_configs import DEFAULT_CONFIG, TOPIC_CONFIG
 from kafkalog_core.broker.topics.topic_changes import RefusedChange, answered
+from kafkalog_core.broker.topics.topic_requests import distinct_resources
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from kafkalog_core.broker.disks.broker_configs import BrokerConfig
     from kafkalog_core.broker.disks.live_disks import LiveDisks
     from kafkalog_core.broker.groups.group_configs import GroupConfigs
     from kafkalog_core.broker.network.answers import Answer
@@ -27,6 +29,7 @@ _TOPIC: Final = 2  # ConfigResource.Type
 _BROKER: Final = 4
 _GROUP: Final = 32
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # AlterConfigOp.OpType
+_SHOWN: Final = 100
 _OF_GROUP: Final = 8  # DescribeConfigsResponse.ConfigSource
 _LISTS: Final = frozenset(
     {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
@@ -36,8 +39,10 @@ _LISTS: Final = frozenset(
 class ConfigRequests:
     """The handlers of the requests about settings."""
 
-    def __init__(self, disks: LiveDisks, groups: GroupConfigs) -> None:
+    def __init__(self, disks: LiveDisks, groups: GroupConfigs, of_broker: Callable[[], Iterable[BrokerConfig]]) -> None:
+        """Take what has settings. of_broker: returns those of the broker that do not matter for logs."""
         self._disks = disks
+        self._of_broker = of_broker
         self._groups = groups
 
     def handlers(self) -> dict[str, tuple[int, Handler]]:
@@ -51,7 +56,8 @@ class ConfigRequests:
     def describe_configs(self, context: RequestContext) -> Answer:
         """Answer DescribeConfigs: all settings of topics in effect, and those that replace the broker's defaults."""
         has_synonyms = bool(context.body.get("include_synonyms", False))
-        results = [self._described(each, has_synonyms=has_synonyms) for each in context.body["resources"]]
+        asked = distinct_resources(context.body["resources"])
+        results = [self._described(each, has_synonyms=has_synonyms) for each in asked]
         return context.reply({"throttle_time_ms": 0, "results": results})
 
     def _described(self, asked: Body, *, has_synonyms: bool) -> Body:
@@ -64,11 +70,11 @@ class ConfigRequests:
                 return answer | {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             entries = self._disks.configs.entries(name, self._disks.topic_configs(name))
         elif kind == _BROKER and name in {"", str(self._disks.node_id)}:
-            entries = self._disks.configs.broker_entries()
+            entries = self._disks.configs.broker_entries(self._of_broker())
         elif kind == _GROUP and name:
             entries = self._groups.entries(name)
         else:
-            message = f"there is no resource {name!r} of type {kind} here"
+            message = f"there is no resource {name[:_SHOWN]!r} of type {kind} here"
             return answer | {"error_code": ErrorCode.INVALID_REQUEST, "error_message": message}
         own = _OF_GROUP if kind == _GROUP else TOPIC_CONFIG
         configs = [
@@ -171,8 +177,9 @@ class ConfigRequests:
             raise RefusedChange(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         changes = changes_of(asked)
         if validate_only:
-            after = {**self._disks.topic_configs(name), **changes}
-            self._disks.configs.check(name, {key: value for key, value in after.items() if value is not None})
+            before = self._disks.topic_configs(name)
+            after = {key: value for key, value in {**before, **changes}.items() if value is not None}
+            self._disks.configs.check(name, after, before)
         else:
             self._disks.set_configs(name, changes)
         return {}

@@ -1,7 +1,8 @@
 """Produce: batches of clients into the logs.
 
 `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords`. There is one replica, so a batch is committed once
-it is in the log: acks=all and acks=1 are the same here.
+it is in the log: acks=all and acks=1 are the same here, and a larger min.insync.replicas counts as 1, the number of
+replicas (`Partition.effectiveMinIsr`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ _FIRST_WITH_IDS: Final = 13
 _FIRST_WITH_ABORTABLE: Final = 11  # KIP-890
 _ACKS: Final = frozenset({-1, 0, 1})
 _ANSWERED: Final = frozenset({-1, 1})
-_ALL: Final = -1
 _UNKNOWN: Final = -1
 _WRITTEN_BY_BROKERS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
@@ -162,7 +162,7 @@ class ProduceRequests:
     ) -> None:
         try:
             log, policy = self._disks.partition(topic, number), self._disks.policy_of(topic)
-            if log is None or policy.min_in_sync > 1:
+            if log is None:
                 return
             batches = [each["records"] for each in parts]
             appended = append_together(log, policy, batches, version=version, now_ms=self._clock_ms())
@@ -235,8 +235,6 @@ class ProduceRequests:
         if topic in _WRITTEN_BY_BROKERS:
             raise PartitionError(ErrorCode.INVALID_TOPIC_EXCEPTION)  # UnifiedLog: only the coordinators write there
         policy = self._disks.policy_of(topic)
-        if body["acks"] == _ALL and policy.min_in_sync > 1:
-            raise PartitionError(ErrorCode.NOT_ENOUGH_REPLICAS)
         batch = checked_batch(
             memoryview(b"" if records is None else records), policy, version=version, now_ms=self._clock_ms()
         )

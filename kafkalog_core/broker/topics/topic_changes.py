@@ -13,19 +13,19 @@ from kafkalog_core.broker.disks.topic_configs import TOPIC_CONFIG
 from kafkalog_core.broker.logs.partition_access import PartitionError, error_of
 from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.errors import KafkalogError, SettingError
-from kafkalog_core.format.names import topic_name_problem
+from kafkalog_core.format.names import collision_key, topic_name_problem
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkalog_core.broker.disks.live_disks import LiveDisks
     from kafkalog_core.broker.disks.served_disks import ServedTopic
     from kafkalog_core.broker.network.answers import Answer
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
-__all__ = ["MAX_CHANGES", "RefusedChange", "TopicChanges", "answered"]
+__all__ = ["MAX_CHANGES", "RefusedChange", "TopicChanges", "answered", "message_of"]
 
 _NO_ID: Final = bytes(16)
 _BY_BROKER: Final = -1
@@ -37,6 +37,7 @@ MAX_CHANGES: Final = 10_000
 """Records of the metadata log that one request may cause (`QuorumController.MAX_RECORDS_PER_USER_OP`)."""
 MAX_NEW_PARTITIONS: Final = 10_000
 """Partitions that one CreateTopics may have (`ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`)."""
+_MAX_MESSAGE: Final = 1000
 _TOO_LARGE: Final = "Unable to perform excessively large batch operation."
 
 
@@ -87,12 +88,19 @@ class TopicChanges:
         """
         if len(names) * self._default_partitions > MAX_NEW_PARTITIONS:
             return
+        taken = self._taken()
         for name in names:
             try:
+                if collision_key(name) in taken:
+                    continue
                 _count_changes(context, self._default_partitions, is_strict=True)
                 self._disks.create_topic(name, self._default_partitions, {})
             except (RefusedChange, KafkalogError, OSError):
                 continue
+
+    def _taken(self) -> dict[str, str]:
+        """Return the topics by what no other topic may have in common with them."""
+        return {collision_key(name): name for name in self._disks.topics}
 
     # --- topics -------------------------------------------------------------------------------------------------------
     def create_topics(self, context: RequestContext) -> Answer:
@@ -100,9 +108,10 @@ class TopicChanges:
         asked = context.body["topics"]
         names = Counter(each["name"] for each in asked)
         new: dict[str, _NewTopic | RefusedChange] = {}
+        taken = self._taken()
         for each in asked:
             try:
-                new[each["name"]] = self._checked(each, is_twice=names[each["name"]] > 1)
+                new[each["name"]] = self._checked(each, taken, is_twice=names[each["name"]] > 1)
             except RefusedChange as refusal:
                 new[each["name"]] = refusal
         problem = self._batch_problem(asked, new.values())
@@ -146,16 +155,12 @@ class TopicChanges:
             ],
         }
 
-    def _checked(self, asked: Body, *, is_twice: bool) -> _NewTopic:
+    def _checked(self, asked: Body, taken: Mapping[str, str], *, is_twice: bool) -> _NewTopic:
         """Return what is to be created. Raises RefusedChange (`ReplicationControlManager.createTopic`)."""
         if is_twice:
             raise RefusedChange(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         name, count, replicas = asked["name"], asked["num_partitions"], asked["replication_factor"]
-        problem = topic_name_problem(name)
-        if problem is not None:
-            raise RefusedChange(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-        if name in self._disks.topics:
-            raise RefusedChange(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        self._check_name(name, taken)
         configs = {each["name"]: each["value"] for each in asked["configs"]}
         if None in configs.values():
             raise RefusedChange(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
@@ -177,6 +182,16 @@ class TopicChanges:
             )
             raise RefusedChange(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         return _NewTopic(name, count, configs)
+
+    def _check_name(self, name: str, taken: Mapping[str, str]) -> None:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise RefusedChange(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        if name in self._disks.topics:
+            raise RefusedChange(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if collision_key(name) in taken:
+            message = f"Topic '{name}' collides with existing topic: {taken[collision_key(name)]}"
+            raise RefusedChange(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
     def _assigned(self, assignments: Iterable[Body], count: int, replicas: int) -> int:
         """Return the number of partitions of an assignment by the client."""
@@ -219,9 +234,9 @@ class TopicChanges:
             _count_changes(context, topic.partition_count, is_strict=context.version >= _STRICT_DELETION)
             self._disks.delete_topic(found)
         except RefusedChange as refusal:
-            return answer | {"error_code": refusal.code, "error_message": str(refusal) or None}
+            return answer | {"error_code": refusal.code, "error_message": message_of(refusal) or None}
         except (KafkalogError, OSError) as error:
-            return answer | {"error_code": error_of(error), "error_message": str(error)}
+            return answer | {"error_code": error_of(error), "error_message": message_of(error)}
         if self._deleted is not None:
             self._deleted(found)
         return answer | {"error_code": ErrorCode.NONE}
@@ -355,8 +370,14 @@ def answered(act: Callable[[], Body]) -> Body:
     try:
         return {"error_code": ErrorCode.NONE, "error_message": None} | act()
     except RefusedChange as refusal:
-        return {"error_code": refusal.code, "error_message": str(refusal) or None}
+        return {"error_code": refusal.code, "error_message": message_of(refusal) or None}
     except SettingError as error:
-        return {"error_code": ErrorCode.INVALID_CONFIG, "error_message": str(error)}
+        return {"error_code": ErrorCode.INVALID_CONFIG, "error_message": message_of(error)}
     except (KafkalogError, OSError) as error:
-        return {"error_code": error_of(error), "error_message": str(error)}
+        return {"error_code": error_of(error), "error_message": message_of(error)}
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of an error, which may name what a client sent: no older version holds a longer one."""
+    text = str(error)
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."

@@ -20,15 +20,17 @@ from kafkalog_core.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.broker.disks.broker_configs import BrokerConfig
     from kafkalog_core.broker.disks.served_disks import ServedTopic
     from kafkalog_core.broker.network.answers import Answer, ConnectionFacts
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
 
     _Found = ServedTopic | tuple[str | None, bytes]  # what was asked for: a topic, or the name and id of none
 
-__all__ = ["ListedDisks", "NodeAddress", "TopicRequests"]
+__all__ = ["ListedDisks", "NodeAddress", "TopicRequests", "distinct_resources", "metadata_rows"]
 
 _NO_ID: Final = bytes(16)
+_FIRST_WITH_IDS: Final = 12  # before, a topic id in Metadata means nothing (KafkaApis.handleTopicMetadataRequest)
 _UNKNOWN_OPERATIONS: Final = -(1 << 31)
 _TOPIC_OPERATIONS: Final = 1 << 3 | 1 << 8 | 1 << 10  # AclOperation: READ, DESCRIBE, DESCRIBE_CONFIGS
 _CLUSTER_OPERATIONS: Final = 1 << 8 | 1 << 10
@@ -37,7 +39,9 @@ _ALL_CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 
 _BROKERS_ENDPOINT: Final = 1
 _CONTROLLERS_ENDPOINT: Final = 2
 _TOPIC_RESOURCE: Final = 2  # ConfigResource.Type
+_BROKER_RESOURCE: Final = 4
 _DYNAMIC_TOPIC_CONFIG: Final = 1  # DescribeConfigsResponse.ConfigSource
+_STATIC_BROKER_CONFIG: Final = 4
 _STRING_TYPE: Final = 2  # DescribeConfigsResponse.ConfigType
 _READ_ONLY: Final = "this broker serves a disk read-only: nothing can be produced to it"
 
@@ -81,8 +85,14 @@ class TopicRequests:
         disks: ListedDisks,
         address: Callable[[ConnectionFacts], NodeAddress],
         create: Callable[[RequestContext, Collection[str]], None] | None = None,
+        of_broker: Callable[[], Iterable[BrokerConfig]] = tuple,
     ) -> None:
-        """Take the disks. create: creates topics that a client asks for, if that is allowed; None: it never is."""
+        """Take the disks.
+
+        create: creates topics that a client asks for, if that is allowed; None: it never is. of_broker: returns the
+        settings of the broker that are known.
+        """
+        self._of_broker = of_broker
         self._disks = disks
         self._address = address
         self._create = create
@@ -108,6 +118,11 @@ class TopicRequests:
         body, node = context.body, self._address(context.connection)
         asked = body["topics"]
         is_all = asked is None or (context.version == 0 and not asked)
+        if not is_all:
+            rows = metadata_rows(asked, context.version)
+            if rows is None:
+                return context.reply(_invalid_metadata(asked))
+            asked = rows
         operations = self._topic_operations if body.get("include_topic_authorized_operations") else _UNKNOWN_OPERATIONS
         topics = list(self._all_topics() if is_all else self._asked_topics(asked))
         if not is_all and body.get("allow_auto_topic_creation", True):
@@ -149,9 +164,8 @@ class TopicRequests:
         """Yield each topic that is asked for by name or id, or the error of one that is not there."""
         for each in asked:
             name, topic_id = each["name"], bytes(each.get("topic_id") or _NO_ID)
-            if name is None:
-                name = self._disks.topic_name(topic_id)
-            topic = self._disks.topics.get(name or "")
+            found = self._disks.topic_name(topic_id) if name is None else name
+            topic = self._disks.topics.get(found or "")
             if topic is not None:
                 yield ErrorCode.NONE, topic
             elif name is None:
@@ -251,19 +265,25 @@ class TopicRequests:
         )
 
     def describe_configs(self, context: RequestContext) -> Answer:
-        """Answer DescribeConfigs: what the metadata log of the cluster sets for a topic. No default is made up."""
+        """Answer DescribeConfigs: what the metadata log of the cluster sets for a topic, and what the broker is.
+
+        No default is made up.
+        """
         results = []
-        for each in context.body["resources"]:
+        for each in distinct_resources(context.body["resources"]):
             kind, name, keys = each["resource_type"], each["resource_name"], each["configuration_keys"]
             is_unknown = kind == _TOPIC_RESOURCE and name not in self._disks.topics
             values = self._disks.topic_configs(name) if kind == _TOPIC_RESOURCE and not is_unknown else {}
+            configs = [_config(key, value, _DYNAMIC_TOPIC_CONFIG) for key, value in values.items()]
+            if kind == _BROKER_RESOURCE:
+                configs = [_config(each.name, each.value, _STATIC_BROKER_CONFIG) for each in self._of_broker()]
             results.append(
                 {
                     "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.NONE,
                     "error_message": None,
                     "resource_type": kind,
                     "resource_name": name,
-                    "configs": [_config(key, value) for key, value in values.items() if keys is None or key in keys],
+                    "configs": [each for each in configs if keys is None or each["name"] in keys],
                 }
             )
         return context.reply({"throttle_time_ms": 0, "results": results})
@@ -325,15 +345,49 @@ class TopicRequests:
         return context.reply({"responses": responses, "throttle_time_ms": 0})
 
 
-def _config(key: str, value: str) -> Body:
+def metadata_rows(asked: Iterable[Body], version: int) -> list[Body] | None:
+    """Return the rows of Metadata that count, each once; None: the request is refused as a whole.
+
+    `KafkaApis.handleTopicMetadataRequest`: names do not count next to ids, and versions 10 and 11 have no ids yet.
+    """
+    places = dict.fromkeys((each["name"], bytes(each.get("topic_id") or _NO_ID)) for each in asked)
+    has_ids = any(topic_id != _NO_ID for _, topic_id in places)
+    if version < _FIRST_WITH_IDS and (has_ids or any(name is None for name, _ in places)):
+        return None
+    if has_ids:
+        return [{"name": None, "topic_id": topic_id} for _, topic_id in places if topic_id != _NO_ID]
+    return [{"name": name, "topic_id": topic_id} for name, topic_id in places]
+
+
+def _invalid_metadata(asked: Iterable[Body]) -> Body:
+    """Return the answer of version 10 or 11 to a row by id, or without a name (`MetadataRequest.getErrorResponse`)."""
+    error = ErrorCode.INVALID_REQUEST
+    topics: list[Body] = [
+        {"error_code": error, "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
+        for name, topic_id in dict.fromkeys((each["name"] or "", bytes(each["topic_id"])) for each in asked)
+    ]
+    return {"brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics, "error_code": error}
+
+
+def distinct_resources(resources: Iterable[Body]) -> list[Body]:
+    """Return the resources of a request about settings, each once: one that is there many times costs as much."""
+
+    def key_of(each: Body) -> tuple[object, ...]:
+        keys = each["configuration_keys"]
+        return each["resource_type"], each["resource_name"], None if keys is None else tuple(keys)
+
+    return list({key_of(each): each for each in resources}.values())
+
+
+def _config(key: str, value: str, source: int) -> Body:
     return {
         "name": key,
         "value": value,
         "read_only": True,
         "is_default": False,
-        "config_source": _DYNAMIC_TOPIC_CONFIG,
+        "config_source": source,
         "is_sensitive": False,
-        "synonyms": [{"name": key, "value": value, "source": _DYNAMIC_TOPIC_CONFIG}],
+        "synonyms": [{"name": key, "value": value, "source": source}],
         "config_type": _STRING_TYPE,
         "documentation": None,
     }

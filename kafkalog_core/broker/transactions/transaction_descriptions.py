@@ -5,10 +5,10 @@ Over dead disks the answers are what the logs say. Over a live broker they are w
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.broker.logs.partition_access import error_of
+from kafkalog_core.broker.patterns import PatternError, compiled
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.topics.transactions import TransactionPhase
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -143,8 +143,8 @@ class TransactionDescriptions:
         least_ms, pattern = body.get("duration_filter", _NO_DURATION), body.get("transactional_id_pattern")
         names = {each.text for each in TransactionPhase}
         try:
-            matches = re.compile(pattern or "").fullmatch if pattern else None
-        except re.error:
+            matches = compiled(pattern) if pattern else None
+        except PatternError:
             failure: Body = {"throttle_time_ms": 0, "error_code": ErrorCode.INVALID_REGULAR_EXPRESSION}
             return context.reply(failure | {"unknown_state_filters": [], "transaction_states": []})
         found = [

@@ -152,7 +152,6 @@ def _unlimited(segments: Sequence[SegmentView], name: str) -> Iterator[Judgement
 PassName = Literal["start-offset", "size", "time"]
 Runner = Literal["retention", "cleaner", "nobody"]
 
-_KNOWN: Final = frozenset({"delete", "compact"})
 _SAME_AS_WHOLE: Final = -2
 
 
@@ -239,11 +238,13 @@ def check_settings(topic: TopicSettings, release: Release) -> None:
     """Raise SettingError for settings that contradict each other, as a broker refuses them."""
     policy = topic.cleanup_policy
     where = "" if topic.topic is None else f"topic {topic.topic}: "
-    unknown = [each for each in policy if each not in _KNOWN]
-    if unknown:
-        raise SettingError(f"{where}cleanup.policy={','.join(policy)}: {unknown[0]!r} is neither delete nor compact")
     if len(policy) != 1 and release < Since.COMPACT_AND_DELETE:
         raise SettingError(f"{where}Kafka {release} takes one cleanup.policy, not {' and '.join(policy) or 'none'}")
+    if release >= Since.MAX_COMPACTION_LAG and topic.min_compaction_lag_ms > topic.max_compaction_lag_ms:
+        raise SettingError(
+            f"{where}min.compaction.lag.ms={topic.min_compaction_lag_ms} is more than "
+            f"max.compaction.lag.ms={topic.max_compaction_lag_ms}; Kafka refuses that"
+        )
     if topic.remote_storage_enable:
         _check_tiered(topic, release, where)
 
@@ -266,6 +267,10 @@ def _check_tiered(topic: TopicSettings, release: Release, where: str) -> None:
     ):
         if local != _SAME_AS_WHOLE and whole >= 0 and not 0 <= local <= whole:
             raise SettingError(f"{where}local.{name}={local} is more than {name}={whole}; Kafka refuses that")
+        if topic.remote_log_copy_disable and local not in {_SAME_AS_WHOLE, whole}:
+            raise SettingError(
+                f"{where}local.{name}={local} is not {name}={whole}; Kafka refuses that with remote.log.copy.disable"
+            )
 
 
 Keeper = Literal["policy", "high-watermark", "empty-active", "remote"]

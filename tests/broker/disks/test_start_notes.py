@@ -141,3 +141,15 @@ def test_addresses_that_cannot_be_listened_on() -> None:
         assert "another process listens there" in problem("127.0.0.1", port)
     assert "this machine does not have the address" in problem("192.0.2.7", 0)
     assert problem("no-such-host.invalid", 9092).startswith("cannot listen on no-such-host.invalid:9092: ")
+
+
+def test_a_directory_whose_name_is_not_utf_8_is_named_and_not_served(tmp_path: Path) -> None:
+    """A name in Kafka's protocol is UTF-8: one of Latin-1 closed the connections of all who listed topics."""
+    for name in (b"caf\xe9-0", b"good-0"):
+        shutil.copytree(os.fsencode(DEMO / "orders-0"), os.fsencode(tmp_path) + b"/" + name)
+    note = "not served: 1 directory whose name is not UTF-8, such as caf?-0"
+    assert note in notes_of(tmp_path)
+    with living(tmp_path) as live:
+        assert note in live.notes
+        assert [each["name"] for each in live.ask("Metadata", 1, topics=None)["topics"]] == ["good"]
+    assert (tmp_path / ".kafka_cleanshutdown").exists()

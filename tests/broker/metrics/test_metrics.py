@@ -7,6 +7,7 @@ import struct
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -245,6 +246,16 @@ def test_a_client_that_trickles_or_does_not_read_holds_nobody_up(monkeypatch: py
         begun_s = time.monotonic()
     assert time.monotonic() - begun_s < 20
     slow.close()
+
+
+def test_many_clients_that_send_nothing_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_endpoint, "_TIMEOUT_S", 600)
+    with MetricsEndpoint("127.0.0.1", 0, lambda: "# EOF\n") as endpoint, ExitStack() as stack:
+        address = ("127.0.0.1", endpoint.port)
+        silent = [stack.enter_context(socket.create_connection(address)) for _ in range(40)]
+        with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=60) as answer:
+            assert answer.read() == b"# EOF\n"
+        assert silent[0].recv(1) == b"", "the oldest ones are cut off"
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")

@@ -64,7 +64,14 @@ class Handler:
 
 @contextmanager
 def serving(
-    answer=None, *, clock=time.monotonic, processors=2, limits=None, host="127.0.0.1", transport=PlainTransport
+    answer=None,
+    *,
+    clock=time.monotonic,
+    processors=2,
+    limits=None,
+    host="127.0.0.1",
+    transport=PlainTransport,
+    max_frame_bytes=None,
 ):
     """A running server with its events; afterwards no thread and no descriptor of it is left."""
     before, running = descriptors(), set(threading.enumerate())
@@ -77,6 +84,7 @@ def serving(
         observer=events,
         limits=limits or NetworkLimits(),
         processors=processors,
+        max_frame_bytes=max_frame_bytes,
     )
     server.start()
     try:

@@ -20,6 +20,7 @@ from kafkalog_core.broker.network.answers import (
     NO_OBSERVER,
     Close,
     CloseReason,
+    ConnectionFacts,
     NetworkLimits,
     NoResponse,
     PendingAnswer,
@@ -599,6 +600,46 @@ def test_half_read_frames_share_bounded_memory() -> None:
         for each in threads:
             each.join()
         assert found == [size] * 4
+
+
+def test_a_client_that_does_not_end_its_frame_is_disconnected_while_others_wait_for_memory() -> None:
+    """Unfinished frames of three clients fill the memory; a fourth client is answered all the same."""
+    clock = Clock()
+    limits = NetworkLimits(max_buffered_bytes=2 * MIB)
+    with serving(limits=limits, clock=clock) as (server, events), ExitStack() as stack:
+        for _ in range(3):
+            slow = stack.enter_context(connected(server))
+            slow.sendall(frame(bytes(8 * MIB))[: MIB // 2])
+        good = stack.enter_context(connected(server))
+        sender = threading.Thread(target=good.sendall, args=(frame(bytes(3 * MIB)),))
+        sender.start()
+        while not events.of("connection_closed"):
+            clock.now_s += 1
+            server.wake()
+            sender.join(0.05)
+        assert len(answer_of(good)) == 3 * MIB
+        sender.join()
+        assert set(events.reasons()) == {CloseReason.SLOW}
+
+
+def test_a_frame_of_an_unknown_client_is_short_and_holds_nobody_up() -> None:
+    """What a client sends before it has proved who it is takes no memory of those that have."""
+    unknown: set[int] = set()
+    limits = NetworkLimits(max_buffered_bytes=MIB, max_unknown_bytes=MIB // 4)
+
+    def most(facts: ConnectionFacts) -> int | None:
+        return 64 * 1024 if facts.peer_port in unknown else None
+
+    with serving(limits=limits, max_frame_bytes=most) as (server, _), ExitStack() as stack:
+        clients = [stack.enter_context(connected(server)) for _ in range(8)]
+        unknown |= {each.getsockname()[1] for each in clients}
+        clients[0].sendall(frame(bytes(64 * 1024 + 1))[:100])
+        assert is_ended(clients[0])
+        for each in clients[1:]:
+            each.sendall(frame(bytes(64 * 1024))[:-1])
+        with connected(server) as known:
+            known.sendall(frame(bytes(MIB)))
+            assert len(answer_of(known)) == MIB
 
 
 def test_frame_memory_has_one_senior_and_wakes_those_that_wait() -> None:

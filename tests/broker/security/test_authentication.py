@@ -23,7 +23,7 @@ from kafkalog_core.broker.security.authentication import (
 from kafkalog_core.broker.security.users import Credential, Users, passwords_of, users_of_cluster
 from kafkalog_core.errors import SettingError
 from kafkalog_core.wire.error_codes import ErrorCode
-from tests.support.asking import ask, response, send
+from tests.support.asking import FROM, ask, response, send
 from tests.support.build import Record as BuiltRecord
 from tests.support.build import batch_v2, unsigned_varint
 from tests.support.live import QUIET, SECONDS, LiveServer
@@ -146,6 +146,24 @@ def test_plain_takes_the_right_password_alone(token: bytes, is_right: bool) -> N
     assert exchange.user == ("anna" if is_right else None)
 
 
+@pytest.mark.parametrize("user", ["anna", "nobody"])
+def test_plain_does_the_same_work_for_an_unknown_user(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time would tell which users there are."""
+    known = users_with(anna="secret")
+    hashed = []
+    salted = hashlib.pbkdf2_hmac
+
+    def counting(name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+        hashed.append((name, iterations))
+        return salted(name, password, salt, iterations)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", counting)
+    for users in (known, Users(then=known)):
+        assert not users.has_password(user, b"wrong")
+        assert users.has_password(user, b"secret") == (user == "anna")
+    assert hashed == [("sha256", 4096)] * 4
+
+
 # --- where users come from --------------------------------------------------------------------------------------------
 def test_a_file_of_users_has_a_line_for_each() -> None:
     assert passwords_of(["# who\n", "\n", "anna:a:b \n", "bert:x"], "users") == {"anna": "a:b ", "bert": "x"}
@@ -251,6 +269,19 @@ def test_who_does_not_prove_it_gets_an_error_and_is_disconnected(
     assert "anna" not in str(found.get("error_message")), "a client learns no names"
     assert len(door.failures) == 1
     assert why in door.failures[0]
+
+
+def test_a_frame_is_short_until_a_client_has_proved_who_it_is() -> None:
+    """sasl.server.max.receive.size of Kafka, 512 KiB: else a few unfinished frames take the memory of all clients."""
+    door = Door()
+    assert door.authentication.max_frame_bytes(FROM) == 512 * 1024
+    door.ask("SaslHandshake", 1, mechanism="PLAIN")
+    assert door.authentication.max_frame_bytes(FROM) == 512 * 1024
+    door.ask("SaslAuthenticate", 2, auth_bytes=b"\0anna\0secret")
+    assert door.authentication.max_frame_bytes(FROM) is None
+    door.authentication.listeners = frozenset({"OTHER"})
+    assert Door().authentication.max_frame_bytes(FROM) == 512 * 1024
+    assert door.authentication.max_frame_bytes(ConnectionFacts(2, "127.0.0.1", 1, "PLAINTEXT", 0)) is None
 
 
 def test_tokens_without_a_header_follow_version_0_of_the_handshake() -> None:

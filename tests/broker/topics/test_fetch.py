@@ -429,6 +429,16 @@ def test_a_partition_that_is_asked_for_twice_is_refused(log: FakePartition) -> N
     assert [each["error_code"] for each in answer["topics"][0]["partitions"]] == [42, 42]
 
 
+def test_a_partition_that_is_fetched_twice_is_answered_once(log: FakePartition) -> None:
+    """From the last offset, as in the map of `FetchRequest.fetchData`: else a small request has a large answer."""
+    rows = fetch_body(4, {"fetch_offset": 0}, {"partition": 1}, {"partition": 0, "fetch_offset": 6})["topics"]
+    body = fetch_body(4) | {"topics": rows * 3}
+    answer = body_of("Fetch", 4, send(dispatcher(log), "Fetch", 4, body))
+    (topic,) = answer["responses"]
+    assert [(each["partition_index"], each["error_code"]) for each in topic["partitions"]] == [(0, 0), (1, 3)]
+    assert int.from_bytes(topic["partitions"][0]["records"][:8], "big") == 6
+
+
 @pytest.mark.parametrize("version", range(5))
 def test_ends_of_leader_epochs(version: int, log: FakePartition) -> None:
     broker = dispatcher(log, log, log, StorageError("gone"))

@@ -208,6 +208,37 @@ def test_unknown_topics_are_errors_and_never_created(demo: RequestDispatcher) ->
     assert found["topics"][0]["topic_authorized_operations"] == 1 << 3 | 1 << 8 | 1 << 10
 
 
+def test_a_topic_that_is_asked_for_many_times_is_answered_once(demo: RequestDispatcher) -> None:
+    """As by a broker, which makes a set of them: else a small request has a large answer."""
+    rows = ask(demo, "Metadata", 1, {"topics": [{"name": name} for name in ("orders", "none", "orders", "none")]})
+    assert [each["name"] for each in rows["topics"]] == ["orders", "none"]
+    resource = {"resource_type": 2, "resource_name": "orders", "configuration_keys": None}
+    assert len(ask(demo, "DescribeConfigs", 0, {"resources": [resource] * 3})["results"]) == 1
+
+
+@pytest.mark.parametrize(("version", "has_error"), [(1, False), (12, False), (13, True)])
+def test_a_request_with_far_more_elements_than_exist_is_refused(version: int, has_error: bool) -> None:
+    disks = disks_of(DEMO)
+    requests = TopicRequests(disks, lambda _: NodeAddress(disks.node_id, "there", 9092))
+    counts = [0]
+    dispatcher = RequestDispatcher(requests.handlers(), partitions=lambda: counts[0])
+    body: dict[str, Any] = {"topics": [{"name": "x", "topic_id": bytes(16)}] * 20_001}
+    if version > 1:
+        body["include_topic_authorized_operations"] = False
+    answer = send(dispatcher, "Metadata", version, body)
+    if has_error:
+        assert isinstance(answer, Reply)
+        assert answer.then_close
+        assert response("Metadata", version, answer)["error_code"] == ErrorCode.INVALID_REQUEST
+    else:
+        assert answer == Close(
+            f"Metadata of version {version}: topics has 20001 elements, and at most 20000 more are read of this message"
+        )
+    counts[0] = 1
+    assert len(ask(dispatcher, "Metadata", version, body)["topics"]) == 1, "in proportion to what exists"
+    disks.close()
+
+
 def test_topics_by_id(demo: RequestDispatcher) -> None:
     by_name = ask(demo, "Metadata", 12, PLAIN | {"topics": [{"name": "orders", "topic_id": bytes(16)}]})["topics"][0]
     topic_id = bytes(by_name["topic_id"])
@@ -281,6 +312,22 @@ def test_the_settings_of_topics_in_the_metadata_log(version: int, demo: RequestD
     values = {each["name"]: each["value"] for each in results[0]["configs"]}
     assert values["cleanup.policy"] == "compact"  # as the demo's metadata log sets it
     assert [results[2]["configs"], results[3]["configs"]] == [[], []]
+
+
+def test_a_broker_says_where_it_is() -> None:
+    resource = {"resource_type": 4, "resource_name": "1", "configuration_keys": None}
+    with serving(DEMO) as broker:
+        (found,) = ask(broker.dispatcher, "DescribeConfigs", 4, {"resources": [resource]})["results"]
+        port = broker.addresses[0].port
+    values = {each["name"]: each["value"] for each in found["configs"]}
+    assert values == {
+        "node.id": "1",
+        "broker.id": "1",
+        "log.dirs": str(DEMO),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "auto.create.topics.enable": "false",
+    }
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -299,7 +299,7 @@ def test_scenarios_beat_all_other_settings(log_dir: Path) -> None:
 
 
 def test_a_scenario_that_no_broker_takes(log_dir: Path) -> None:
-    with pytest.raises(SettingError, match=r"--what-if cleanup\.policy=squash: .*neither delete nor compact"):
+    with pytest.raises(SettingError, match=r"--what-if cleanup\.policy=squash: .*is not one of compact, delete"):
         _retain(log_dir, scenarios=(Scenario.parse("cleanup.policy=squash"),))
 
 
