@@ -278,6 +278,10 @@ class Definition(Struct, frozen=True, kw_only=True):
         """The smallest value that any release takes; None: any number."""
         return self.minimums[0][1] if self.minimums else None
 
+    def exists_in(self, release: Release) -> bool:
+        """Return whether topics of the release have it."""
+        return self.first <= release < self.end
+
     def default(self, release: Release) -> Value:
         """Return the value that is in effect where none is set."""
         return [value for first, value in self.defaults if first <= release][-1]

@@ -184,7 +184,7 @@ class TopicConfigs:
         definitions = {each.name: each for each in SETTINGS}
         for each in self.of_topic(topic, configs).settings:
             definition = definitions[each.name]
-            if not _exists(definition):
+            if not definition.exists_in(LATEST):
                 continue
             found[each.name] = ConfigEntry(
                 each.name,
@@ -195,7 +195,7 @@ class TopicConfigs:
                 self._inherited(definition),
             )
         for other in OTHER_TOPIC_SETTINGS:
-            if _exists(other):
+            if other.exists_in(LATEST):
                 value, default = configs.get(other.name), text_of(other.default(LATEST))
                 found[other.name] = ConfigEntry(
                     other.name,
@@ -210,11 +210,11 @@ class TopicConfigs:
     def broker_entries(self, others: Iterable[BrokerConfig]) -> Iterator[ConfigEntry]:
         """Yield the settings of the broker that this program knows. others: those that do not matter for logs."""
         for each in SETTINGS:
-            if each.keys and _exists(each):
+            if each.keys and each.exists_in(LATEST):
                 setting, type_id = self.settings.broker(each.name), _TYPES[each.kind]
                 yield ConfigEntry(each.keys[0].name, setting.text, True, type_id, "", self._inherited(each))
         for each in OTHER_TOPIC_SETTINGS:
-            if each.keys and _exists(each):
+            if each.keys and each.exists_in(LATEST):
                 text = text_of(each.default(LATEST))
                 yield ConfigEntry(each.keys[0].name, text, True, _TYPES[each.kind], text, self._inherited(each))
         for other in others:
@@ -242,10 +242,6 @@ class TopicConfigs:
                 value //= last.factor
             found.append(ConfigSynonym(last.name, text_of(value), DEFAULT_CONFIG))
         return tuple(found)
-
-
-def _exists(definition: Definition) -> bool:
-    return definition.first <= LATEST < definition.end
 
 
 def described_config(config: BrokerConfig) -> ConfigEntry:

@@ -87,9 +87,9 @@ def test_lags_that_contradict_each_other_do_so_since_there_are_two() -> None:
 @pytest.mark.parametrize(
     ("assigned", "sentence"),
     [
-        ({"min.cleanable.dirty.ratio": "1.5"}, "a number from 0 to 1"),
+        ({"min.cleanable.dirty.ratio": "1.5"}, "Kafka 4.4 allows at most 1"),
         ({"min.cleanable.dirty.ratio": "-0.1"}, "at least 0"),
-        ({"cleanup.policy": "shrink"}, "Kafka knows compact and delete"),
+        ({"cleanup.policy": "shrink"}, "'shrink' is not one of compact, delete"),
         ({"log.cleaner.threads": "128"}, "gives each of 128 cleaner threads 1048576 bytes"),
         ({"log.cleaner.io.buffer.size": "1"}, "leaves 1 cleaner threads no byte to read with"),
     ],
