@@ -35,6 +35,7 @@ __all__ = [
     "kraft_snapshot_file_name",
     "parse_directory_name",
     "parse_file_name",
+    "reserved_name_problem",
     "segment_file_name",
     "topic_name_problem",
 ]
@@ -285,6 +286,15 @@ def topic_name_problem(topic: str) -> str | None:
         return "the name of a topic must consist of ASCII letters, digits, '.', '_' and '-'"
     if len(topic) > _MAX_TOPIC_LENGTH:
         return f"the name of a topic must not exceed {_MAX_TOPIC_LENGTH} characters"
+    return None
+
+
+def reserved_name_problem(topic: str) -> str | None:
+    """Return why clients cannot create a topic of this name in any directory, or `None`."""
+    if topic == METADATA_TOPIC:  # ControllerApis.createTopics
+        return f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+    if journal_run(f"{topic}-0") is not None:
+        return "kafkalog keeps undo journals in directories of this name"
     return None
 
 

@@ -67,6 +67,10 @@ class LiveServer:
         assert line.startswith("serving "), self._end(signal.SIGKILL)
         self._port = int(line.rpartition(":")[2])
 
+    def errors(self) -> str:
+        """What it has written to stderr since its start."""
+        return self._log.read_text()
+
     def stop(self) -> None:
         """A clean stop."""
         status, errors = self._end(signal.SIGTERM)

@@ -13,7 +13,7 @@ from kafkalog_core.broker.disks.topic_configs import TOPIC_CONFIG
 from kafkalog_core.broker.logs.partition_access import PartitionError, error_of
 from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.errors import KafkalogError, SettingError
-from kafkalog_core.format.names import topic_name_problem
+from kafkalog_core.format.names import reserved_name_problem, topic_name_problem
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -151,11 +151,7 @@ class TopicChanges:
         if is_twice:
             raise RefusedChange(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         name, count, replicas = asked["name"], asked["num_partitions"], asked["replication_factor"]
-        problem = topic_name_problem(name)
-        if problem is not None:
-            raise RefusedChange(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-        if name in self._disks.topics:
-            raise RefusedChange(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        self._check_name(name)
         configs = {each["name"]: each["value"] for each in asked["configs"]}
         if None in configs.values():
             raise RefusedChange(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs")
@@ -177,6 +173,16 @@ class TopicChanges:
             )
             raise RefusedChange(ErrorCode.INVALID_REPLICATION_FACTOR, message)
         return _NewTopic(name, count, configs)
+
+    def _check_name(self, name: str) -> None:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise RefusedChange(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        reserved = reserved_name_problem(name)
+        if reserved is not None:
+            raise RefusedChange(ErrorCode.INVALID_REQUEST, reserved)  # ControllerApis.createTopics
+        if self._disks.is_known(name):
+            raise RefusedChange(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
     def _assigned(self, assignments: Iterable[Body], count: int, replicas: int) -> int:
         """Return the number of partitions of an assignment by the client."""
