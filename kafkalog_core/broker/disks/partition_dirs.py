@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_path
-from kafkalog_core.errors import RefusedError, StorageError
+from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.properties import encode_partition_metadata
 from kafkalog_core.format.textfile import uuid_text
@@ -107,7 +107,7 @@ class PartitionDirs:
     def _fill(self, key: Key, path: str, topic_id: bytes) -> None:
         status = self.trusted.status(path)
         if status is None:
-            raise RefusedError("has just been deleted; stop the process that did so, and try again", path=path)
+            raise NotFoundError("another process has just deleted it", path=path)
         self.places[key] = PartitionPath(
             path=path, name=partition_name(path), device=status.st_dev, inode=status.st_ino
         )

@@ -40,7 +40,9 @@ class LinkError(RefusedError):
     """A directory below a named one is a symbolic link; `target` is where it leads."""
 
     def __init__(self, path: str, target: str) -> None:
-        super().__init__(f"is a symbolic link to {target}, which is not followed for a journal", path=path)
+        super().__init__(
+            f"is a symbolic link to {target}, which is not followed below a directory that was named", path=path
+        )
         self.target = target
 
 
@@ -56,7 +58,7 @@ class TrustedDirectories:
         named: absolute paths; None: every directory of the system counts as named, for changes whose paths do not come
             from a file.
         follows_links: whether a link below a named directory is followed the first time and from then on is that
-            directory: for changes that were planned through the links.
+            directory: for a search that changes nothing.
 
     Raises:
         StorageError: a named directory does not exist (NotFoundError) or cannot be read (AccessError).
