@@ -15,8 +15,9 @@ from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.broker.disks.partition_dirs import Key, PartitionDirs
 from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
 from kafkalog_core.broker.disks.start_notes import finding_notes
-from kafkalog_core.broker.disks.topic_configs import TopicConfigs
+from kafkalog_core.broker.disks.topic_configs import TopicConfigs, own_configs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
+from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure, unreported
 from kafkalog_core.broker.logs.partition_access import PartitionError
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
@@ -36,7 +37,6 @@ from kafkalog_core.kafka.cluster import read_topic_id
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.ops.planners import plan_to_apply
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
@@ -76,17 +76,12 @@ _PARTITIONS_OF: Final = {
     "__transaction_state": "transaction.state.log.num.partitions",
     "__share_group_state": "share.coordinator.state.topic.num.partitions",
 }
-_KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 
 _NOT_CLEAN: Final = (
     "a thread that changes the directory did not end in time, and may still write. kafkalog stops without the clean "
     "shutdown file: the next start recovers the logs as after a crash. Find out why the disk does not answer (dmesg), "
     "then start kafkalog or the broker again"
 )
-
-
-def _unreported(what: str, error: BaseException) -> None:
-    """Report nothing."""
 
 
 class _BrokerDisk(Disk):
@@ -117,7 +112,7 @@ class LiveDisks:
         *,
         clock_ms: Callable[[], int],
         new_id: Callable[[], bytes],
-        failed: Callable[[str, BaseException], None] = _unreported,
+        failed: Callable[[str, BaseException], None] = unreported,
         disk: Disk | None = None,
     ) -> None:
         """Lock the directory, recover its logs, and delete the clean shutdown file.
@@ -141,6 +136,7 @@ class LiveDisks:
         self._clock_ms = clock_ms
         self._new_id = new_id
         self._failed = failed
+        self._failure = LogDirFailure(self.path, failed)
         self._failures: dict[str, str] = {}  # what was reported last, so that a client that tries again is not
         self._cache = SegmentCache()
         self._lock = threading.RLock()
@@ -152,7 +148,7 @@ class LiveDisks:
         self._at_end = ExitStack()
         with ExitStack() as undo:
             self._check_directory()
-            self._directories = PartitionDirs(self.path, self._disk, new_id)
+            self._directories = PartitionDirs(self.path, self._disk, new_id, self._failure)
             with self._disk.within(self._directories.trusted):
                 self._prepare()
             undo.enter_context(LogDirLocks([self.path], self._disk))
@@ -258,7 +254,7 @@ class LiveDisks:
         for topic, count in counts.items():
             place = self._places.get((topic, 0))
             topic_id = parse_uuid((read_topic_id(place) if place is not None else None) or "") or self._new_id()
-            self._cluster.create_topic(topic, topic_id, count, dict(self._own_configs(topic)))
+            self._cluster.create_topic(topic, topic_id, count, own_configs(topic))
 
     def _list_topics(self) -> None:
         """Make the list that clients see: the topics of the metadata log with their directories here."""
@@ -363,6 +359,12 @@ class LiveDisks:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StorageError("the broker has stopped", path=self.path)
+        self._failure.check()
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether a write has failed, so that nothing is written any more."""
+        return self._failure.is_offline
 
     def _open_log(self, key: Key) -> LiveLog:
         with self._lock:
@@ -377,7 +379,11 @@ class LiveDisks:
                     if known is not None
                     else int(key[0] == METADATA_TOPIC),
                 )
-                opened = LiveLog(self._places[key].path, self._disk, self._cache, facts, clock_ms=self._clock_ms)
+                opened = LiveLog(
+                    *(self._places[key].path, self._disk, self._cache, facts),
+                    clock_ms=self._clock_ms,
+                    failure=self._failure,
+                )
                 self._opened[key] = opened
             return opened
 
@@ -399,7 +405,7 @@ class LiveDisks:
                 raise PartitionError(ErrorCode.TOPIC_ALREADY_EXISTS)
             topic_id = self._new_id()
             with self._directories.made(name, range(partitions), topic_id):
-                self._cluster.create_topic(name, topic_id, partitions, {**self._own_configs(name), **configs})
+                self._cluster.create_topic(name, topic_id, partitions, own_configs(name) | dict(configs))
             self._list_topics()
             return self.topics[name]
 
@@ -521,15 +527,6 @@ class LiveDisks:
             raise StorageError(f"topic {name} does not exist")
         return known
 
-    @staticmethod
-    def _own_configs(name: str) -> Mapping[str, str]:
-        """Return the settings with which a broker creates one of its own topics (`AutoTopicCreationManager`)."""
-        if name not in INTERNAL_TOPICS or name == METADATA_TOPIC:
-            return {}
-        given = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
-        policy = {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
-        return given | policy | _KEPT.get(name, {})
-
     @contextmanager
     def _reported(self, what: str) -> Iterator[None]:
         """Report a failure of the directory; the same one once, though clients try again and again."""
@@ -546,6 +543,7 @@ class LiveDisks:
     def checkpoint(self) -> None:
         """Write the offset checkpoints (`LogManager.checkpointLogRecoveryOffsets` and others)."""
         with self._lock:
+            self._check_open()
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
@@ -587,6 +585,7 @@ class LiveDisks:
             try:
                 for log in self._opened.values():
                     log.close()
+                self._failure.check()
                 self._write_checkpoints()
                 self._disk.replace_file(f"{self.path}/{_MARK}", EMPTY_CLEAN_SHUTDOWN, self.path)
             finally:

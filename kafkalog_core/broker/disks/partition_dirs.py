@@ -24,6 +24,7 @@ from kafkalog_core.storage.partition import partition_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure
     from kafkalog_core.storage.changing.writer import Disk
     from kafkalog_core.storage.logdir import LogDir
 
@@ -45,14 +46,15 @@ class PartitionDirs:
         links: symbolic links of the name of a partition, which are not.
     """
 
-    def __init__(self, path: str, disk: Disk, new_id: Callable[[], bytes]) -> None:
+    def __init__(self, path: str, disk: Disk, new_id: Callable[[], bytes], failure: LogDirFailure) -> None:
         """Take the log directory. Raises StorageError if it cannot be opened.
 
-        disk: performs the steps. new_id: returns a random id of 16 bytes.
+        disk: performs the steps. new_id: returns a random id of 16 bytes. failure: of the log directory.
         """
         self._path = path
         self._disk = disk
         self._new_id = new_id
+        self._failure = failure
         self.trusted = TrustedDirectories([path])
         self.places: dict[Key, PartitionPath] = {}
         self.links: dict[Key, PartitionPath] = {}
@@ -116,6 +118,8 @@ class PartitionDirs:
     def _take_back(self, key: Key, path: str) -> None:
         """Delete a directory that was just made, as far as possible; a file that is not ours keeps it."""
         self.places.pop(key, None)
+        if self._failure.is_offline:
+            return  # the metadata log may have the topic, which then needs its directories after the next start
         made = _metadata_file(path)
         with suppress(StorageError):
             for each in (made, self._disk.temporary(made)):

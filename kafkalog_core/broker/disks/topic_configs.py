@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.appends import AppendPolicy, codec_of
 from kafkalog_core.errors import SettingError
+from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.retention.rules import check_settings
-from kafkalog_core.kafka.setting_table import SETTINGS, Definition, Setting
+from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS, SETTINGS, Definition, Setting
 from kafkalog_core.kafka.settings import Settings
 from kafkalog_core.structs import NamedTuple, replace
 
@@ -26,6 +27,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigSynonym",
     "TopicConfigs",
+    "own_configs",
 ]
 
 TOPIC_CONFIG: Final = 1  # DescribeConfigsResponse.ConfigSource
@@ -58,6 +60,7 @@ _OF_KERBEROS: Final[dict[str, tuple[str, str]]] = {
 """Settings of the broker that clients can change and that count for nothing where no listener has GSSAPI, here as on a
 broker (`DynamicListenerConfig`, `BrokerSecurityConfigs`): default and type."""
 _MOST_KEPT: Final = 10_000
+_KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 _TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "list": 7}  # ConfigResponse.ConfigType
 _STRING: Final = 2
 
@@ -263,3 +266,12 @@ def _check_other(name: str, value: str) -> None:
         raise SettingError(f"{name}: {value!r} is not a number") from None
     if not least <= number <= most:
         raise SettingError(f"{name}: {number} is not between {least} and {most}")
+
+
+def own_configs(name: str) -> dict[str, str]:
+    """Return the settings with which a broker creates one of its own topics (`AutoTopicCreationManager`)."""
+    if name not in INTERNAL_TOPICS or name == METADATA_TOPIC:
+        return {}
+    given = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+    policy = {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
+    return given | policy | _KEPT.get(name, {})

@@ -70,11 +70,15 @@ class Crc32c:
 
 
 class WriteError(AccessError):
-    """The system refused a step that changes a disk; `errno` holds the reason."""
+    """The system refused a step that changes a disk; `errno` holds the reason.
+
+    `is_undone`: it was an append, and the file is as it was before.
+    """
 
     def __init__(self, message: str, *, path: str, number: int | None) -> None:
         super().__init__(message, path=path)
         self.errno = number
+        self.is_undone = False
 
     @property
     def is_full(self) -> bool:
@@ -171,11 +175,15 @@ class Disk:
         return descriptor
 
     def append(self, descriptor: int, path: str, data: bytes | memoryview, size_bytes: int) -> None:
-        """Append to a file of `size_bytes`; where the system refuses a part, the file is as it was before."""
+        """Append to a file of `size_bytes`; where the system refuses a part, the file is truncated to that size.
+
+        Raises WriteError, whose `is_undone` is false if it cannot be truncated: then a torn batch may be at its end.
+        """
         try:
             self.write(descriptor, path, data)
-        except WriteError:
+        except WriteError as error:
             self._do("truncate", path, lambda: os.ftruncate(descriptor, size_bytes))
+            error.is_undone = True
             raise
 
     def sync(self, descriptor: int, path: str) -> None:
