@@ -585,7 +585,7 @@ class LiveDisks:
             try:
                 for log in self._opened.values():
                     log.close()
-                self._failure.check()
+                self._failure.check(advises=True)
                 self._write_checkpoints()
                 self._disk.replace_file(f"{self.path}/{_MARK}", EMPTY_CLEAN_SHUTDOWN, self.path)
             finally:

@@ -19,7 +19,7 @@ from kafkalog_core.broker.logs.partition_view import (
     OffsetOutOfRangeError,
 )
 from kafkalog_core.broker.network.answers import SharedFile
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import FieldError, StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
@@ -189,7 +189,14 @@ class LiveLog(LiveLogReader):
             for item in scan(source, base_offset=None, options=_SCAN):
                 if isinstance(item, Damage):
                     break
-                _count(segment, item)
+                try:
+                    _count(segment, item)
+                except FieldError as error:  # no checksum covers the base offset
+                    raise StorageError(
+                        f"{error}: a batch has a wrong base offset. See which one, and what to do: kafkalog verify "
+                        f"{os.path.dirname(path)}",
+                        path=path,
+                    ) from error
                 states.replay(item.batches, markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES))
         live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
         live.max_timestamp_ms = live.batches.max_timestamp_ms

@@ -47,15 +47,16 @@ class LogDirFailure:
         """Whether nothing may be written any more."""
         return self._cause is not None
 
-    def check(self) -> None:
-        """Raise OfflineError if nothing may be written any more."""
-        if self._cause is not None:
-            raise OfflineError(
-                f"is offline for writes: {self._cause}. What was acknowledged is kept, and can be read. Repair the "
-                "disk (dmesg shows its errors), and start kafkalog again, which recovers the logs: kafkalog serve "
-                f"--read-write {shell_path(self._path)}",
-                path=self._path,
-            )
+    def check(self, *, advises: bool = False) -> None:
+        """Raise OfflineError if nothing may be written any more. advises: with the next step in its text."""
+        if self._cause is None:
+            return
+        advice = (
+            ". What was acknowledged is kept, and can be read. Repair the disk (dmesg shows its errors), and start "
+            f"kafkalog again, which recovers the logs: kafkalog serve --read-write {shell_path(self._path)}"
+        )
+        message = f"is offline for writes: {self._cause}{advice if advises else ''}"
+        raise OfflineError(message, path=self._path)
 
     def writing(self, what: str) -> Writing:
         """Return what surrounds each write; `what`: of which kind, for the report."""
@@ -74,7 +75,7 @@ class LogDirFailure:
         self._failed(what, error)
         if is_new:
             try:
-                self.check()
+                self.check(advises=True)
             except OfflineError as offline:
                 self._failed(f"all further writing to {self._path}", offline)
 
