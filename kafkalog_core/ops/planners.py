@@ -24,6 +24,7 @@ from kafkalog_core.storage.changing.changes import Change, ChangeKind, DryRunSta
 from kafkalog_core.storage.changing.journal import parse_fingerprint
 from kafkalog_core.storage.changing.journal_search import real_path
 from kafkalog_core.storage.changing.space import existing_directory, free_bytes, spaces_for
+from kafkalog_core.storage.changing.trusted import LinkError
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import json_text
@@ -141,7 +142,7 @@ def _staged(plan: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> PlanD
         )
         plan = replace(plan, report=report, changes=changes, spaces=tuple(spaces))
         plan = replace(plan, obstacles=obstacles_of(plan))
-    except WriteError:
+    except (WriteError, LinkError):
         staging.discard()
         return None
     except BaseException:
