@@ -256,7 +256,15 @@ def _serve_live(paths: tuple[str, ...], selection: Selection, run: _Run) -> int:
     settings = LiveSettings.of(given["assignments"])
     with ExitStack() as stack:
         disks = stack.enter_context(
-            closing(LiveDisks(paths[0], settings, clock_ms=clock_ms, new_id=lambda: uuid.uuid4().bytes))
+            closing(
+                LiveDisks(
+                    paths[0],
+                    settings,
+                    clock_ms=clock_ms,
+                    new_id=lambda: uuid.uuid4().bytes,
+                    failed=metrics.network_error,
+                )
+            )
         )
         broker = LiveBroker(
             disks,

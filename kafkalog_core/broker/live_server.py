@@ -205,6 +205,8 @@ class LiveBroker:
     def sweep(self) -> None:
         """End sessions, rebalances and transactions whose time is over: to be called a few times a second."""
         self._groups.expire()
+        if self._disks.is_offline:
+            return  # their ends cannot be written
         for what, expire in (
             ("the end of a transaction", self._transactions.expire),
             ("the end of record locks", self._shares.expire),

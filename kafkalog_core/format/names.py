@@ -36,6 +36,7 @@ __all__ = [
     "kraft_snapshot_file_name",
     "parse_directory_name",
     "parse_file_name",
+    "reserved_name_problem",
     "segment_file_name",
     "topic_name_problem",
 ]
@@ -292,6 +293,15 @@ def topic_name_problem(topic: str) -> str | None:
 def collision_key(topic: str) -> str:
     """Return what two topics must not have in common (`Topic.unifyCollisionChars`): metrics of both have this name."""
     return topic.replace(".", "_")
+
+
+def reserved_name_problem(topic: str) -> str | None:
+    """Return why clients cannot create a topic of this name in any directory, or `None`."""
+    if topic == METADATA_TOPIC:  # ControllerApis.createTopics
+        return f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+    if journal_run(f"{topic}-0") is not None:
+        return "kafkalog keeps undo journals in directories of this name"
+    return None
 
 
 def is_redpanda_directory_name(name: str) -> bool:

@@ -24,6 +24,7 @@ from kafkalog_core.storage.changing.changes import Change, ChangeKind, DryRunSta
 from kafkalog_core.storage.changing.journal import parse_fingerprint
 from kafkalog_core.storage.changing.journal_search import real_path
 from kafkalog_core.storage.changing.space import existing_directory, free_bytes, spaces_for
+from kafkalog_core.storage.changing.trusted import LinkError
 from kafkalog_core.storage.changing.writer import WriteError
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import json_text
@@ -141,7 +142,7 @@ def _staged(plan: Plan, disk: Disk, *, now_ms: int, progress: Progress) -> PlanD
         )
         plan = replace(plan, report=report, changes=changes, spaces=tuple(spaces))
         plan = replace(plan, obstacles=obstacles_of(plan))
-    except WriteError:
+    except (WriteError, LinkError):
         staging.discard()
         return None
     except BaseException:
@@ -179,6 +180,7 @@ class StoredPlan(Struct, frozen=True, kw_only=True):
     command: str
     root: str
     paths: tuple[str, ...]
+    named: tuple[str, ...]
     named_dirs: tuple[str, ...]
     options: Mapping[str, Json]
     now_ms: int
@@ -189,8 +191,14 @@ class StoredPlan(Struct, frozen=True, kw_only=True):
 
     def request(self, jobs: int) -> PlanRequest:
         """Return the request to plan it again. Raises StorageError."""
+        target = target_dir(self.paths, self.named_dirs)
+        if target.root != self.root:  # some partitions were selected in a directory that is not a broker's
+            target = replace(target_dir([self.root], self.named_dirs), is_whole=False)
+            places = (place for place in target.partitions if place.path in self.paths)
+            target = replace(target, partitions=tuple(places))
+        partitions = tuple(replace(place, is_named=place.path in self.named) for place in target.partitions)
         return PlanRequest(
-            target=target_dir(self.paths, self.named_dirs),
+            target=replace(target, partitions=partitions),
             options=self.options,
             now_ms=self.now_ms,
             jobs=jobs,
@@ -229,6 +237,7 @@ def _plan(plan: Plan) -> dict[str, object]:
         "command": plan.command,
         "root": plan.request.target.root,
         "paths": list(plan.request.target.paths),
+        "named": [place.path for place in plan.request.target.partitions if place.is_named],
         "beside": list(plan.request.target.named_dirs.paths),
         "options": plan.request.options,
         "now_ms": plan.request.now_ms,
@@ -258,6 +267,7 @@ def _stored(fields: Fields) -> StoredPlan:
         command=command,
         root=fields.path("root"),
         paths=paths,
+        named=_paths(fields, "named") if "named" in fields.value else (),
         named_dirs=_paths(fields, "beside"),
         options=cast("Mapping[str, Json]", options),
         now_ms=fields.integer("now_ms", 0, _LAST_MS),

@@ -62,12 +62,16 @@ _SERVED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
 
 
 class PartitionPath(Struct, frozen=True, kw_only=True):
-    """The place of a partition; its directory is listed only when it is read."""
+    """The place of a partition; its directory is listed only when it is read.
+
+    `is_named`: the user named the directory itself, and not only the log directory that it is in.
+    """
 
     path: str
     name: DirectoryName
     device: int
     inode: int
+    is_named: bool = False
 
     @property
     def identity(self) -> tuple[int, int]:

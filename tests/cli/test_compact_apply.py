@@ -41,3 +41,18 @@ def test_where_one_cannot_be_cleaned_the_other_is_not(tmp_path: Path) -> None:
     assert "a clean of t-0 fails here" in result.output
     assert snapshot(tmp_path) == before
     assert sorted(map(str, tmp_path.rglob("*"))) == names
+
+
+def test_a_partition_that_is_a_link_is_cleaned_only_if_it_is_named(tmp_path: Path) -> None:
+    root, outside = write(tmp_path / "one"), tmp_path / "outside"
+    (root / ".lock").touch()
+    (root / "t-0").rename(outside)
+    (root / "t-0").symlink_to(outside)
+    before, names = snapshot(outside), sorted(map(str, tmp_path.rglob("*")))
+    result = run(root)
+    assert result.exit_code == 3
+    assert f"{root}/t-0 is a symbolic link to {outside}" in result.stderr
+    assert "name the partition too: kafkalog compact --apply" in result.stderr
+    assert (snapshot(outside), sorted(map(str, tmp_path.rglob("*")))) == (before, names)
+    assert run(root, root / "t-0").exit_code == 0
+    assert len(records(outside)) == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -214,3 +215,40 @@ def test_what_is_not_there(root: Path) -> None:
             with pytest.raises(NotFoundError) as caught:
                 Attributes.of(path, each)
             assert caught.value.path == path
+
+
+# --- several threads --------------------------------------------------------------------------------------------------
+def test_threads_change_many_directories_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No descriptor is closed, and used again for another directory, between its look-up and the change there."""
+    monkeypatch.setattr(trusted_module, "_KEPT_OPEN", 2)
+    disk, names = Disk(), [f"{tmp_path}/t-{number}" for number in range(8)]
+    for name in names:
+        os.mkdir(name)
+
+    def work(name: str) -> None:
+        for number in range(30):
+            disk.replace_file(f"{name}/{os.path.basename(name)}.{number}", name.encode(), name)
+            assert len(disk.trusted.names(name)) == number + 1
+
+    with disk.within(TrustedDirectories([str(tmp_path)])), ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(work, names))
+    for name in names:
+        own = os.path.basename(name)
+        assert {each.rpartition(".")[0] for each in os.listdir(name)} == {own}
+
+
+def test_a_directory_that_was_renamed_makes_room_for_another_one(root: Path) -> None:
+    disk = Disk()
+    with disk.within(TrustedDirectories([str(root)])):
+        assert disk.trusted.names(f"{root}/t-0") == ["file"]
+        disk.rename(f"{root}/t-0", f"{root}/gone")
+        disk.make_directory(f"{root}/t-0", None)
+        assert disk.trusted.names(f"{root}/t-0") == []
+        (root / "gone" / "inner").mkdir()
+        (root / "gone" / "link").symlink_to(root.parent / "outside")
+        disk.delete_directory(f"{root}/gone")
+        assert os.listdir(root / "gone") == ["inner"], "a directory is not deleted with what it holds"
+        (root / "gone" / "inner").rmdir()
+        disk.delete_directory(f"{root}/gone")
+    assert not (root / "gone").exists()
+    assert os.listdir(root.parent / "outside") == ["file"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 SETTINGS: Final = (
@@ -34,8 +35,15 @@ Record = tuple[int, bytes | None, bytes | None]
 class LiveServer:
     """A live broker over a directory; it is stopped, killed and started again at will."""
 
-    def __init__(self, directory: Path, *settings: str, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *settings: str,
+        options: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
+        self.environment = dict(environment or {})
         self._options = options
         self._settings = (*SETTINGS, *settings)
         self._process: subprocess.Popen[str] | None = None
@@ -61,16 +69,25 @@ class LiveServer:
         for each in self._settings:
             command += ["--set", each]
         with self._log.open("w") as log:  # not a pipe, which would fill and hold the server up
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            variables = {**os.environ, **self.environment}
+            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=variables)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line.startswith("serving "), self._end(signal.SIGKILL)
         self._port = int(line.rpartition(":")[2])
 
+    def errors(self) -> str:
+        """What it has written to stderr since its start."""
+        return self._log.read_text()
+
     def stop(self) -> None:
         """A clean stop."""
         status, errors = self._end(signal.SIGTERM)
         assert status == 0, errors
+
+    def end(self) -> int:
+        """A stop that need not be a clean one; its exit status."""
+        return self._end(signal.SIGTERM)[0]
 
     def kill(self) -> None:
         """A crash."""

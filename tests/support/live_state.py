@@ -59,6 +59,7 @@ class Live:
     broker: LiveBroker
     clock: Clock
     notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # what stderr gets: what failed, and why
 
     def ask(self, name: str, version: int, **body: Any) -> dict[str, Any]:
         """The body of a response."""
@@ -126,15 +127,19 @@ def living(
     *settings: str,
     traffic: Traffic | None = None,
     observer: NetworkObserver = NO_OBSERVER,
+    disk: Disk | None = None,
 ) -> Iterator[Live]:
     """A live broker over a directory; it is stopped cleanly at the end."""
     clock = clock or Clock()
     ids = count(1)
+    failures: list[str] = []
     disks = LiveDisks(
         str(directory),
         LiveSettings.of((*SETTINGS, *settings)),
         clock_ms=clock,
         new_id=lambda: (next(ids) << 64 | clock.now_ms).to_bytes(16, "big"),
+        failed=lambda what, error: failures.append(f"{what}: {error}"),
+        disk=disk,
     )
     broker = LiveBroker(
         disks,
@@ -146,7 +151,7 @@ def living(
         observer=observer,
     )
     try:
-        yield Live(disks, broker, clock, disks.notes)
+        yield Live(disks, broker, clock, disks.notes, failures)
     finally:
         with broker:
             pass

@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
+from kafkalog_core.broker.disks.partition_dirs import Key, PartitionDirs
 from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
-from kafkalog_core.broker.disks.start_notes import finding_notes, is_text, undecodable_notes
-from kafkalog_core.broker.disks.topic_configs import TopicConfigs
+from kafkalog_core.broker.disks.start_notes import finding_notes, undecodable_notes
+from kafkalog_core.broker.disks.topic_configs import TopicConfigs, own_configs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
+from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure, unreported
+from kafkalog_core.broker.logs.partition_access import PartitionError
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
 from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.metadata_records import METADATA_VERSION
-from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
-from kafkalog_core.format.properties import encode_meta_properties, encode_partition_metadata
+from kafkalog_core.format.names import (
+    METADATA_TOPIC,
+    FileKind,
+    fixed_file_name,
+    reserved_name_problem,
+)
+from kafkalog_core.format.properties import encode_meta_properties
 from kafkalog_core.format.textfile import parse_uuid, uuid_text
 from kafkalog_core.kafka.append import limits_of
 from kafkalog_core.kafka.cluster import read_topic_id
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.ops.planners import plan_to_apply
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
@@ -38,9 +45,10 @@ from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, Disk
-from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
+from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import asdict, replace
+from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,8 +69,6 @@ _CHECKPOINTS: Final = (
     FileKind.CLEANER_OFFSET,
 )
 _MARK: Final = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
-_DELETED: Final = "-delete"
-_MAX_NAME: Final = 255
 _NEW_NODE: Final = 1
 _SHARE_VERSION: Final = "share.version"
 _PARTITIONS_OF: Final = {
@@ -70,15 +76,12 @@ _PARTITIONS_OF: Final = {
     "__transaction_state": "transaction.state.log.num.partitions",
     "__share_group_state": "share.coordinator.state.topic.num.partitions",
 }
-_KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 
 _NOT_CLEAN: Final = (
     "a thread that changes the directory did not end in time, and may still write. kafkalog stops without the clean "
     "shutdown file: the next start recovers the logs as after a crash. Find out why the disk does not answer (dmesg), "
     "then start kafkalog or the broker again"
 )
-
-Key = tuple[str, int]
 
 
 class _BrokerDisk(Disk):
@@ -109,6 +112,7 @@ class LiveDisks:
         *,
         clock_ms: Callable[[], int],
         new_id: Callable[[], bytes],
+        failed: Callable[[str, BaseException], None] = unreported,
         disk: Disk | None = None,
     ) -> None:
         """Lock the directory, recover its logs, and delete the clean shutdown file.
@@ -118,6 +122,7 @@ class LiveDisks:
             settings: of the broker.
             clock_ms: time of day, in milliseconds since 1970.
             new_id: returns a random id of 16 bytes.
+            failed: receives what clients asked for and could not be done to the directory, and why.
             disk: performs the steps that change the directory.
 
         Raises StorageError: LockedError if a broker runs there, RefusedError if it cannot be recovered.
@@ -130,6 +135,9 @@ class LiveDisks:
         self.disk = self._disk = disk or _BrokerDisk()
         self._clock_ms = clock_ms
         self._new_id = new_id
+        self._failed = failed
+        self._failure = LogDirFailure(self.path, failed)
+        self._failures: dict[str, str] = {}  # what was reported last, so that a client that tries again is not
         self._cache = SegmentCache()
         self._lock = threading.RLock()
         self._opened: dict[Key, LiveLog] = {}
@@ -139,15 +147,18 @@ class LiveDisks:
         self._is_closed = self._is_abandoned = False
         self._at_end = ExitStack()
         with ExitStack() as undo:
-            self._prepare()
+            self._check_directory()
+            self._directories = PartitionDirs(self.path, self._disk, new_id, self._failure)
+            with self._disk.within(self._directories.trusted):
+                self._prepare()
             undo.enter_context(LogDirLocks([self.path], self._disk))
             self._recover()
+            undo.enter_context(self._disk.within(self._directories.trusted))
             self._open()
             self._at_end = undo.pop_all()
 
     # --- start --------------------------------------------------------------------------------------------------------
-    def _prepare(self) -> None:
-        """Make an empty directory that of a new broker."""
+    def _check_directory(self) -> None:
         if not os.path.isdir(self.path):
             raise NotFoundError("no such directory; make it first, with the owner that the broker has", path=self.path)
         if partition_name(self.path).is_partition:
@@ -156,7 +167,10 @@ class LiveDisks:
                 f"into it; name the log directory: kafkalog serve --read-write {os.path.dirname(self.path)}",
                 path=self.path,
             )
-        names = set(os.listdir(self.path)) - {"lost+found", fixed_file_name(FileKind.LOCK)}
+
+    def _prepare(self) -> None:
+        """Make an empty directory that of a new broker."""
+        names = set(self._directories.trusted.names(self.path)) - {"lost+found", fixed_file_name(FileKind.LOCK)}
         if not names:
             properties = [
                 ("cluster.id", uuid_text(self._new_id())),
@@ -166,7 +180,7 @@ class LiveDisks:
             ]
             meta = f"{self.path}/{fixed_file_name(FileKind.META_PROPERTIES)}"
             self._disk.replace_file(meta, encode_meta_properties(properties), self.path)
-            self._disk.make_directory(f"{self.path}/{METADATA_TOPIC}-0", _directory_like(self.path))
+            self._directories.make_first()
             self.notes.append("the directory was empty: it is that of a new cluster now")
 
     def _recover(self) -> None:
@@ -177,6 +191,8 @@ class LiveDisks:
         truncation = {"to_offset": None, "at_damage": False, "as_broker": True}
         for command, options in (("truncate", rules | truncation), ("reindex", rules)):
             target = target_dir([self.path])
+            partitions = tuple(each for each in target.partitions if not self._directories.is_link(each))
+            target = replace(target, partitions=partitions)
             if not target.partitions:
                 continue
             request = PlanRequest(target=target, options=options, now_ms=self._clock_ms())
@@ -201,20 +217,14 @@ class LiveDisks:
         node_id, directory_id = broker_dir.node_id, parse_uuid(broker_dir.directory_id or "")
         self.cluster_id = broker_dir.cluster_id or "unknown-cluster"
         self.node_id = int(node_id) if node_id is not None and node_id.isdecimal() else 0
-        places = {
-            (each.name.topic, each.name.partition): each
-            for each in log_dir.partitions
-            if each.name.state is DirectoryState.CURRENT
-            and each.name.topic
-            and each.name.partition is not None
-            and is_text(each.name.raw)
-        }
-        self._places: dict[Key, PartitionPath] = places
+        self._directories.read(log_dir)
+        self.notes += self._directories.notes()
+        self._places = self._directories.places
         self._contexts = {key: broker_dir.context(place.name) for key, place in self._places.items()}
         for kind in _CHECKPOINTS:
             self._offsets[kind] = {
                 key: offset
-                for key, place in self._places.items()
+                for key, place in (self._places | self._directories.links).items()
                 if (offset := broker_dir.offset(kind, place.name)) is not None
             }
         self._remove_mark()
@@ -245,7 +255,7 @@ class LiveDisks:
         for topic, count in counts.items():
             place = self._places.get((topic, 0))
             topic_id = parse_uuid((read_topic_id(place) if place is not None else None) or "") or self._new_id()
-            self._cluster.create_topic(topic, topic_id, count, dict(self._own_configs(topic)))
+            self._cluster.create_topic(topic, topic_id, count, own_configs(topic))
 
     def _list_topics(self) -> None:
         """Make the list that clients see: the topics of the metadata log with their directories here."""
@@ -287,13 +297,18 @@ class LiveDisks:
         return topic is not None and number in topic.copies
 
     def partition(self, name: str, number: int) -> LiveLog | None:
-        """Return a partition; None: it is not here. Raises StorageError if it cannot be opened."""
+        """Return a partition; None: it is not here. Raises StorageError if it cannot be opened.
+
+        The metadata log is the controller's alone: clients neither write nor read it (`KafkaApis`).
+        """
+        if name == METADATA_TOPIC:
+            return None
         opened = self._opened.get((name, number))
         if opened is not None and not opened.is_deleted:
             return opened
         if (place := self._places.get((name, number))) is not None:
             count_read(cost_of_opening(place.path))
-        with self._lock:
+        with self._lock, self._reported(f"the opening of {name}-{number}"):
             return self._open_log((name, number)) if self.has_partition(name, number) else None
 
     def opened(self) -> dict[Key, LiveLog]:
@@ -345,6 +360,12 @@ class LiveDisks:
     def _check_open(self) -> None:
         if self._is_closed:
             raise StorageError("the broker has stopped", path=self.path)
+        self._failure.check()
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether a write has failed, so that nothing is written any more."""
+        return self._failure.is_offline
 
     def _open_log(self, key: Key) -> LiveLog:
         with self._lock:
@@ -359,23 +380,39 @@ class LiveDisks:
                     if known is not None
                     else int(key[0] == METADATA_TOPIC),
                 )
-                opened = LiveLog(self._places[key].path, self._disk, self._cache, facts, clock_ms=self._clock_ms)
+                opened = LiveLog(
+                    *(self._places[key].path, self._disk, self._cache, facts),
+                    clock_ms=self._clock_ms,
+                    failure=self._failure,
+                )
                 self._opened[key] = opened
             return opened
 
     # --- changes of topics --------------------------------------------------------------------------------------------
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> ServedTopic:
-        """Create a topic. Raises StorageError, and SettingError for settings that it cannot have."""
+        """Create a topic; one that exists is returned.
+
+        Raises StorageError, SettingError for settings that it cannot have, and PartitionError: the name is reserved, or
+        that of a topic of the metadata log without a directory here.
+        """
         self.configs.check(name, configs)
-        with self._lock:
+        with self._lock, self._reported(f"the creation of topic {name}"):
             self._check_open()
             if name in self.topics:
                 return self.topics[name]
+            if reserved_name_problem(name) is not None:
+                raise PartitionError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+            if self.is_known(name):
+                raise PartitionError(ErrorCode.TOPIC_ALREADY_EXISTS)
             topic_id = self._new_id()
-            with self._made(name, range(partitions), topic_id):
-                self._cluster.create_topic(name, topic_id, partitions, {**self._own_configs(name), **configs})
+            with self._directories.made(name, range(partitions), topic_id):
+                self._cluster.create_topic(name, topic_id, partitions, own_configs(name) | dict(configs))
             self._list_topics()
             return self.topics[name]
+
+    def is_known(self, name: str) -> bool:
+        """Return whether the cluster has a topic of this name, even if none of its partitions is here."""
+        return name in self._cluster.topics
 
     def internal_topic(self, name: str) -> ServedTopic:
         """Return one of Kafka's own topics, which is created at its first use."""
@@ -383,32 +420,37 @@ class LiveDisks:
         return topic or self.create_topic(name, self.settings.number(_PARTITIONS_OF[name]), {})
 
     def add_partitions(self, name: str, count: int) -> None:
-        """Give a topic more partitions; `count`: how many it has then."""
-        with self._lock:
+        """Give a topic more partitions; `count`: how many it has then. Raises StorageError."""
+        with self._lock, self._reported(f"the growth of topic {name}"):
             self._check_open()
             known = self._known(name)
-            with self._made(name, range(max(known.leader_epochs, default=-1) + 1, count), known.topic_id):
+            with self._directories.made(name, range(max(known.leader_epochs, default=-1) + 1, count), known.topic_id):
                 self._cluster.add_partitions(known, count)
             self._list_topics()
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic and its files. Ranges that are being sent stay readable."""
-        with self._lock:
+        """Delete a topic and its files. Ranges that are being sent stay readable.
+
+        Raises StorageError: before anything is changed if one of its directories is a link, or is not the one that was
+        here at the start.
+        """
+        with self._lock, self._reported(f"the deletion of topic {name}"):
             self._check_open()
             known = self._known(name)
+            keys = self._directories.of_topic(name)
             self._cluster.delete_topic(known)
             self._policies.pop(name, None)
-            keys = [key for key in self._places if key[0] == name]
             for key in keys:
                 opened = self._opened.pop(key, None)
                 if opened is not None:
                     opened.delete()
                 for offsets in self._offsets.values():
                     offsets.pop(key, None)
-            self._write_checkpoints()
-            for key in keys:
-                self._delete_directory(self._places.pop(key))
+            places = [self._places.pop(key) for key in keys]
             self._list_topics()
+            self._write_checkpoints()
+            for place in places:
+                self._directories.delete(place)
 
     def set_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic; None: back to the broker's. Raises SettingError."""
@@ -486,58 +528,23 @@ class LiveDisks:
             raise StorageError(f"topic {name} does not exist")
         return known
 
-    @staticmethod
-    def _own_configs(name: str) -> Mapping[str, str]:
-        """Return the settings with which a broker creates one of its own topics (`AutoTopicCreationManager`)."""
-        if name not in INTERNAL_TOPICS or name == METADATA_TOPIC:
-            return {}
-        given = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
-        policy = {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
-        return given | policy | _KEPT.get(name, {})
-
     @contextmanager
-    def _made(self, topic: str, numbers: Iterable[int], topic_id: bytes) -> Iterator[None]:
-        """Make directories of partitions; if they do not become part of the cluster, they are deleted again."""
-        made: list[int] = []
+    def _reported(self, what: str) -> Iterator[None]:
+        """Report a failure of the directory; the same one once, though clients try again and again."""
         try:
-            for number in numbers:
-                made.append(number)
-                self._make_directory(topic, number, topic_id)
             yield
-        except BaseException:
-            for number in made:
-                place = self._places.pop((topic, number), None)
-                if place is not None:
-                    with suppress(StorageError):
-                        self._delete_directory(place)
+        except (StorageError, OSError) as error:
+            if self._failures.get(what) != str(error):
+                self._failures[what] = str(error)
+                self._failed(what, error)
             raise
-
-    def _make_directory(self, topic: str, number: int, topic_id: bytes) -> None:
-        path = f"{self.path}/{topic}-{number}"
-        self._disk.make_directory(path, _directory_like(self.path))
-        status = os.stat(path)
-        self._places[topic, number] = PartitionPath(
-            path=path, name=partition_name(path), device=status.st_dev, inode=status.st_ino
-        )
-        content = encode_partition_metadata(uuid_text(topic_id))
-        self._disk.replace_file(f"{path}/{fixed_file_name(FileKind.PARTITION_METADATA)}", content, path)
-
-    def _delete_directory(self, place: PartitionPath) -> None:
-        """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""
-        stem = place.name.raw[: _MAX_NAME - 1 - 32 - len(_DELETED)]
-        gone = f"{self.path}/{stem}.{self._new_id().hex()}{_DELETED}"
-        self._disk.rename(place.path, gone)
-        self._disk.sync_directory(self.path)
-        for entry in list(os.scandir(gone)):
-            if not entry.is_dir(follow_symlinks=False):
-                self._disk.unlink(entry.path)
-        if not os.listdir(gone):
-            self._disk.remove_directory(gone)
+        self._failures.pop(what, None)
 
     # --- checkpoints and the end --------------------------------------------------------------------------------------
     def checkpoint(self) -> None:
         """Write the offset checkpoints (`LogManager.checkpointLogRecoveryOffsets` and others)."""
         with self._lock:
+            self._check_open()
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
@@ -579,6 +586,7 @@ class LiveDisks:
             try:
                 for log in self._opened.values():
                     log.close()
+                self._failure.check(advises=True)
                 self._write_checkpoints()
                 self._disk.replace_file(f"{self.path}/{_MARK}", EMPTY_CLEAN_SHUTDOWN, self.path)
             finally:
@@ -586,9 +594,3 @@ class LiveDisks:
                 self._at_end.close()
         finally:
             self._lock.release()
-
-
-def _directory_like(path: str) -> Attributes:
-    """Return the attributes of a new partition directory: those of the log directory."""
-    attributes = Attributes.of(path)
-    return Attributes(uid=attributes.uid, gid=attributes.gid, mode=attributes.mode | 0o700)

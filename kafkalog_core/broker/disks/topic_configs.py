@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.appends import AppendPolicy, codec_of
 from kafkalog_core.errors import SettingError
+from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.retention.rules import check_settings
 from kafkalog_core.kafka.setting_table import (
+    INTERNAL_TOPICS,
     OTHER_TOPIC_SETTINGS,
     SETTINGS,
     Definition,
@@ -35,6 +37,7 @@ __all__ = [
     "ConfigSynonym",
     "TopicConfigs",
     "described_config",
+    "own_configs",
 ]
 
 TOPIC_CONFIG: Final = 1  # DescribeConfigsResponse.ConfigSource
@@ -54,6 +57,7 @@ _MOST_KEPT: Final = 10_000
 _LIST: Final = 7  # ConfigResponse.ConfigType, as the others
 _TYPES: Final = {"boolean": 1, "text": 2, "int": 3, "long": 5, "double": 6, "list": _LIST, "replicas": _LIST}
 _NOTHING: Final[Mapping[str, str]] = {}
+_KEPT: Final = {"__share_group_state": {"retention.ms": "-1"}}
 
 
 class ConfigSynonym(NamedTuple):
@@ -261,3 +265,12 @@ def _check_number(name: str, value: str, kind: str) -> None:
             float(value)
     except ValueError:
         raise SettingError(f"{name}: {value!r} is not a number") from None
+
+
+def own_configs(name: str) -> dict[str, str]:
+    """Return the settings with which a broker creates one of its own topics (`AutoTopicCreationManager`)."""
+    if name not in INTERNAL_TOPICS or name == METADATA_TOPIC:
+        return {}
+    given = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(100 * 1024 * 1024)}
+    policy = {key: value for key, value in INTERNAL_TOPICS[name].items() if key == "cleanup.policy"}
+    return given | policy | _KEPT.get(name, {})

@@ -79,7 +79,9 @@ class Upkeep:
         self._is_stopped = False
 
     def run(self) -> None:
-        """Do what is due."""
+        """Do what is due; nothing after a write has failed."""
+        if self._disks.is_offline:
+            return
         with suppress(_StoppedError):
             for name, (interval_ms, task) in self._tasks.items():
                 self._check_stopped()

@@ -13,12 +13,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.batch_map import BatchMap, map_batches
+from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure
 from kafkalog_core.broker.logs.log_reader import LiveLogReader, LiveSegment
 from kafkalog_core.broker.logs.partition_view import (
     OffsetOutOfRangeError,
 )
 from kafkalog_core.broker.network.answers import SharedFile
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import FieldError, StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
@@ -118,14 +119,26 @@ class LiveLog(LiveLogReader):
     """The log of one partition. Thread-safe; appends are made one at a time."""
 
     def __init__(
-        self, path: str, disk: Disk, cache: SegmentCache, facts: LogFacts, *, clock_ms: Callable[[], int]
+        self,
+        path: str,
+        disk: Disk,
+        cache: SegmentCache,
+        facts: LogFacts,
+        *,
+        clock_ms: Callable[[], int],
+        failure: LogDirFailure | None = None,
     ) -> None:
         """Open a log that was recovered, or begin a new one in an empty directory. Raises StorageError.
 
-        clock_ms: time of day, in milliseconds since 1970.
+        clock_ms: time of day, in milliseconds since 1970. failure: of its log directory; None: one of its own.
         """
         super().__init__(path, cache, clock_ms)
         self._disk = disk
+        self._failure = failure or LogDirFailure(path)
+        name = os.path.basename(path)
+        self._appending, self._changing = (
+            self._failure.writing(f"{what} {name}") for what in ("an append to", "a change of")
+        )
         self._columns = BatchColumns(_ROWS)
         self._unsynced: list[LiveSegment] = []
         self._is_closed = False
@@ -176,7 +189,14 @@ class LiveLog(LiveLogReader):
             for item in scan(source, base_offset=None, options=_SCAN):
                 if isinstance(item, Damage):
                     break
-                _count(segment, item)
+                try:
+                    _count(segment, item)
+                except FieldError as error:  # no checksum covers the base offset
+                    raise StorageError(
+                        f"{error}: a batch has a wrong base offset. See which one, and what to do: kafkalog verify "
+                        f"{os.path.dirname(path)}",
+                        path=path,
+                    ) from error
                 states.replay(item.batches, markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES))
         live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
         live.max_timestamp_ms = live.batches.max_timestamp_ms
@@ -284,8 +304,9 @@ class LiveLog(LiveLogReader):
                 LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=rows)
             else:
                 _move(rows, base, self.leader_epoch)
-            self._note_epoch(base)
-            self._appender.append_set(Run(memory, rows, False), now_ms=now_ms)
+            with self._appending:
+                self._note_epoch(base)
+                self._appender.append_set(Run(memory, rows, False), now_ms=now_ms)
             return Appended(base, self.log_end_offset - 1)
 
     def append_all(
@@ -306,8 +327,9 @@ class LiveLog(LiveLogReader):
             rows = check(data)
             if rows is None:
                 return None
-            self._note_epoch(first)
-            self._appender.append_batches(Run(memoryview(data), rows, False), now_ms=self._clock_ms())
+            with self._appending:
+                self._note_epoch(first)
+                self._appender.append_batches(Run(memoryview(data), rows, False), now_ms=self._clock_ms())
             return first
 
     @property
@@ -337,7 +359,7 @@ class LiveLog(LiveLogReader):
     def begin_segment(self, segment: OpenSegment) -> None:
         """Begin a segment. Like `LogSegment.open` it fsyncs nothing: requests do not wait for the disk."""
         path = f"{self.path}/{segment_file_name(segment.base_offset, FileKind.LOG)}"
-        file = SharedFile(self._disk.new_log(path, Attributes.of_new_file(self.path)))
+        file = SharedFile(self._disk.new_log(path, Attributes.of_new_file(self.path, self._disk.trusted)))
         base = segment.base_offset
         self._segments = (*self._segments, LiveSegment(base, path, file, end_offset=base, batches=BatchMap(base)))
 
@@ -411,15 +433,17 @@ class LiveLog(LiveLogReader):
         """Fsync what was appended; without the active segment only those that were rolled. Raises WriteError."""
         with self._lock:
             if self._has_new_epoch and not self.is_deleted:
-                self._write_epochs()
+                with self._changing:
+                    self._write_epochs()
             waiting, active, end = list(self._unsynced), self._segments[-1], self.log_end_offset
             wanted = [*waiting, active] if with_active else waiting
             held = [(live.file, live.path) for live in wanted if live.file is not None]
             for file, _ in held:  # retention may delete one of them meanwhile
                 file.hold()
         try:
-            for file, path in held:
-                self._disk.sync(file.descriptor, path)
+            with self._changing:
+                for file, path in held:
+                    self._disk.sync(file.descriptor, path)
         finally:
             for file, _ in held:
                 file.release()
@@ -438,9 +462,11 @@ class LiveLog(LiveLogReader):
         with self._lock:
             if self.is_deleted or self._is_closed:
                 return
-            self.sync()
-            self._appender.close()
-            self._write_epochs()
+            if not self._failure.is_offline:  # else the next start recovers it, as after a crash
+                self.sync()
+                with self._changing:
+                    self._appender.close()
+                    self._write_epochs()
             self._is_closed = True
             self._release()
 
@@ -467,7 +493,8 @@ class LiveLog(LiveLogReader):
         with self._lock:
             self._check_open()
             if self._segments[-1].size_bytes:
-                self._appender.roll(self._clock_ms())
+                with self._changing:
+                    self._appender.roll(self._clock_ms())
 
     def advance_start(self, offset: int) -> None:
         """Raise the log start offset (DeleteRecords, retention). Raises OffsetOutOfRangeError."""
@@ -476,9 +503,10 @@ class LiveLog(LiveLogReader):
                 raise OffsetOutOfRangeError(f"offset {offset} is above the high watermark", path=self.path)
             if offset > self.log_start_offset:
                 self._check_open()
-                self.log_start_offset = offset
-                self._epochs.truncate_start(offset)
-                self._write_epochs()
+                with self._changing:
+                    self.log_start_offset = offset
+                    self._epochs.truncate_start(offset)
+                    self._write_epochs()
 
     def delete_segments(self, bases: Sequence[int]) -> int:
         """Delete the first segments, which `bases` names; the active one is rolled first. Return how many are gone."""
@@ -486,10 +514,11 @@ class LiveLog(LiveLogReader):
             if bases and bases[-1] == self._segments[-1].base_offset:
                 self.roll()
             gone = [live for live in self._segments[:-1] if live.base_offset in set(bases)]
-            self._segments = tuple(live for live in self._segments if live not in gone)
-            self.advance_start(max(self.log_start_offset, self._segments[0].base_offset))
-            self._forget_segments(gone)
-            self._sweep_snapshots(max(self._snapshots, default=0))
+            with self._changing:
+                self._segments = tuple(live for live in self._segments if live not in gone)
+                self.advance_start(max(self.log_start_offset, self._segments[0].base_offset))
+                self._forget_segments(gone)
+                self._sweep_snapshots(max(self._snapshots, default=0))
             self._aborted = [each for each in self._aborted if each.last_offset >= self.log_start_offset]
         return len(gone)
 
@@ -502,12 +531,13 @@ class LiveLog(LiveLogReader):
             if self.is_deleted or self._is_closed or any(each not in self._segments for each in old):
                 return False
             first = self._segments.index(old[0])
-            self._forget_segments(old)
-            for kind in _SEGMENT_KINDS:
-                path = f"{self.path}/{segment_file_name(new.base_offset, kind, FileState.SWAP)}"
-                if os.path.lexists(path):
-                    self._disk.rename(path, f"{self.path}/{segment_file_name(new.base_offset, kind)}")
-            self._disk.sync_directory(self.path)
+            with self._changing:
+                self._forget_segments(old)
+                for kind in _SEGMENT_KINDS:
+                    path = f"{self.path}/{segment_file_name(new.base_offset, kind, FileState.SWAP)}"
+                    if os.path.lexists(path):
+                        self._disk.rename(path, f"{self.path}/{segment_file_name(new.base_offset, kind)}")
+                self._disk.sync_directory(self.path)
             self._cache.forget(new.path)  # what a reader has opened between the two
             self._segments = (*self._segments[:first], new, *self._segments[first + len(old) :])
         return True

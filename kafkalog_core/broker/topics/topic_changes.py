@@ -13,7 +13,7 @@ from kafkalog_core.broker.disks.topic_configs import TOPIC_CONFIG
 from kafkalog_core.broker.logs.partition_access import PartitionError, error_of
 from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.errors import KafkalogError, SettingError
-from kafkalog_core.format.names import collision_key, topic_name_problem
+from kafkalog_core.format.names import collision_key, reserved_name_problem, topic_name_problem
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -187,7 +187,10 @@ class TopicChanges:
         problem = topic_name_problem(name)
         if problem is not None:
             raise RefusedChange(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-        if name in self._disks.topics:
+        reserved = reserved_name_problem(name)
+        if reserved is not None:
+            raise RefusedChange(ErrorCode.INVALID_REQUEST, reserved)  # ControllerApis.createTopics
+        if self._disks.is_known(name):
             raise RefusedChange(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if collision_key(name) in taken:
             message = f"Topic '{name}' collides with existing topic: {taken[collision_key(name)]}"

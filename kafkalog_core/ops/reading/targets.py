@@ -318,7 +318,7 @@ def _is_log_dir(log_dir: LogDir, *, has_log: bool) -> bool:
 
 
 def _partition_target(path: str, name: DirectoryName, identity: _Identity) -> PartitionTarget:
-    place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1])
+    place = PartitionPath(path=path, name=name, device=identity[0], inode=identity[1], is_named=True)
     around = dict.fromkeys((parent(path), parent(real(path))))
     log_dirs = [parent for parent in around if name.is_partition and is_broker_dir(parent)]
     return PartitionTarget(place=place, log_dir=log_dirs[0] if log_dirs else None)
@@ -380,9 +380,14 @@ def _without_repeats(targets: Iterable[Target]) -> list[Target]:
     seen: set[_Identity] = set()
     result: list[Target] = []
     ranked = sorted(targets, key=_breadth)
+    named = {target.place.identity for target in ranked if isinstance(target, PartitionTarget)}
     for target in ranked:
         if isinstance(target, LogDirTarget):
-            fresh = tuple(place for place in target.partitions if place.identity not in seen)
+            fresh = tuple(
+                replace(place, is_named=place.identity in named)
+                for place in target.partitions
+                if place.identity not in seen
+            )
             if fresh or not target.partitions:
                 result.append(replace(target, partitions=fresh))
         elif _identities(target)[0] not in seen and not _is_in_chosen_partition(target, seen):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
 from kafkalog_core.format.names import JOURNAL_PREFIX
+from kafkalog_core.ops.repair.plan import trusted_of
 from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows, change_row, counted_changes
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.changing.changes import Change, fingerprint
@@ -39,7 +40,6 @@ from kafkalog_core.storage.changing.journal_search import (
 )
 from kafkalog_core.storage.changing.space import direct_count, free_bytes
 from kafkalog_core.storage.changing.staging import ContentStage, JournalStage, make_directly
-from kafkalog_core.storage.changing.trusted import TrustedDirectories
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
 
@@ -100,11 +100,11 @@ def _made_directly(draft: PlanDraft, disk: Disk, now_ms: int) -> int:
     plan = draft.plan
     if plan.keeps_undo or not draft.dry_run.is_kept or len(plan.spaces) != 1:
         return 0
-    root, contents = plan.request.target.root, ContentStage()
+    contents = ContentStage()
     direct = plan.changes[: direct_count(plan.changes, free_bytes(plan.spaces[0].path))]
     draft.dry_run.replay(contents, most=len(direct))
     begun: list[Change] = []
-    with disk.within(_trusted(root, None)):
+    with disk.within(trusted_of(plan.request.target)):
         try:
             begun.extend(make_directly(disk, _free_run(plan, now_ms), direct, contents))
         except (KafkalogError, KeyboardInterrupt) as error:
@@ -213,19 +213,9 @@ def journal_stage(plan: Plan, disk: Disk, now_ms: int) -> JournalStage:
         created_ms=now_ms,
         root=root,
         is_log_dir=is_log_dir,
-        trusted=_trusted(root, plan.undo_to),
+        trusted=trusted_of(plan.request.target, plan.undo_to),
         keeps_old=plan.keeps_undo,
     )
-
-
-def _trusted(root: str, undo_to: str | None) -> TrustedDirectories:
-    """Return the directories that the user named; links in the log directory were followed when it was planned."""
-    named = [root]
-    if undo_to is not None:
-        while not os.path.isdir(undo_to):
-            undo_to = os.path.dirname(undo_to)
-        named.append(undo_to)
-    return TrustedDirectories(named, follows_links=True)
 
 
 def _free_run(plan: Plan, now_ms: int) -> str:

@@ -24,7 +24,14 @@ from kafkalog_core.storage.changing.journal_search import (
     remains_bytes,
     unreadable_sentence,
 )
-from kafkalog_core.storage.changing.space import Space, place_problem, spaces_for, write_problems
+from kafkalog_core.storage.changing.space import (
+    Space,
+    existing_directory,
+    place_problem,
+    spaces_for,
+    write_problems,
+)
+from kafkalog_core.storage.changing.trusted import LinkError, TrustedDirectories
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import size
 
@@ -199,6 +206,7 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
     if plan.report.held and not plan.request.settings.topics:  # also without changes: not what was asked for
         found.append(held_refusal(plan.report.held, plan.request.command_line))
     if plan.changes:
+        found += _of_links(plan)
         found += _of_release(plan)
         if plan.report.assumptions and not plan.request.settings.assume_defaults:
             found.append(refusal(plan.report.assumptions, plan.request.command_line))
@@ -208,6 +216,23 @@ def obstacles_of(plan: Plan) -> tuple[str, ...]:
         found += write_problems(plan.changes)
     more = len(found) - _SHOWN
     return tuple(found) if more <= 0 else (*found[:_SHOWN], f"and {more} more")
+
+
+def trusted_of(target: TargetDir, undo_to: str | None = None) -> TrustedDirectories:
+    """Return the directories that the user named, from which every file that a plan changes is reached.
+
+    Below them no symbolic link is followed: the owner of a log directory could lead a repair by root to any directory.
+    Only a partition that the user named itself may be a link.
+
+    Args:
+        target: the directory, and what is named in it.
+        undo_to: the directory of the undo journal; None: it is next to the files.
+    """
+    named = [target.root, *(place.path for place in target.partitions if place.is_named)]
+    named += [os.path.dirname(file.path) for file in target.files]
+    if undo_to is not None:
+        named.append(existing_directory(undo_to))
+    return TrustedDirectories(dict.fromkeys(named))
 
 
 def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None) -> Iterator[str]:
@@ -225,6 +250,20 @@ def _interrupted(root: str, touched: Collection[str] = (), of: str | None = None
     for remains in found.remains:
         if remains.is_unreadable and os.path.dirname(remains.paths[0]) in touched:
             yield unreadable_sentence(root, remains)
+
+
+def _of_links(plan: Plan) -> Iterator[str]:
+    """Yield a sentence for each partition that is a symbolic link which the user did not name."""
+    trusted = trusted_of(plan.request.target)
+    for path in dict.fromkeys(os.path.dirname(change.path) for change in plan.changes):
+        try:
+            trusted.directory(path)
+        except LinkError as error:
+            named = with_options(plan.request.command_line, shell_path(path))
+            yield (
+                f"{path} is a symbolic link to {error.target}, and kafkalog changes nothing through a link below the "
+                f"directory that you named. If the link is right, name the partition too: {named}"
+            )
 
 
 def _of_release(plan: Plan) -> Iterator[str]:

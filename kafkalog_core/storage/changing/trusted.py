@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
@@ -39,18 +40,25 @@ class LinkError(RefusedError):
     """A directory below a named one is a symbolic link; `target` is where it leads."""
 
     def __init__(self, path: str, target: str) -> None:
-        super().__init__(f"is a symbolic link to {target}, which is not followed for a journal", path=path)
+        super().__init__(
+            f"is a symbolic link to {target}, which is not followed below a directory that was named", path=path
+        )
         self.target = target
 
 
 class TrustedDirectories:
     """Directories that the user named. Every path given to a method is absolute and without `.` and `..`.
 
+    Thread-safe.
+
+    Attributes:
+        lock: hold it from `at` or `directory` to the system call that uses the descriptor.
+
     Args:
         named: absolute paths; None: every directory of the system counts as named, for changes whose paths do not come
             from a file.
         follows_links: whether a link below a named directory is followed the first time and from then on is that
-            directory: for changes that were planned through the links.
+            directory: for a search that changes nothing.
 
     Raises:
         StorageError: a named directory does not exist (NotFoundError) or cannot be read (AccessError).
@@ -62,6 +70,7 @@ class TrustedDirectories:
         self._open: OrderedDict[str, int] = OrderedDict()
         self._known: dict[str, Identity] = {}
         self._named: dict[str, Identity] = {}
+        self.lock = threading.RLock()
         for path in named or ():
             self._named[path] = _identity_of(path)
         weakref.finalize(self, _close, self._open)
@@ -79,8 +88,8 @@ class TrustedDirectories:
     def at(self, path: str) -> tuple[str, int | None]:
         """Return name and directory (an open descriptor) of a file, for the `dir_fd` of system calls.
 
-        The descriptor is valid until other directories are asked for. Raises LinkError, RefusedError, NotFoundError or
-        AccessError.
+        The descriptor is valid until other directories are asked for, by any thread. Raises LinkError, RefusedError,
+        NotFoundError or AccessError.
         """
         try:
             return self._at(path)
@@ -96,7 +105,10 @@ class TrustedDirectories:
 
     def open_directory(self, path: str) -> int:
         """Return a descriptor of a directory that the caller closes. Raises OSError or RefusedError."""
-        return os.open(path, _DIRECTORY) if self._is_anywhere else os.dup(self._directory(path))
+        if self._is_anywhere:
+            return os.open(path, _DIRECTORY)
+        with self.lock:
+            return os.dup(self._directory(path))
 
     def open_anything(self, path: str) -> int:
         """Return a descriptor of a regular file or directory that the caller closes. Raises OSError or RefusedError."""
@@ -107,15 +119,17 @@ class TrustedDirectories:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if not stat.S_ISREG(status.st_mode):
             return self.open_directory(path)
-        name, directory = self._at(path)
-        return os.open(name, READ_FLAGS, dir_fd=directory)
+        with self.lock:
+            name, directory = self._at(path)
+            return os.open(name, READ_FLAGS, dir_fd=directory)
 
     def forget(self, path: str) -> None:
-        """Drop the descriptor and the identity of a directory that this process has removed."""
-        self._known.pop(path, None)
-        descriptor = self._open.pop(path, None)
-        if descriptor is not None:
-            os.close(descriptor)
+        """Drop the descriptor and the identity of a directory that this process has removed or renamed."""
+        with self.lock:
+            self._known.pop(path, None)
+            descriptor = self._open.pop(path, None)
+            if descriptor is not None:
+                os.close(descriptor)
 
     def _at(self, path: str) -> tuple[str, int | None]:
         if self._is_anywhere:
@@ -169,8 +183,9 @@ class TrustedDirectories:
     def status(self, path: str) -> os.stat_result | None:
         """Return the status of the file of this name, without following a link; None: there is none. Raises as `at`."""
         try:
-            name, directory = self._at(path)
-            return os.stat(name, dir_fd=directory, follow_symlinks=False)
+            with self.lock:
+                name, directory = self._at(path)
+                return os.stat(name, dir_fd=directory, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -183,14 +198,16 @@ class TrustedDirectories:
     def is_directory(self, path: str) -> bool:
         """Return whether it is a directory, and not a link that may not be followed. Raises RefusedError."""
         try:
-            self._directory(path)
+            with self.lock:
+                self._directory(path)
         except OSError:
             return False
         return True
 
     def device(self, path: str) -> int:
         """Return the device descriptor of the file system that a directory is on. Raises as `at`."""
-        return os.fstat(self.directory(path)).st_dev
+        with self.lock:
+            return os.fstat(self.directory(path)).st_dev
 
     def is_same(self, path: str, other: str) -> bool:
         """Return whether two names belong to one file; false if one of them does not exist. Raises as `at`."""
@@ -205,14 +222,16 @@ class TrustedDirectories:
     def names(self, path: str) -> list[str]:
         """Return the names in a directory, sorted. Raises as `at`."""
         try:
-            return sorted(os.listdir(self._directory(path)))
+            with self.lock:
+                return sorted(os.listdir(self._directory(path)))
         except OSError as error:
             raise open_error(path, error) from error
 
     def source(self, path: str) -> Source:
         """Return a regular file, opened for reading; a link is not followed. Raises as `at`."""
-        name, directory = self.at(path)
-        return Source.open(path) if directory is None else Source.open_at(path, name, directory)
+        with self.lock:
+            name, directory = self.at(path)
+            return Source.open(path) if directory is None else Source.open_at(path, name, directory)
 
 
 def _identity_of(path: str) -> Identity:

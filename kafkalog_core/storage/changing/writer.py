@@ -13,12 +13,12 @@ import hashlib
 import os
 import stat
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, Self, TypeVar
 
 from kafkalog_core.command_lines import shell_path
-from kafkalog_core.errors import AccessError, RefusedError
+from kafkalog_core.errors import AccessError, RefusedError, StorageError
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.storage.changing.trusted import ANYWHERE
 from kafkalog_core.storage.source import READ_FLAGS, WINDOW_BYTES, open_error
@@ -70,11 +70,15 @@ class Crc32c:
 
 
 class WriteError(AccessError):
-    """The system refused a step that changes a disk; `errno` holds the reason."""
+    """The system refused a step that changes a disk; `errno` holds the reason.
+
+    `is_undone`: it was an append, and the file is as it was before.
+    """
 
     def __init__(self, message: str, *, path: str, number: int | None) -> None:
         super().__init__(message, path=path)
         self.errno = number
+        self.is_undone = False
 
     @property
     def is_full(self) -> bool:
@@ -171,11 +175,15 @@ class Disk:
         return descriptor
 
     def append(self, descriptor: int, path: str, data: bytes | memoryview, size_bytes: int) -> None:
-        """Append to a file of `size_bytes`; where the system refuses a part, the file is as it was before."""
+        """Append to a file of `size_bytes`; where the system refuses a part, the file is truncated to that size.
+
+        Raises WriteError, whose `is_undone` is false if it cannot be truncated: then a torn batch may be at its end.
+        """
         try:
             self.write(descriptor, path, data)
-        except WriteError:
+        except WriteError as error:
             self._do("truncate", path, lambda: os.ftruncate(descriptor, size_bytes))
+            error.is_undone = True
             raise
 
     def sync(self, descriptor: int, path: str) -> None:
@@ -184,13 +192,18 @@ class Disk:
 
     def replace_file(self, path: str, content: bytes, like: str) -> None:
         """Write a small file that is old or new after a crash, with the owner and group of `like`."""
-        directory, name = os.path.split(path)
-        temporary = f"{directory}/kafkalog-{name}{_TEMPORARY}"
+        directory, temporary = os.path.dirname(path), self.temporary(path)
         if self.trusted.exists(temporary):
             self.unlink(temporary)
         self.write_file(temporary, (content,), Attributes.of_new_file(like, self.trusted), None)
         self.rename(temporary, path)
         self.sync_directory(directory)
+
+    @staticmethod
+    def temporary(path: str) -> str:
+        """Return the path of the file that `replace_file` writes first."""
+        directory, name = os.path.split(path)
+        return f"{directory}/kafkalog-{name}{_TEMPORARY}"
 
     def sync_file(self, path: str) -> None:
         """Fsync a file that another library, or a broker, has written."""
@@ -227,11 +240,31 @@ class Disk:
         self._do("mkdir", path, lambda: self._mkdir(path, 0o777 if attributes is None else 0o700))
         if attributes is None:
             return
-        descriptor = self._do("open", path, lambda: self.trusted.open_directory(path))
         try:
-            self._set_attributes(descriptor, path, attributes)
-        finally:
-            os.close(descriptor)
+            descriptor = self._do("open", path, lambda: self.trusted.open_directory(path))
+            try:
+                self._set_attributes(descriptor, path, attributes)
+            finally:
+                os.close(descriptor)
+        except BaseException:
+            with suppress(StorageError):
+                self.remove_directory(path)
+            raise
+
+    def delete_directory(self, path: str) -> None:
+        """Delete the files in a directory, then itself; a directory that holds a directory is kept with that.
+
+        No link is followed: one in it is deleted as a file is, and one in its place is refused.
+        """
+        is_empty = True
+        for name in self.trusted.names(path):
+            status = self.trusted.status(f"{path}/{name}")
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                is_empty = False
+            elif status is not None:
+                self.unlink(f"{path}/{name}")
+        if is_empty:
+            self.remove_directory(path)
 
     def remove_directory(self, path: str) -> None:
         """Delete an empty directory."""
@@ -254,31 +287,39 @@ class Disk:
             rest = rest[written:]
 
     def _open(self, path: str, flags: int) -> int:
-        name, directory = self.trusted.at(path)
-        return os.open(name, flags, _ONLY_MINE, dir_fd=directory)
+        with self.trusted.lock:
+            name, directory = self.trusted.at(path)
+            return os.open(name, flags, _ONLY_MINE, dir_fd=directory)
 
     def _rename(self, path: str, new_path: str) -> None:
-        old, old_directory = self.trusted.at(path)
-        new, new_directory = self.trusted.at(new_path)
-        os.rename(old, new, src_dir_fd=old_directory, dst_dir_fd=new_directory)
+        with self.trusted.lock:
+            old, old_directory = self.trusted.at(path)
+            new, new_directory = self.trusted.at(new_path)
+            os.rename(old, new, src_dir_fd=old_directory, dst_dir_fd=new_directory)
+            self.trusted.forget(path)
+            self.trusted.forget(new_path)
 
     def _link(self, path: str, new_path: str) -> None:
-        old, old_directory = self.trusted.at(path)
-        new, new_directory = self.trusted.at(new_path)
-        os.link(old, new, src_dir_fd=old_directory, dst_dir_fd=new_directory, follow_symlinks=False)
+        with self.trusted.lock:
+            old, old_directory = self.trusted.at(path)
+            new, new_directory = self.trusted.at(new_path)
+            os.link(old, new, src_dir_fd=old_directory, dst_dir_fd=new_directory, follow_symlinks=False)
 
     def _unlink(self, path: str) -> None:
-        name, directory = self.trusted.at(path)
-        os.unlink(name, dir_fd=directory)
+        with self.trusted.lock:
+            name, directory = self.trusted.at(path)
+            os.unlink(name, dir_fd=directory)
 
     def _mkdir(self, path: str, mode: int) -> None:
-        name, directory = self.trusted.at(path)
-        os.mkdir(name, mode, dir_fd=directory)
+        with self.trusted.lock:
+            name, directory = self.trusted.at(path)
+            os.mkdir(name, mode, dir_fd=directory)
 
     def _rmdir(self, path: str) -> None:
-        name, directory = self.trusted.at(path)
-        os.rmdir(name, dir_fd=directory)
-        self.trusted.forget(path)
+        with self.trusted.lock:
+            name, directory = self.trusted.at(path)
+            os.rmdir(name, dir_fd=directory)
+            self.trusted.forget(path)
 
     def _put(self, descriptor: int, data: memoryview) -> int:
         return os.write(descriptor, data)

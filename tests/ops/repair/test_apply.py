@@ -133,7 +133,12 @@ def test_a_partition_that_is_a_link(root: Path, tmp_path: Path) -> None:
     (root / "t-0").rename(tmp_path / "far-0")
     (root / "t-0").symlink_to(tmp_path / "far-0")
     old = snapshot(tmp_path / "far-0")
-    apply_to(root, Disk(), is_wide=True)
+    top = snapshot(root)
+    with pytest.raises(RefusedError, match=f"t-0 is a symbolic link to {tmp_path}/far-0, .* {root}/t-0; nothing has"):
+        apply_to(root, Disk(), is_wide=True)
+    assert (snapshot(root), snapshot(tmp_path / "far-0")) == (top, old)
+    request = PlanRequest(target=target_dir([str(root), str(root / "t-0")]), options={"is_wide": True}, now_ms=NOW_MS)
+    apply_plan(make_plan("reindex", request), Disk(), now_ms=NOW_MS)
     assert snapshot(tmp_path / "far-0") != old
     plan = plan_undo(scope_of(str(root)))
     assert f"t-0 is a symbolic link to {tmp_path}/far-0" in plan.obstacles[0]

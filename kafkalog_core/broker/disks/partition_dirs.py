@@ -1,0 +1,181 @@
+"""The partition directories in the log directory of a live broker: which are there, new ones, and their deletion.
+
+Whatever clients ask for, what was there before is not deleted, except by the deletion of its topic, and no symbolic
+link below the log directory is followed to change anything: its owner can put one there, while root serves it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.broker.disks.start_notes import is_text
+from kafkalog_core.command_lines import shell_path
+from kafkalog_core.errors import NotFoundError, RefusedError, StorageError
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.format.properties import encode_partition_metadata
+from kafkalog_core.format.textfile import uuid_text
+from kafkalog_core.storage.changing.trusted import TrustedDirectories
+from kafkalog_core.storage.changing.writer import Attributes
+from kafkalog_core.storage.logdir import PartitionPath
+from kafkalog_core.storage.partition import partition_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure
+    from kafkalog_core.storage.changing.writer import Disk
+    from kafkalog_core.storage.logdir import LogDir
+
+__all__ = ["Key", "PartitionDirs"]
+
+_DELETED: Final = "-delete"
+_MAX_NAME: Final = 255
+
+Key = tuple[str, int]
+"""A topic and a partition number."""
+
+
+class PartitionDirs:
+    """The directories, by topic and number. The owner serializes calls.
+
+    Attributes:
+        trusted: the log directory, held open; every change starts there.
+        places: the directories that are served.
+        links: symbolic links of the name of a partition, which are not.
+    """
+
+    def __init__(self, path: str, disk: Disk, new_id: Callable[[], bytes], failure: LogDirFailure) -> None:
+        """Take the log directory. Raises StorageError if it cannot be opened.
+
+        disk: performs the steps. new_id: returns a random id of 16 bytes. failure: of the log directory.
+        """
+        self._path = path
+        self._disk = disk
+        self._new_id = new_id
+        self._failure = failure
+        self.trusted = TrustedDirectories([path])
+        self.places: dict[Key, PartitionPath] = {}
+        self.links: dict[Key, PartitionPath] = {}
+
+    def read(self, log_dir: LogDir) -> None:
+        """Take what a listing found. Raises RefusedError if the metadata log is a link."""
+        for each in log_dir.partitions:
+            name = each.name
+            is_current = name.state is DirectoryState.CURRENT and is_text(name.raw)
+            if is_current and name.topic and name.partition is not None:
+                found = self.links if self.is_link(each) else self.places
+                found[name.topic, name.partition] = each
+        if (METADATA_TOPIC, 0) in self.links:
+            raise _link_error(self.links[METADATA_TOPIC, 0])
+
+    def is_link(self, place: PartitionPath) -> bool:
+        """Return whether a directory is reached by a symbolic link of this name."""
+        status = self.trusted.status(place.path)
+        return status is not None and stat.S_ISLNK(status.st_mode)
+
+    def notes(self) -> Iterator[str]:
+        """Yield a warning for each link."""
+        for place in self.links.values():
+            yield f"warning: {_link_error(place)}; until then it has no leader"
+
+    # --- new directories ----------------------------------------------------------------------------------------------
+    def make_first(self) -> None:
+        """Make the directory of the metadata log in an empty log directory. Raises StorageError."""
+        self._disk.make_directory(f"{self._path}/{METADATA_TOPIC}-0", self._like())
+
+    @contextmanager
+    def made(self, topic: str, numbers: Iterable[int], topic_id: bytes) -> Iterator[None]:
+        """Make directories of partitions; if they do not become part of the cluster, they are deleted again.
+
+        Raises RefusedError, before any is made, if there is something of a name already: it is kept, whatever it is.
+        """
+        paths = {(topic, number): f"{self._path}/{topic}-{number}" for number in numbers}
+        for path in paths.values():
+            if self.trusted.exists(path):
+                raise RefusedError(
+                    "is there already, and belongs to no topic of the metadata log, so kafkalog neither uses nor "
+                    f"deletes it. See what is in it (kafkalog verify {shell_path(path)}), and move it out of the log "
+                    "directory; then create the topic again",
+                    path=path,
+                )
+        with ExitStack() as undo:
+            for key, path in paths.items():
+                self._disk.make_directory(path, self._like())
+                undo.callback(self._take_back, key, path)
+                self._fill(key, path, topic_id)
+            yield
+            undo.pop_all()
+
+    def _fill(self, key: Key, path: str, topic_id: bytes) -> None:
+        status = self.trusted.status(path)
+        if status is None:
+            raise NotFoundError("another process has just deleted it", path=path)
+        self.places[key] = PartitionPath(
+            path=path, name=partition_name(path), device=status.st_dev, inode=status.st_ino
+        )
+        self._disk.replace_file(_metadata_file(path), encode_partition_metadata(uuid_text(topic_id)), path)
+
+    def _take_back(self, key: Key, path: str) -> None:
+        """Delete a directory that was just made, as far as possible; a file that is not ours keeps it."""
+        self.places.pop(key, None)
+        if self._failure.is_offline:
+            return  # the metadata log may have the topic, which then needs its directories after the next start
+        made = _metadata_file(path)
+        with suppress(StorageError):
+            for each in (made, self._disk.temporary(made)):
+                if self.trusted.exists(each):
+                    self._disk.unlink(each)
+            self._disk.remove_directory(path)
+
+    def _like(self) -> Attributes:
+        """Return the attributes of a new directory: those of the log directory."""
+        attributes = Attributes.of(self._path, self.trusted)
+        return Attributes(uid=attributes.uid, gid=attributes.gid, mode=attributes.mode | 0o700)
+
+    # --- deletion -----------------------------------------------------------------------------------------------------
+    def of_topic(self, topic: str) -> list[Key]:
+        """Return the partitions of a topic that may be deleted.
+
+        Raises RefusedError if a directory is a link, or not the one that was here at the start or was made since.
+        """
+        for (name, _), place in self.links.items():
+            if name == topic:
+                raise _link_error(place)
+        keys = [key for key in self.places if key[0] == topic]
+        for key in keys:
+            place = self.places[key]
+            status = self.trusted.status(place.path)
+            if status is not None and (status.st_dev, status.st_ino) != place.identity:
+                raise RefusedError(
+                    "is not the directory that kafkalog has served: somebody has put another one, or a link, in its "
+                    f"place. See what it is (ls -ld {shell_path(place.path)}), and stop kafkalog before you replace a "
+                    "directory",
+                    path=place.path,
+                )
+        return keys
+
+    def delete(self, place: PartitionPath) -> None:
+        """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""
+        if not self.trusted.exists(place.path):
+            return  # somebody has deleted it
+        stem = place.name.raw[: _MAX_NAME - 1 - 32 - len(_DELETED)]
+        gone = f"{self._path}/{stem}.{self._new_id().hex()}{_DELETED}"
+        self._disk.rename(place.path, gone)
+        self._disk.sync_directory(self._path)
+        self._disk.delete_directory(gone)
+
+
+def _metadata_file(path: str) -> str:
+    return f"{path}/{fixed_file_name(FileKind.PARTITION_METADATA)}"
+
+
+def _link_error(place: PartitionPath) -> RefusedError:
+    return RefusedError(
+        f"is a symbolic link to {os.path.realpath(place.path)}, and a broker that writes follows no link below the "
+        "directory that you named. If that is the partition, delete the link and move the directory itself here; "
+        f"without --read-write it is served as it is: kafkalog serve {shell_path(os.path.dirname(place.path))}",
+        path=place.path,
+    )
