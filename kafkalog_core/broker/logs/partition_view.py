@@ -13,12 +13,14 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.broker.logs.batch_map import map_batches
+from kafkalog_core.broker.logs.batch_map import first_record_at, map_batches
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.answers import FileRange
 from kafkalog_core.broker.network.disk_threads import count_read
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.kafka.batch_faults import BatchFaults
+from kafkalog_core.kafka.batch_places import partition_bounds
 from kafkalog_core.kafka.fetch import EARLIEST as EARLIEST_OFFSET
 from kafkalog_core.kafka.fetch import LATEST as LATEST_OFFSET
 from kafkalog_core.kafka.fetch import offsets_before
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.logs.batch_map import BatchMap, Place
     from kafkalog_core.format.snapshot import ProducerEntry
+    from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.segment_lookup import RecordPlace
 
 __all__ = [
     "AbortedTransaction",
@@ -150,6 +154,7 @@ class ServedPartition:
         self._cache = cache
         self._segments = tuple(segment for segment in partition.segments if segment.log is not None)
         self._bases = [segment.base_offset for segment in self._segments]
+        self._bounds: dict[int, PlaceBounds] | None = None
         self._size_bytes = sum(segment.size_bytes for segment in self._segments)
         self._lock = threading.Lock()
         self._view: CommittedView | None = None
@@ -157,6 +162,7 @@ class ServedPartition:
         self._found_tail_on_disk: tuple[int, int] | None = None
         self._found_history: History | None = None
         self._found_producers: tuple[ProducerEntry, ...] | None = None
+        self._ends: dict[int, int] = {}
         self._notified: set[tuple[str, int]] = set()
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
@@ -196,7 +202,7 @@ class ServedPartition:
             end_at = lookup.end_at(self._options.until_ms)
         if end_at is None or end_at >= end:
             return end, epoch
-        end = max(end_at, self.log_start_offset)
+        end = self._end_before(max(end_at, self.log_start_offset))
         epochs = self._epochs_before(end)
         return end, epochs[-1].epoch if epochs else _UNDEFINED
 
@@ -222,23 +228,38 @@ class ServedPartition:
         """Read the end of the log.
 
         Metadata asks this of every partition, so it is read from the last index entry on, where the index is right and
-        the log is whole from there (as `LogSegment.readNextOffset` does); else the segment is mapped.
+        the log is whole from there (as `LogSegment.readNextOffset` does); else the segment is mapped. A last segment
+        that is not whole may be a stray one within the range of an earlier one, which then ends the log.
         """
-        if not self._segments:
-            return self.log_start_offset, _UNDEFINED
-        segment = self._segments[-1]
+        end, epoch = self.log_start_offset, _UNDEFINED
+        last = len(self._segments) - 1
+        for number in range(last, -1, -1):
+            found = self._whole_tail(number)
+            is_whole = found is not None
+            if found is None:
+                batches = self._map(number)
+                found = batches.end_offset, batches.epochs[-1][0] if batches.epochs else _UNDEFINED
+                is_whole = bool(batches.end) and not batches.holes
+            if found[0] > end or number == last:
+                end, epoch = max(found[0], end), found[1]
+            if is_whole:
+                break
+        return end, epoch
+
+    def _whole_tail(self, number: int) -> tuple[int, int] | None:
+        """Return end offset and last leader epoch of a segment by its index; None: it is no help, or damage is there."""
+        segment, options = self._segments[number], self._options.scan_options
         with Source.open(_log_path(segment)) as source:
             start = last_indexed(source, segment)
-            if start:
-                end, epoch = segment.base_offset, _UNDEFINED
-                for item in scan(source, base_offset=None, options=self._options.scan_options, start=start):
-                    if isinstance(item, Damage):
-                        break
-                    end, epoch = item.batches.column("last_offset")[-1] + 1, item.batches.column("leader_epoch")[-1]
-                else:
-                    return max(end, self.log_start_offset), epoch
-        last = self._map(len(self._segments) - 1)
-        return max(last.end_offset, self.log_start_offset), last.epochs[-1][0] if last.epochs else _UNDEFINED
+            if not start:
+                return None
+            faults = BatchFaults(source, self._bounds_of(segment), options, opens_batches=options.check, start=start)
+            end, epoch = segment.base_offset, _UNDEFINED
+            for item in faults.watched(scan(source, base_offset=segment.base_offset, options=options, start=start)):
+                if isinstance(item, Damage):
+                    return None
+                end, epoch = item.batches.column("last_offset")[-1] + 1, item.batches.column("leader_epoch")[-1]
+            return None if faults.may_be_wrong else (end, epoch)
 
     @property
     def log_end_offset(self) -> int:
@@ -249,7 +270,27 @@ class ServedPartition:
     def high_watermark(self) -> int:
         """The offset before which consumers read: the checkpointed one, within the log, else the log end offset."""
         mark = self._options.high_watermark
-        return self.log_end_offset if mark is None else max(self.log_start_offset, min(mark, self.log_end_offset))
+        return self.log_end_offset if mark is None else self._end_before(min(mark, self.log_end_offset))
+
+    def _end_before(self, limit: int) -> int:
+        """Return the offset after the last batch that ends before a limit, which no consumer passes.
+
+        A hole before the limit is passed by the batch after it, which no consumer gets: one that waits for the limit
+        itself would wait for ever.
+        """
+        if limit >= self._tail_on_disk[0]:
+            return limit
+        found = self._ends.get(limit)
+        if found is None:
+            found = self._ends[limit] = self._find_end_before(limit)
+        return found
+
+    def _find_end_before(self, limit: int) -> int:
+        for number in range(bisect_right(self._bases, limit) - 1, -1, -1):
+            end = self._map(number).end_before(limit, partial(self._bytes, number))
+            if end is not None:
+                return max(end, self.log_start_offset)
+        return self.log_start_offset
 
     @property
     def size_bytes(self) -> int:
@@ -263,7 +304,7 @@ class ServedPartition:
     def last_stable_offset(self) -> int:
         """Return the offset before which read_committed consumers read. Its first use reads the whole log's headers."""
         end = self._committed.end_offset
-        return self.high_watermark if end is None else max(self.log_start_offset, min(end, self.high_watermark))
+        return self.high_watermark if end is None else self._end_before(min(end, self.high_watermark))
 
     @property
     def _committed(self) -> CommittedView:
@@ -280,8 +321,9 @@ class ServedPartition:
         unit, checkpoints = unit_of_partition(self._partition, os.path.dirname(self.path)), Checkpoints()
         compaction = Compaction(unit, checkpoints, options)
         end = self.log_end_offset if self._is_cut else None
+        wrong = {_log_path(segment): self._map(number).holes for number, segment in enumerate(self._segments)}
         return read_committed_view(
-            unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end
+            unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end, wrong=wrong
         )
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -371,9 +413,33 @@ class ServedPartition:
         """Return the first record with a timestamp at or after a time; None: there is none. Raises StorageError."""
         with self._lookup() as lookup:
             record = lookup.find_time(timestamp_ms)
-        if record is None or record.offset >= self.high_watermark:
+        if record is None:
             return None
-        return TimedOffset(record.offset, record.timestamp_ms or 0, self._epoch_at(record.offset))
+        offset, time_ms = record.offset, record.timestamp_ms or 0
+        if not self._is_served(record):  # it is in a hole: the maps know the others
+            found = self._first_from(timestamp_ms)
+            if found is None:
+                return None
+            offset, time_ms = found
+        return None if offset >= self.high_watermark else TimedOffset(offset, time_ms, self._epoch_at(offset))
+
+    def _is_served(self, record: RecordPlace) -> bool:
+        """Return whether the batch of a record is served."""
+        found = self._find(record.offset)
+        if found is None:
+            return False
+        number, place = found
+        batch = record.batch
+        return self._bases[number] == batch.segment.base_offset and place.position == batch.position
+
+    def _first_from(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record at or after a time in what is served."""
+        for number in range(len(self._segments)):
+            for start, end in self._map(number).stretches_from_time(timestamp_ms):
+                found = first_record_at(self._bytes(number, start, end), timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return found
+        return None
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """Return the first record with the largest timestamp (KIP-734); None: there is none. Raises StorageError."""
@@ -393,11 +459,10 @@ class ServedPartition:
 
         A segment counts by the modification time of its log, and the log end offset as now (`getOffsetsBefore`).
         """
-        end = self.log_end_offset
-        most = max_count + len(self._bases) if self._is_cut else max_count
+        end, most = self.log_end_offset, max_count + len(self._bases)
         with self._lookup() as lookup:
             found = [each.offset for each in offsets_before(lookup, timestamp_ms, most, MAX_INT64, Trace())]
-        if self._is_cut and timestamp_ms != EARLIEST_OFFSET:
+        if timestamp_ms != EARLIEST_OFFSET:
             found = [*([end] if timestamp_ms == LATEST_OFFSET else []), *(each for each in found if each < end)]
         return found[:max_count]
 
@@ -476,9 +541,19 @@ class ServedPartition:
 
     def _new_map(self, segment: Segment) -> BatchMap:
         with Source.open(_log_path(segment)) as source:
-            found = map_batches(source, segment.base_offset, options=self._options.scan_options)
+            found = map_batches(source, self._bounds_of(segment), options=self._options.scan_options)
         self._notify(segment, found)
+        tail = self._found_tail_on_disk
+        if tail is not None and found.end_offset > tail[0]:  # the segments after it are within its range
+            self._found_tail_on_disk, self._found_tail = (found.end_offset, tail[1]), None
         return found
+
+    def _bounds_of(self, segment: Segment) -> PlaceBounds:
+        """Return what bounds the offsets of a segment."""
+        found = self._bounds
+        if found is None:
+            found = self._bounds = partition_bounds(self._partition)
+        return found[segment.base_offset]
 
     def _notify(self, segment: Segment, batches: BatchMap) -> None:
         """Report the holes of a segment, each once. Zeros at the end of a file are preallocated space, not a hole."""

@@ -36,6 +36,7 @@ from kafkalog_core.format.layout import (
     TXN_INDEX_ENTRY,
 )
 from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, without
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
@@ -338,7 +339,7 @@ class CommittedView:
         return is_committed
 
 
-def read_committed_view(
+def read_committed_view(  # noqa: PLR0913 - what a replay depends on
     files: Sequence[LogFile],
     options: ScanOptions,
     high_watermark: int | None,
@@ -348,6 +349,7 @@ def read_committed_view(
     following: Sequence[LogFile] = (),
     is_whole: bool = True,
     log_end_offset: int | None = None,
+    wrong: Mapping[str, Sequence[Damage]] | None = None,
 ) -> CommittedView:
     """Read the batch headers of a partition's files, and return what a read_committed consumer gets.
 
@@ -362,8 +364,39 @@ def read_committed_view(
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
             read.
         log_end_offset: batches from this offset on are not read, as if the log ended there; None: all are.
+        wrong: batches that are not read, by the path of the log; None: those that are misplaced (`kafka.batch_places`).
     """
-    reader = _Reader(options, compaction, MAX_INT64 if log_end_offset is None else log_end_offset)
+    until = MAX_INT64 if log_end_offset is None else log_end_offset
+    bounds = _bounds_of(files, following)
+    reader = _Reader(options, compaction, until, bounds, wrong or {})
+    end = _replayed(reader, files, following)
+    if wrong is None and reader.suspicious:  # no transaction is replayed by offsets that cannot be right
+        misplaced = {file.path: _misplaced(file, bounds[file.path], options) for file in reader.suspicious}
+        reader = _Reader(options, compaction, until, bounds, misplaced)
+        end = _replayed(reader, files, following)
+    reader.finish(is_log_end=is_whole)
+    return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
+
+
+def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[str, PlaceBounds]:
+    """Return what bounds the offsets of each file, by its path."""
+    every = [*files, *following]
+    bases = [file.base_offset for file in every]
+    return {
+        file.path: PlaceBounds(base_offset=base or 0, next_base=None if base is None else next_base)
+        for file, base, next_base in zip(every, bases, [*bases[1:], None], strict=True)
+    }
+
+
+def _misplaced(file: LogFile, bounds: PlaceBounds, options: ScanOptions) -> list[Damage]:
+    """Return the misplaced batches of a file; it could be read a moment ago. Raises StorageError."""
+    with Source.open(file.path) as source:
+        found = misplaced_batches(source, bounds, options).batches
+    return [Damage(each.position, each.size_bytes, "offset-order", each.detail, each.expected_offset) for each in found]
+
+
+def _replayed(reader: _Reader, files: Sequence[LogFile], following: Sequence[LogFile]) -> int:
+    """Read the files, and those that follow as far as they are needed; return the offset where these begin."""
     for file in files:
         reader.read(file)
     end = reader.next_offset if following and reader.next_offset is not None else MAX_INT64
@@ -371,8 +404,7 @@ def read_committed_view(
         if not reader.is_open_before(end):
             break
         reader.read(file)
-    reader.finish(is_log_end=is_whole)
-    return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
+    return end
 
 
 def _view_of(
@@ -465,7 +497,17 @@ def _offsets(hole: Hole) -> str:
 class _Reader:
     """Replays file after file, and notes the ranges of offsets that cannot be read."""
 
-    def __init__(self, options: ScanOptions, compaction: Compaction, end_offset: int) -> None:
+    def __init__(
+        self,
+        options: ScanOptions,
+        compaction: Compaction,
+        end_offset: int,
+        bounds: Mapping[str, PlaceBounds],
+        wrong: Mapping[str, Sequence[Damage]],
+    ) -> None:
+        self.suspicious: list[LogFile] = []
+        self._bounds = bounds
+        self._wrong = wrong
         self.states = ProducerStates(sequences="unchecked")
         self.outcomes = TransactionOutcomes()
         self.gaps: list[_Gap] = []
@@ -488,11 +530,19 @@ class _Reader:
         self.outcomes.log = (file.path, file.base_offset)
         try:
             with Source.open(file.path) as source:
-                for item in scan(source, base_offset=file.base_offset, options=self._options):
+                items = scan(source, base_offset=file.base_offset, options=self._options)
+                watch = PlaceWatch(self._bounds[file.path])
+                wrong = self._wrong.get(file.path, ())
+                for item in without(items, wrong) if wrong else items:
                     if isinstance(item, Run):
+                        watch.run(item.batches)
                         self._run(item, file)
-                    elif item.size_bytes and self._lost is None:
+                        continue
+                    watch.damage(item)
+                    if item.size_bytes and self._lost is None:
                         self._lost = file, item
+                if watch.is_suspicious:
+                    self.suspicious.append(file)
         except StorageError:
             self._lost = self._lost or (file, None)
 
