@@ -129,5 +129,5 @@ class BatchFaults:
             for each in misplaced_batches(self._source, self._bounds, self._options).batches:
                 reason = DAMAGE_REASONS.get(_PLACE_CODES[each.fault], _PLACE_CODES[each.fault])
                 damage = Damage(each.position, each.size_bytes, reason, each.detail, each.expected_offset)
-                found_at.setdefault(each.position, damage)
+                found_at[each.position] = damage
         return tuple(found_at[position] for position in sorted(found_at))

@@ -6,7 +6,8 @@ Offsets ascend, and leader epochs never decrease. Of witnesses that contradict e
 
 - Of the batches, the longest chain with ascending offsets is right. Where two chains are as long, the one in which more
   batches continue without a gap is right: a batch with a wrong offset leaves a gap on both sides.
-- A single batch of that chain below the segment's base offset is wrong. Several are right: the file was renamed.
+- A single batch of that chain below the segment's base offset is wrong, unless the batch after it continues it. Several
+  are right: the file was renamed.
 - A single batch that reaches the next segment, the start of a later leader epoch, or more offsets than a segment holds
   is wrong, unless it continues the batch before it. Several are right: the other segment is within their range.
 - Of what is left, the longest chain whose leader epochs do not decrease is right.
@@ -112,10 +113,15 @@ class Misplaced(NamedTuple):
 
 
 class MisplacedBatches(NamedTuple):
-    """The misplaced batches, in the order of the file, and the last offset of the others; None: there are none."""
+    """The misplaced batches, in the order of the file.
+
+    `last_offset` is that of the others; None: there are none. `renamed`: the first of them, if it is below the base
+    offset, so that the name of the file is wrong.
+    """
 
     batches: tuple[Misplaced, ...]
     last_offset: int | None
+    renamed: Misplaced | None
 
 
 class PlaceWatch:
@@ -187,7 +193,11 @@ def misplaced_batches(source: Source, bounds: PlaceBounds, options: ScanOptions)
     chain = _within(batches, offsets, bounds)
     kept = _epochs_ascend(batches, chain)
     found = sorted([*_wrong_offsets(batches, chain, bounds), *_wrong_epochs(batches, chain, kept)])
-    return MisplacedBatches(tuple(found), batches.last[chain[-1]] if chain else None)
+    renamed = None
+    if chain and batches.first[chain[0]] < bounds.base_offset:
+        detail = _why_wrong(batches, chain[0], len(batches.position), bounds.base_offset, bounds)
+        renamed = _misplaced(batches, chain[0], "offset", bounds.base_offset, detail)
+    return MisplacedBatches(tuple(found), batches.last[chain[-1]] if chain else None, renamed)
 
 
 def _in_order(batches: _Batches, bounds: PlaceBounds) -> list[int]:
@@ -254,8 +264,10 @@ def _longest_chain(intervals: Iterable[tuple[int, int, int]]) -> list[int]:
 def _within(batches: _Batches, rows: list[int], bounds: PlaceBounds) -> list[int]:
     """Return the chain without a single batch below the segment, and without a single one above it."""
     first, last = batches.first, batches.last
-    if rows and first[rows[0]] < bounds.base_offset and (len(rows) == 1 or first[rows[1]] >= bounds.base_offset):
-        rows = rows[1:]
+    if rows and first[rows[0]] < bounds.base_offset:
+        after = None if len(rows) == 1 else first[rows[1]]
+        if after is None or (after >= bounds.base_offset and after != last[rows[0]] + 1):
+            rows = rows[1:]
     if rows:
         row = rows[-1]
         expected = last[rows[-2]] + 1 if len(rows) > 1 else bounds.base_offset

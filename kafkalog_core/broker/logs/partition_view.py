@@ -247,7 +247,7 @@ class ServedPartition:
         return end, epoch
 
     def _whole_tail(self, number: int) -> tuple[int, int] | None:
-        """Return end offset and last leader epoch of a segment by its index; None: it is no help, or damage is there."""
+        """Return end offset and last leader epoch of a segment by its index; None: it is no help, or damage there."""
         segment, options = self._segments[number], self._options.scan_options
         with Source.open(_log_path(segment)) as source:
             start = last_indexed(source, segment)

@@ -384,7 +384,7 @@ class PlaceCheck:
         with Source.open(path) as source:
             found = misplaced_batches(source, self._bounds, options)
         self.last_offset = found.last_offset
-        for each in found.batches:
+        for each in (*found.batches, *([] if found.renamed is None else [found.renamed])):
             place = {"position": each.position, "size_bytes": each.size_bytes}
             if each.fault == "offset":
                 self._sink.add("batch.offset-order", path, offset=each.expected_offset, detail=each.detail, **place)
