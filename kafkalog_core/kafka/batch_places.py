@@ -8,8 +8,10 @@ Offsets ascend, and leader epochs never decrease. Of witnesses that contradict e
   batches continue without a gap is right: a batch with a wrong offset leaves a gap on both sides.
 - A single batch of that chain below the segment's base offset is wrong, unless the batch after it continues it. Several
   are right: the file was renamed.
-- A single batch that reaches the next segment, the start of a later leader epoch, or more offsets than a segment holds
-  is wrong, unless it continues the batch before it. Several are right: the other segment is within their range.
+- A single batch that reaches the next segment, or more offsets than a segment holds, is wrong, unless it continues the
+  batch before it and has as many records as offsets. Several are right: the other segment is within their range.
+- The last batch is wrong if a later leader epoch starts below it, exactly where the batch would end if it continued the
+  batch before it. A line of a text file alone would be no reason: it has no checksum either.
 - Of what is left, the longest chain whose leader epochs do not decrease is right.
 
 A broker trusts all of them (`LogSegment.recover`, `FileLogInputStream`): it serves them, or does not start.
@@ -63,16 +65,16 @@ class PlaceBounds(Struct, frozen=True, kw_only=True):
     next_base: int | None = None
     epochs: tuple[EpochStart, ...] = ()
 
-    def end_of(self, epoch: int) -> int:
-        """Return the offset below which every batch of a leader epoch is, by what is known apart from the batches."""
+    @property
+    def end(self) -> int:
+        """The offset below which every batch is."""
         end = min(self.base_offset, MAX_INT64 - MAX_INT32) + MAX_INT32 + 1  # LogSegment.canConvertToRelativeOffset
-        if self.next_base is not None:
-            end = min(end, self.next_base)
-        if epoch >= 0:
-            later = bisect_right(self.epochs, epoch, key=lambda each: each.epoch)
-            if later < len(self.epochs):
-                end = min(end, self.epochs[later].start_offset)
-        return end
+        return end if self.next_base is None else min(end, self.next_base)
+
+    def end_of(self, epoch: int) -> int:
+        """Return the offset below which every batch of a leader epoch is, by the checkpoint; MAX_INT64: any."""
+        later = bisect_right(self.epochs, epoch, key=lambda each: each.epoch)
+        return self.epochs[later].start_offset if epoch >= 0 and later < len(self.epochs) else MAX_INT64
 
 
 def partition_bounds(partition: Partition) -> dict[int, PlaceBounds]:
@@ -147,7 +149,7 @@ class PlaceWatch:
         if lowest < 0 <= latest:
             lowest = min(epoch for epoch in epochs if epoch >= 0)
         if lowest != self._end_of:
-            self._end, self._end_of = self._bounds.end_of(lowest), lowest
+            self._end, self._end_of = min(self._bounds.end, self._bounds.end_of(lowest)), lowest
         self.is_suspicious = max(batches.column("last_offset")) >= self._end or (
             0 <= lowest < self._epoch or (lowest != latest and not _ascend(epochs))
         )
@@ -163,27 +165,29 @@ def _ascend(epochs: Sequence[int]) -> bool:
 class _Batches:
     """The places of all whole batches of a segment."""
 
-    _FIELDS: Final = ("position", "size_bytes", "base_offset", "last_offset", "leader_epoch")
+    _FIELDS: Final = ("position", "size_bytes", "base_offset", "last_offset", "leader_epoch", "record_count")
 
     def __init__(self) -> None:
-        self.position, self.size_bytes, self.first, self.last, self.epoch = (array("q") for _ in self._FIELDS)
+        self.position, self.size_bytes, self.first, self.last, self.epoch, self.count = (
+            array("q") for _ in self._FIELDS
+        )
 
     def add(self, batches: BatchColumns) -> None:
         begun = len(self.first)
-        columns = (self.position, self.size_bytes, self.first, self.last, self.epoch)
+        columns = (self.position, self.size_bytes, self.first, self.last, self.epoch, self.count)
         for column, name in zip(columns, self._FIELDS, strict=True):
             column.extend(batches.column(name))
         formats = batches.column("format")
         if min(formats) < MAGIC_V2:  # the first offset of a compressed message of magic 0 and 1 is in its content alone
             for row, magic in enumerate(formats, start=begun):
                 if magic < MAGIC_V2:
-                    self.first[row] = self.last[row]
+                    self.first[row], self.count[row] = self.last[row], 1
 
 
 def misplaced_batches(source: Source, bounds: PlaceBounds, options: ScanOptions) -> MisplacedBatches:
     """Return the batches of a segment that are not where their headers say, in the order of the file.
 
-    It reads the whole file; `PlaceWatch` shows whether that is needed. Memory: 40 bytes a batch. Raises StorageError.
+    It reads the whole file; `PlaceWatch` shows whether that is needed. Memory: 48 bytes a batch. Raises StorageError.
     """
     batches = _Batches()
     for item in scan(source, base_offset=bounds.base_offset, options=options):
@@ -271,8 +275,11 @@ def _within(batches: _Batches, rows: list[int], bounds: PlaceBounds) -> list[int
     if rows:
         row = rows[-1]
         expected = last[rows[-2]] + 1 if len(rows) > 1 else bounds.base_offset
-        is_alone = len(rows) == 1 or last[rows[-2]] < bounds.end_of(batches.epoch[rows[-2]])
-        if is_alone and last[row] >= bounds.end_of(batches.epoch[row]) and first[row] != expected:
+        is_alone = last[row] >= bounds.end and (len(rows) == 1 or last[rows[-2]] < bounds.end)
+        epoch_end = bounds.end_of(batches.epoch[row])
+        is_past_epoch = last[row] >= epoch_end == expected + last[row] - first[row] + 1
+        continues = first[row] == expected and batches.count[row] == last[row] - first[row] + 1
+        if not continues and (is_alone or is_past_epoch):
             rows = rows[:-1]
     return rows
 
@@ -303,12 +310,12 @@ def _why_wrong(batches: _Batches, row: int, right: int, expected: int, bounds: P
         return f"{_offsets(first, last)}, where {expected} or more was expected: offsets go back"
     if right < len(batches.position) and last >= batches.first[right]:
         return f"they end with {last}, but the next batch, at byte {batches.position[right]}, has lower ones"
-    end = bounds.end_of(batches.epoch[row])
-    if end == bounds.next_base:
-        return f"they end with {last}, but the next segment starts at {end}"
-    if last - bounds.base_offset > MAX_INT32:
+    if bounds.next_base is not None and last >= bounds.next_base:
+        return f"they end with {last}, but the next segment starts at {bounds.next_base}"
+    if last >= bounds.end:
         return f"they end with {last}, more than {MAX_INT32} above the base offset of the segment"
-    return f"they end with {last}, but its leader epoch, {batches.epoch[row]}, ends at {end} (leader-epoch-checkpoint)"
+    epoch = batches.epoch[row]
+    return f"they end with {last}, but leader epoch {epoch} ends at {bounds.end_of(epoch)} (leader-epoch-checkpoint)"
 
 
 def _offsets(first: int, last: int) -> str:

@@ -143,6 +143,17 @@ class FetchedRange(Struct, frozen=True):
     aborted: tuple[AbortedTransaction, ...] | None = None
 
 
+class _Tail(NamedTuple):
+    """The end of a log: the log end offset, the leader epoch of the last batch of the last segment (-1: it has none).
+
+    `readable`: the offset after the last batch, which is lower if the last segment is empty and starts later.
+    """
+
+    end: int
+    epoch: int
+    readable: int
+
+
 class ServedPartition:
     """A partition directory as it was when it was opened: nothing writes to it. Thread-safe."""
 
@@ -159,10 +170,11 @@ class ServedPartition:
         self._lock = threading.Lock()
         self._view: CommittedView | None = None
         self._found_tail: tuple[int, int] | None = None
-        self._found_tail_on_disk: tuple[int, int] | None = None
+        self._found_tail_on_disk: _Tail | None = None
         self._found_history: History | None = None
         self._found_producers: tuple[ProducerEntry, ...] | None = None
         self._ends: dict[int, int] = {}
+        self._found_renamed: tuple[int, ...] | None = None
         self._notified: set[tuple[str, int]] = set()
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
@@ -195,7 +207,7 @@ class ServedPartition:
         return found
 
     def _find_tail(self) -> tuple[int, int]:
-        end, epoch = self._tail_on_disk
+        end, epoch, _ = self._tail_on_disk
         if self._options.until_ms is None:
             return end, epoch
         with self._lookup() as lookup:
@@ -209,7 +221,7 @@ class ServedPartition:
     @property
     def _is_cut(self) -> bool:
         """Whether the disk holds more than what is served."""
-        return self._tail[0] < self._tail_on_disk[0]
+        return self._tail[0] < self._tail_on_disk.end
 
     def _epochs_before(self, offset: int) -> list[EpochStart]:
         """Return the leader epochs of the last segment with batches before an offset, up to there."""
@@ -217,14 +229,14 @@ class ServedPartition:
         return [EpochStart(*each) for each in self._map(number).epochs if each[1] < offset]
 
     @property
-    def _tail_on_disk(self) -> tuple[int, int]:
-        """The offset after the last batch on the disk, and the leader epoch of that of the last segment; -1: none."""
+    def _tail_on_disk(self) -> _Tail:
+        """The end of the log on the disk."""
         found = self._found_tail_on_disk
         if found is None:
             found = self._found_tail_on_disk = self._find_tail_on_disk()
         return found
 
-    def _find_tail_on_disk(self) -> tuple[int, int]:
+    def _find_tail_on_disk(self) -> _Tail:
         """Read the end of the log.
 
         Metadata asks this of every partition, so it is read from the last index entry on, where the index is right and
@@ -232,19 +244,23 @@ class ServedPartition:
         that is not whole may be a stray one within the range of an earlier one, which then ends the log.
         """
         end, epoch = self.log_start_offset, _UNDEFINED
+        readable: int | None = None
         last = len(self._segments) - 1
         for number in range(last, -1, -1):
             found = self._whole_tail(number)
-            is_whole = found is not None
+            is_whole = has_batches = found is not None
             if found is None:
                 batches = self._map(number)
                 found = batches.end_offset, batches.epochs[-1][0] if batches.epochs else _UNDEFINED
-                is_whole = bool(batches.end) and not batches.holes
+                is_whole = batches.end_offset > self._bases[number] and not batches.holes
+                has_batches = bool(batches.end)
             if found[0] > end or number == last:
                 end, epoch = max(found[0], end), found[1]
+            if has_batches:
+                readable = max(found[0], readable or self.log_start_offset)
             if is_whole:
                 break
-        return end, epoch
+        return _Tail(end, epoch, end if readable is None else readable)
 
     def _whole_tail(self, number: int) -> tuple[int, int] | None:
         """Return end offset and last leader epoch of a segment by its index; None: it is no help, or damage there."""
@@ -268,9 +284,12 @@ class ServedPartition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset before which consumers read: the checkpointed one, within the log, else the log end offset."""
+        """The offset before which consumers read: the checkpointed one, within the log, else that after the last batch.
+
+        That is the log end offset, unless the last segment is empty and starts later.
+        """
         mark = self._options.high_watermark
-        return self.log_end_offset if mark is None else self._end_before(min(mark, self.log_end_offset))
+        return self._end_before(self.log_end_offset if mark is None else min(mark, self.log_end_offset))
 
     def _end_before(self, limit: int) -> int:
         """Return the offset after the last batch that ends before a limit, which no consumer passes.
@@ -278,8 +297,8 @@ class ServedPartition:
         A hole before the limit is passed by the batch after it, which no consumer gets: one that waits for the limit
         itself would wait for ever.
         """
-        if limit >= self._tail_on_disk[0]:
-            return limit
+        if limit >= self._tail_on_disk.readable:
+            return self._tail_on_disk.readable
         found = self._ends.get(limit)
         if found is None:
             found = self._ends[limit] = self._find_end_before(limit)
@@ -378,12 +397,35 @@ class ServedPartition:
         """Return the segment and the place of the first batch that ends at an offset or after it; None: none does."""
         first = max(bisect_right(self._bases, offset) - 1, 0)
         after = range(first + 1, len(self._segments))
+        found: tuple[int, Place] | None = None
         for number in chain((first,), self._overlapping(first, offset), after):
-            batches = self._map(number)
-            stretch = batches.stretch_of(offset)
-            if stretch is not None:
-                return number, batches.place(stretch, offset, partial(self._bytes, number))
-        return None
+            found = self._place_in(number, offset)
+            if found is not None:
+                break
+        if found is None or found[0] > first:  # none where it should be: a file that was renamed may hold it
+            others = [self._place_in(number, offset) for number in self._renamed]
+            found = min((each for each in (found, *others) if each), key=lambda each: each[1].last_offset, default=None)
+        return found
+
+    def _place_in(self, number: int, offset: int) -> tuple[int, Place] | None:
+        """Return the first batch of a segment that ends at an offset or after it; None: none does."""
+        batches = self._map(number)
+        stretch = batches.stretch_of(offset)
+        return None if stretch is None else (number, batches.place(stretch, offset, partial(self._bytes, number)))
+
+    @property
+    def _renamed(self) -> tuple[int, ...]:
+        """The segments whose first batch has lower offsets than their names. Raises StorageError."""
+        found = self._found_renamed
+        if found is None:
+            firsts = ((number, bytes(self._bytes(number, 0, 8))) for number in range(len(self._bases)))
+            found = tuple(
+                number
+                for number, first in firsts
+                if first and 0 <= int.from_bytes(first, "big", signed=True) < self._bases[number]
+            )
+            self._found_renamed = found
+        return found
 
     def _overlapping(self, number: int, offset: int) -> Iterator[int]:
         """Yield the segment that holds an offset although a later one, by its name, should."""
@@ -396,7 +438,7 @@ class ServedPartition:
 
     def _position_of(self, number: int, batches: BatchMap, offset: int) -> int | None:
         """Return the position of the batch that holds an offset in a segment; None: it is after its last batch."""
-        stretch = batches.stretch_of(offset) if offset < self._tail_on_disk[0] else None
+        stretch = batches.stretch_of(offset) if offset < self._tail_on_disk.end else None
         return None if stretch is None else batches.place(stretch, offset, partial(self._bytes, number)).position
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -544,8 +586,9 @@ class ServedPartition:
             found = map_batches(source, self._bounds_of(segment), options=self._options.scan_options)
         self._notify(segment, found)
         tail = self._found_tail_on_disk
-        if tail is not None and found.end_offset > tail[0]:  # the segments after it are within its range
-            self._found_tail_on_disk, self._found_tail = (found.end_offset, tail[1]), None
+        if tail is not None and found.end and found.end_offset > tail.readable:  # others are within its range
+            end = max(found.end_offset, tail.end)
+            self._found_tail_on_disk, self._found_tail = _Tail(end, tail.epoch, found.end_offset), None
         return found
 
     def _bounds_of(self, segment: Segment) -> PlaceBounds:

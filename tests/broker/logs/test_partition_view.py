@@ -258,6 +258,21 @@ def test_a_stray_segment_within_the_range_of_another_one_ends_no_log(tmp_path: P
     assert partition.high_watermark == partition.log_end_offset == 9
 
 
+@pytest.mark.parametrize("stray", [b"", batch(900)[:40]])
+def test_an_empty_segment_far_above_the_others_keeps_no_reader_waiting(tmp_path: Path, stray: bytes) -> None:
+    partition, _ = opened(tmp_path, (0, batch(0) + batch(1)), (900, stray))
+    assert partition.high_watermark == partition.latest(is_committed=True).offset == 2
+    assert consumed(partition, ALL, is_committed=False) == [0, 1]
+    assert reads(partition, 900) == b"", "a group may have committed the log end offset"
+
+
+def test_a_batch_that_reaches_into_the_next_segment_is_a_hole(tmp_path: Path) -> None:
+    log = batch(0) + batch(1, last_offset=900)
+    partition, holes = opened(tmp_path, (0, log), (2, batch(2) + batch(3)))
+    assert consumed(partition, ALL, is_committed=False) == [0, 2, 3]
+    assert holes == [f"{SIZE} offset-order"]
+
+
 def test_a_batch_that_no_client_passes_is_a_hole(tmp_path: Path) -> None:
     """Its checksum is right: its header or its records contradict themselves, or it cannot be decompressed."""
     wrong = [
