@@ -25,6 +25,7 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kafkalog_core.findings.kinds import Severity
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.decode import RecordRun
     from kafkalog_core.storage.scan import Damage, Run
@@ -111,6 +112,7 @@ class BatchSink(Protocol):
         position: int | None = None,
         size_bytes: int | None = None,
         offset: int | None = None,
+        severity: Severity | None = None,
         **details: object,
     ) -> None:
         """Add one finding of the catalog; see `findings.found`."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings.catalog import FINDING_TYPES, found
+from kafkalog_core.findings.catalog import found
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.batch_checks import BatchCheck, CheckedLog, RecordCheck
@@ -20,6 +20,7 @@ from kafkalog_core.storage.scan import Damage, Run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog_core.findings.kinds import Severity
     from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.storage.scan import ScanOptions
     from kafkalog_core.storage.source import Source
@@ -44,14 +45,28 @@ class _Errors:
         position: int | None = None,
         size_bytes: int | None = None,
         offset: int | None = None,
+        severity: Severity | None = None,
         **details: object,
     ) -> None:
         """Keep an error of a batch."""
-        if position is None or position in self.by_position or FINDING_TYPES[code].severity != "error":
+        finding = found(
+            code,
+            path,
+            position=position,
+            size_bytes=size_bytes,
+            offset=offset,
+            severity=severity,
+            hides_records=False,
+            topic=None,
+            partition=None,
+            **details,
+        )
+        if position is None or position in self.by_position or finding.severity != "error":
             return
-        message = found(code, path, position=position, size_bytes=size_bytes, offset=offset, **details).message
         reason = DAMAGE_REASONS.get(code, code)
-        self.by_position[position] = Damage(position, size_bytes or 0, reason, message.removesuffix("."), offset)
+        self.by_position[position] = Damage(
+            position, size_bytes or 0, reason, finding.message.removesuffix("."), offset
+        )
         self.new.append(position)
 
     def count_more(self, code: str, path: str, count: int) -> None:

@@ -83,7 +83,7 @@ def partition_bounds(partition: Partition) -> dict[int, PlaceBounds]:
     epochs = EpochCache(() if file is None or file.refusal else file.entries, LATEST).entries
     bases = [segment.base_offset for segment in partition.segments]
     found: dict[int, PlaceBounds] = {}
-    for base, following in zip(bases, [*bases[1:], None], strict=True):
+    for base, following in zip(bases, [*bases[1:], None], strict=False):
         until = MAX_INT64 if following is None else following
         inside = tuple(each for each in epochs if base < each.start_offset < until)
         found[base] = PlaceBounds(base_offset=base, next_base=following, epochs=inside)

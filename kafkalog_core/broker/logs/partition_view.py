@@ -14,18 +14,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.broker.logs.batch_map import first_record_at, map_batches
+from kafkalog_core.broker.logs.log_tail import LogTail, find_tail
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.answers import FileRange
 from kafkalog_core.broker.network.disk_threads import count_read
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
-from kafkalog_core.kafka.batch_faults import BatchFaults
 from kafkalog_core.kafka.batch_places import partition_bounds
 from kafkalog_core.kafka.fetch import EARLIEST as EARLIEST_OFFSET
 from kafkalog_core.kafka.fetch import LATEST as LATEST_OFFSET
 from kafkalog_core.kafka.fetch import offsets_before
 from kafkalog_core.kafka.leader_epochs import EpochStart, History, history, read_epoch_file
-from kafkalog_core.kafka.logdir.bounds import last_indexed, log_bounds
+from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
@@ -35,7 +35,7 @@ from kafkalog_core.ops.reading.producer_states import read_producer_states
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source, open_error
 from kafkalog_core.structs import NamedTuple, Struct
 
@@ -143,17 +143,6 @@ class FetchedRange(Struct, frozen=True):
     aborted: tuple[AbortedTransaction, ...] | None = None
 
 
-class _Tail(NamedTuple):
-    """The end of a log: the log end offset, the leader epoch of the last batch of the last segment (-1: it has none).
-
-    `readable`: the offset after the last batch, which is lower if the last segment is empty and starts later.
-    """
-
-    end: int
-    epoch: int
-    readable: int
-
-
 class ServedPartition:
     """A partition directory as it was when it was opened: nothing writes to it. Thread-safe."""
 
@@ -170,7 +159,7 @@ class ServedPartition:
         self._lock = threading.Lock()
         self._view: CommittedView | None = None
         self._found_tail: tuple[int, int] | None = None
-        self._found_tail_on_disk: _Tail | None = None
+        self._found_tail_on_disk: LogTail | None = None
         self._found_history: History | None = None
         self._found_producers: tuple[ProducerEntry, ...] | None = None
         self._ends: dict[int, int] = {}
@@ -229,53 +218,14 @@ class ServedPartition:
         return [EpochStart(*each) for each in self._map(number).epochs if each[1] < offset]
 
     @property
-    def _tail_on_disk(self) -> _Tail:
+    def _tail_on_disk(self) -> LogTail:
         """The end of the log on the disk."""
         found = self._found_tail_on_disk
         if found is None:
-            found = self._found_tail_on_disk = self._find_tail_on_disk()
+            options, start = self._options.scan_options, self.log_start_offset
+            found = find_tail(self._segments, start, options=options, bounds_of=self._bounds_of, map_of=self._map)
+            self._found_tail_on_disk = found
         return found
-
-    def _find_tail_on_disk(self) -> _Tail:
-        """Read the end of the log.
-
-        Metadata asks this of every partition, so it is read from the last index entry on, where the index is right and
-        the log is whole from there (as `LogSegment.readNextOffset` does); else the segment is mapped. A last segment
-        that is not whole may be a stray one within the range of an earlier one, which then ends the log.
-        """
-        end, epoch = self.log_start_offset, _UNDEFINED
-        readable: int | None = None
-        last = len(self._segments) - 1
-        for number in range(last, -1, -1):
-            found = self._whole_tail(number)
-            is_whole = has_batches = found is not None
-            if found is None:
-                batches = self._map(number)
-                found = batches.end_offset, batches.epochs[-1][0] if batches.epochs else _UNDEFINED
-                is_whole = batches.end_offset > self._bases[number] and not batches.holes
-                has_batches = bool(batches.end)
-            if found[0] > end or number == last:
-                end, epoch = max(found[0], end), found[1]
-            if has_batches:
-                readable = max(found[0], readable or self.log_start_offset)
-            if is_whole:
-                break
-        return _Tail(end, epoch, end if readable is None else readable)
-
-    def _whole_tail(self, number: int) -> tuple[int, int] | None:
-        """Return end offset and last leader epoch of a segment by its index; None: it is no help, or damage there."""
-        segment, options = self._segments[number], self._options.scan_options
-        with Source.open(_log_path(segment)) as source:
-            start = last_indexed(source, segment)
-            if not start:
-                return None
-            faults = BatchFaults(source, self._bounds_of(segment), options, opens_batches=options.check, start=start)
-            end, epoch = segment.base_offset, _UNDEFINED
-            for item in faults.watched(scan(source, base_offset=segment.base_offset, options=options, start=start)):
-                if isinstance(item, Damage):
-                    return None
-                end, epoch = item.batches.column("last_offset")[-1] + 1, item.batches.column("leader_epoch")[-1]
-            return None if faults.may_be_wrong else (end, epoch)
 
     @property
     def log_end_offset(self) -> int:
@@ -588,7 +538,7 @@ class ServedPartition:
         tail = self._found_tail_on_disk
         if tail is not None and found.end and found.end_offset > tail.readable:  # others are within its range
             end = max(found.end_offset, tail.end)
-            self._found_tail_on_disk, self._found_tail = _Tail(end, tail.epoch, found.end_offset), None
+            self._found_tail_on_disk, self._found_tail = LogTail(end, tail.epoch, found.end_offset), None
         return found
 
     def _bounds_of(self, segment: Segment) -> PlaceBounds:

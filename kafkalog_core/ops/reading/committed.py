@@ -19,13 +19,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import Finding, found
-from kafkalog_core.findings.partitions import GAP_UNKNOWN
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.kafka.producers import Anomaly, Marker, OpenTxn
-    from kafkalog_core.ops.reading.logfiles import Compaction, LogFile, Unit
+    from kafkalog_core.ops.reading.logfiles import Compaction, LogFile
 
 __all__ = [
     "CommittedView",
@@ -58,7 +56,6 @@ __all__ = [
     "TransactionOutcomes",
     "TxnSpan",
     "Undecided",
-    "committed_findings",
     "read_committed_view",
     "segments_after",
 ]
@@ -384,7 +381,7 @@ def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[s
     bases = [file.base_offset for file in every]
     return {
         file.path: PlaceBounds(base_offset=base or 0, next_base=None if base is None else next_base)
-        for file, base, next_base in zip(every, bases, [*bases[1:], None], strict=True)
+        for file, base, next_base in zip(every, bases, [*bases[1:], None], strict=False)
     }
 
 
@@ -451,47 +448,6 @@ def segments_after(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
     if file.file.name.raw not in names:
         return (), False
     return files[names.index(file.file.name.raw) + 1 :], partition.topic is not None
-
-
-def committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
-    """Return findings about transactions that stop a read_committed consumer, and about unknown outcomes."""
-    found_of = partial(found, topic=unit.topic, partition=unit.partition)
-    findings = [
-        found_of(
-            "txn.undecided", one.hole.path, offset=one.span.first, producer=one.span.producer_id, where=_where(one)
-        )
-        for one in view.undecided
-    ]
-    findings += (
-        found_of(
-            "batch.gap",
-            gap.path,
-            position=gap.position,
-            offset=gap.first_offset,
-            severity="warning",
-            last=gap.last_offset,
-            judged=GAP_UNKNOWN,
-        )
-        for gap in view.gaps
-    )
-    for code, spans in (("txn.end-elsewhere", view.unfinished), ("txn.open", view.open_transactions)):
-        path = unit.path if code == "txn.open" else unit.files[0].path
-        findings += (found_of(code, path, offset=span.first, producer=span.producer_id) for span in spans)
-    return findings
-
-
-def _where(undecided: Undecided) -> str:
-    hole = undecided.hole
-    name = os.path.basename(hole.path)
-    offsets = f"offsets {hole.first_offset} and up" if hole.end_offset is None else _offsets(hole)
-    if hole.base_offset is None:
-        return f"{offsets}, which are in no segment before {name}"
-    return f"{offsets} of {name}" if hole.position is None else f"{offsets}, from byte {hole.position} of {name} on"
-
-
-def _offsets(hole: Hole) -> str:
-    last = (hole.end_offset or 0) - 1
-    return f"offset {last}" if last == hole.first_offset else f"offsets {hole.first_offset} to {last}"
 
 
 class _Reader:

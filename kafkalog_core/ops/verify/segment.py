@@ -179,6 +179,13 @@ class _SegmentChecker:
             self._lost_from = self._task.segment.base_offset if damage.next_offset is None else damage.next_offset
         self._damage.add(damage.position, damage.position + damage.size_bytes - 1)
 
+    def _last_offset(self, of_last_batch: int | None) -> int | None:
+        """Return the last offset of the segment; of a misplaced batch only where a broker ends the log after it."""
+        right = self._places.last_offset
+        if right is None or (self._task.is_last and of_last_batch is not None and of_last_batch > right):
+            return of_last_batch
+        return right
+
     def verdict(self, log: FileInfo) -> SegmentVerdict:
         """Return the verdict from what was read."""
         figures = self._batches.figures
@@ -195,7 +202,7 @@ class _SegmentChecker:
             batches=figures.batches,
             records=figures.records + wrapped_records,
             first_offset=first_offset if figures.first_offset is None else figures.first_offset,
-            last_offset=figures.last_offset if self._places.last_offset is None else self._places.last_offset,
+            last_offset=self._last_offset(figures.last_offset),
             first_timestamp_ms=figures.first_timestamp_ms,
             max_timestamp_ms=figures.max_timestamp_ms,
             formats=figures.formats,
@@ -385,19 +392,27 @@ class PlaceCheck:
             found = misplaced_batches(source, self._bounds, options)
         self.last_offset = found.last_offset
         for each in (*found.batches, *([] if found.renamed is None else [found.renamed])):
-            place = {"position": each.position, "size_bytes": each.size_bytes}
+            position, size = each.position, each.size_bytes
             if each.fault == "offset":
-                self._sink.add("batch.offset-order", path, offset=each.expected_offset, detail=each.detail, **place)
+                self._sink.add(
+                    "batch.offset-order",
+                    path,
+                    position=position,
+                    size_bytes=size,
+                    offset=each.expected_offset,
+                    detail=each.detail,
+                )
                 continue
             where, other = each.epoch_beside
             self._sink.add(
                 "batch.epoch-back",
                 path,
+                position=position,
+                size_bytes=size,
                 offset=each.first_offset,
                 epoch=each.leader_epoch,
                 where=where,
                 beside=other,
-                **place,
             )
 
 
