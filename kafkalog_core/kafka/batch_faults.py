@@ -14,7 +14,7 @@ from kafkalog_core.findings.catalog import found
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.batch_checks import BatchCheck, CheckedLog, RecordCheck
-from kafkalog_core.kafka.batch_places import PlaceWatch, misplaced_batches
+from kafkalog_core.kafka.batch_places import PlaceWatch, is_of_header, misplaced_batches
 from kafkalog_core.storage.scan import Damage, Run
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class _Errors:
     def __init__(self) -> None:
         self.by_position: dict[int, Damage] = {}
         self.new: list[int] = []
+        self.of_headers: set[int] = set()
 
     def add(
         self,
@@ -68,6 +69,8 @@ class _Errors:
             position, size_bytes or 0, reason, finding.message.removesuffix("."), offset
         )
         self.new.append(position)
+        if is_of_header(code):
+            self.of_headers.add(position)
 
     def count_more(self, code: str, path: str, count: int) -> None:
         """Do nothing: warnings are only counted."""
@@ -141,7 +144,7 @@ class BatchFaults:
         """
         found_at = self._errors.by_position
         if self._watch.is_suspicious:
-            for each in misplaced_batches(self._source, self._bounds, self._options).batches:
+            for each in misplaced_batches(self._source, self._bounds, self._options, self._errors.of_headers).batches:
                 reason = DAMAGE_REASONS.get(_PLACE_CODES[each.fault], _PLACE_CODES[each.fault])
                 damage = Damage(each.position, each.size_bytes, reason, each.detail, each.expected_offset)
                 found_at[each.position] = damage

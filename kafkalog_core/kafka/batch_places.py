@@ -31,7 +31,7 @@ from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.kafka.leader_epochs import EpochStart
@@ -44,6 +44,7 @@ __all__ = [
     "MisplacedBatches",
     "PlaceBounds",
     "PlaceWatch",
+    "is_of_header",
     "misplaced_batches",
     "partition_bounds",
     "without",
@@ -184,13 +185,23 @@ class _Batches:
                     self.first[row], self.count[row] = self.last[row], 1
 
 
-def misplaced_batches(source: Source, bounds: PlaceBounds, options: ScanOptions) -> MisplacedBatches:
+def is_of_header(code: str) -> bool:
+    """Return whether a finding is about a batch as a whole, not about its records: its header does not count then."""
+    return code.startswith("batch.")
+
+
+def misplaced_batches(
+    source: Source, bounds: PlaceBounds, options: ScanOptions, wrong: Collection[int] = ()
+) -> MisplacedBatches:
     """Return the batches of a segment that are not where their headers say, in the order of the file.
+
+    wrong: positions of batches with another error, whose headers do not count.
 
     It reads the whole file; `PlaceWatch` shows whether that is needed. Memory: 48 bytes a batch. Raises StorageError.
     """
     batches = _Batches()
-    for item in scan(source, base_offset=bounds.base_offset, options=options):
+    skipped = [Damage(position, 1, "", "", None) for position in sorted(wrong)]
+    for item in without(scan(source, base_offset=bounds.base_offset, options=options), skipped):
         if isinstance(item, Run):
             batches.add(item.batches)
     offsets = _in_order(batches, bounds)

@@ -13,7 +13,7 @@ from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
 from kafkalog_core.kafka.batch_checks import BatchCheck, RecordCheck
-from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, misplaced_batches
+from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, is_of_header, misplaced_batches
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
 from kafkalog_core.kafka.producer_anomalies import markers_of
@@ -389,7 +389,7 @@ class PlaceCheck:
         options = ScanOptions(max_batch_bytes=task.max_batch_bytes, check=task.level != "headers", resync=True)
         path = task.segment.log.path
         with Source.open(path) as source:
-            found = misplaced_batches(source, self._bounds, options)
+            found = misplaced_batches(source, self._bounds, options, self._wrong(path))
         self.last_offset = found.last_offset
         for each in (*found.batches, *([] if found.renamed is None else [found.renamed])):
             position, size = each.position, each.size_bytes
@@ -414,6 +414,15 @@ class PlaceCheck:
                 where=where,
                 beside=other,
             )
+
+    def _wrong(self, path: str) -> set[int]:
+        """Return the positions of the batches that other checks have called errors."""
+        return {
+            each.position
+            for each in self._sink.findings
+            if each.position is not None and each.path == path and each.severity == "error"
+            if is_of_header(each.code)
+        }
 
 
 class FramingCheck:

@@ -273,6 +273,13 @@ def test_a_batch_that_reaches_into_the_next_segment_is_a_hole(tmp_path: Path) ->
     assert holes == [f"{SIZE} offset-order"]
 
 
+def test_a_batch_with_another_error_is_no_witness_of_offsets(tmp_path: Path) -> None:
+    log = batch(0, last_offset=900, attributes=2) + batch(10)
+    partition, holes = opened(tmp_path, (0, log))
+    assert consumed(partition, ALL, is_committed=False) == [10]
+    assert len(holes) == 1
+
+
 def test_a_batch_that_no_client_passes_is_a_hole(tmp_path: Path) -> None:
     """Its checksum is right: its header or its records contradict themselves, or it cannot be decompressed."""
     wrong = [
