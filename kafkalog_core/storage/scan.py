@@ -14,31 +14,24 @@ from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from kafkalog_core.storage.framing import Framing
     from kafkalog_core.storage.source import Source
 
 __all__ = [
     "APPEND_CUT",
-    "BATCHES_TO_JUDGE",
     "HINT",
     "Damage",
     "Run",
     "ScanOptions",
     "ScanPlace",
     "Scanner",
-    "batch_too_high",
     "crc_mismatch",
-    "last_places",
     "offset_order",
     "one_by_one",
     "scan",
 ]
-
-
-BATCHES_TO_JUDGE: Final = 3
-"""How many of the last batches `batch_too_high` looks at: wrong offsets of one show at the batch after it."""
 
 
 class Run(NamedTuple):
@@ -114,31 +107,6 @@ def offset_order(position: int, first: int, last: int, expected: int) -> Damage:
     offsets = f"offset {last}" if first < 0 else f"offsets {first} to {last}"
     detail = f"{offsets}, where {expected} or more was expected: offsets go back"
     return Damage(position, 0, "offset-order", detail, expected)
-
-
-def last_places(batches: BatchColumns) -> Iterator[tuple[int, ...]]:
-    """Yield position, first and last offset of the last batches of a run, as many as `batch_too_high` asks for."""
-    columns = (batches.column(name)[-BATCHES_TO_JUDGE:] for name in ("position", "base_offset", "last_offset"))
-    yield from zip(*columns, strict=True)
-
-
-def batch_too_high(last: Sequence[tuple[int, ...]]) -> tuple[int, int] | None:
-    """Return position and last offset of the batch whose offsets are too high, if offsets go back after it.
-
-    Args:
-        last: position, first and last offset of the last three batches before the place, of which the last one has the
-            lower offsets; fewer, if there are none.
-
-    Returns:
-        None if the last batch itself is out of place. The one before it is, if offsets rise without it and leave room
-            for it.
-    """
-    if len(last) < BATCHES_TO_JUDGE:
-        return None
-    (_, _, last_before), (position, first, end), (_, first_after, last_after) = last
-    span = 0 if first < 0 else max(end - first, 0)
-    lowest_after = last_after if first_after < 0 else first_after
-    return (position, end) if lowest_after > last_before + 1 + span else None
 
 
 def one_by_one(run: Run, *, knows_offset: bool) -> Iterator[Run | Damage]:

@@ -70,7 +70,7 @@ def test_no_partition_with_truth_is_named_as_without() -> None:
     assert not named
 
 
-@pytest.mark.parametrize("name", ["no_truth.txt", "served_less.txt", "served_more.txt"])
+@pytest.mark.parametrize("name", ["no_truth.txt", "served_less.txt", "served_more.txt", "served_without.txt"])
 def test_no_line_is_stale(name: str) -> None:
     lines = expectations.read(name)
     used = {glob for snapshot in snapshots() for glob in expectations.matching(lines, snapshot.label)}

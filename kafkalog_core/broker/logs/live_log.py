@@ -33,6 +33,7 @@ from kafkalog_core.format.layout import (
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
+from kafkalog_core.kafka.batch_places import PlaceBounds
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.logdir.segment_views import last_time
 from kafkalog_core.kafka.producer_anomalies import markers_of
@@ -185,7 +186,8 @@ class LiveLog(LiveLogReader):
         segment = OpenSegment(base_offset=base, indexes=indexes, created_ms=self._clock_ms(), end_offset=base)
         live = LiveSegment(base, path)
         with Source.open(path) as source:
-            live.batches = map_batches(source, base, options=_SCAN)
+            live.batches = map_batches(source, PlaceBounds(base_offset=base), options=_SCAN)
+            _check_places(live.batches, path)
             for item in scan(source, base_offset=None, options=_SCAN):
                 if isinstance(item, Damage):
                     break
@@ -588,6 +590,19 @@ def _sealed(segment: Segment, end_offset: int) -> LiveSegment:
         end_offset=end_offset,
         max_timestamp_ms=last_time(segment.timeindex),
     )
+
+
+def _check_places(batches: BatchMap, path: str) -> None:
+    """Raise StorageError for a batch whose offsets cannot be right: what is appended would continue them."""
+    for hole in batches.holes:
+        if hole.reason == "offset-order":
+            directory = os.path.dirname(path)
+            raise StorageError(
+                f"the batch at byte {hole.position} has impossible offsets: {hole.detail}. Nothing can be appended "
+                f"after it. See what else is wrong (kafkalog verify {directory}), and restore the file from a replica "
+                f"or a backup, or truncate the log: kafkalog truncate --at-damage {directory} --apply",
+                path=path,
+            )
 
 
 def _path_of(segment: Segment) -> str:

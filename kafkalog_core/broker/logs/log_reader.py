@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.broker.logs.batch_map import map_batches
+from kafkalog_core.broker.logs.batch_map import first_record_at, map_batches
 from kafkalog_core.broker.logs.partition_view import (
     AbortedTransaction,
     FetchedRange,
@@ -21,12 +21,9 @@ from kafkalog_core.broker.logs.partition_view import (
 )
 from kafkalog_core.broker.network.answers import FileRange
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.kafka.batch_places import PlaceBounds
 from kafkalog_core.kafka.leader_epochs import EpochCache, history
 from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, open_error
 from kafkalog_core.structs import Struct, field
@@ -170,7 +167,8 @@ class LiveLogReader(ABC):
         if self.is_deleted:
             raise StorageError("the partition was deleted", path=self.path)
         with Source.open(segment.path) as source:
-            found = map_batches(source, segment.base_offset, options=ScanOptions(check=True, resync=True))
+            bounds = PlaceBounds(base_offset=segment.base_offset, next_base=segment.end_offset)
+            found = map_batches(source, bounds, options=ScanOptions(check=True, resync=True))
         segment.max_timestamp_ms = found.max_timestamp_ms
         return found
 
@@ -232,7 +230,7 @@ class LiveLogReader(ABC):
             with self._lock:  # an append changes the map of the active segment
                 stretches = list(batches.stretches_from_time(timestamp_ms))
             for start, end in stretches:
-                found = _first_at(self._bytes(segment, start, end), timestamp_ms, self.log_start_offset)
+                found = first_record_at(self._bytes(segment, start, end), timestamp_ms, self.log_start_offset)
                 if found is not None:
                     return TimedOffset(*found, self._epoch_at(found[0]))
         return None
@@ -272,17 +270,3 @@ class LiveLogReader(ABC):
         entries = self._epochs.entries
         number = bisect_right(entries, offset, key=lambda each: each.start_offset) - 1
         return entries[number].epoch if number >= 0 else _UNDEFINED
-
-
-def _first_at(memory: memoryview, timestamp_ms: int, first_offset: int) -> tuple[int, int] | None:
-    """Return offset and timestamp of the first record at or after a time, among those from an offset on."""
-    columns = BatchColumns(len(memory) // _SMALLEST_BATCH + 1)
-    LogFraming(0).walk(memory, 0, _UNDEFINED, MAX_INT64, check=False, into=columns)
-    times = columns.column("max_timestamp_ms")
-    for piece in decode_run(memory, columns, max_bytes=MAX_BATCH_BYTES, wanted=lambda row: times[row] >= timestamp_ms):
-        if isinstance(piece, RecordRun):
-            offsets, record_times = piece.records.column("offset"), piece.records.column("timestamp_ms")
-            for offset, time_ms in zip(offsets, record_times, strict=True):
-                if time_ms >= timestamp_ms and offset >= first_offset:
-                    return offset, time_ms
-    return None

@@ -13,17 +13,19 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.broker.logs.batch_map import map_batches
+from kafkalog_core.broker.logs.batch_map import first_record_at, map_batches
+from kafkalog_core.broker.logs.log_tail import LogTail, find_tail
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.answers import FileRange
 from kafkalog_core.broker.network.disk_threads import count_read
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.kafka.batch_places import partition_bounds
 from kafkalog_core.kafka.fetch import EARLIEST as EARLIEST_OFFSET
 from kafkalog_core.kafka.fetch import LATEST as LATEST_OFFSET
 from kafkalog_core.kafka.fetch import offsets_before
 from kafkalog_core.kafka.leader_epochs import EpochStart, History, history, read_epoch_file
-from kafkalog_core.kafka.logdir.bounds import last_indexed, log_bounds
+from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
@@ -33,7 +35,7 @@ from kafkalog_core.ops.reading.producer_states import read_producer_states
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source, open_error
 from kafkalog_core.structs import NamedTuple, Struct
 
@@ -42,9 +44,11 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.logs.batch_map import BatchMap, Place
     from kafkalog_core.format.snapshot import ProducerEntry
+    from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.storage.segment_lookup import RecordPlace
 
 __all__ = [
     "AbortedTransaction",
@@ -150,13 +154,16 @@ class ServedPartition:
         self._cache = cache
         self._segments = tuple(segment for segment in partition.segments if segment.log is not None)
         self._bases = [segment.base_offset for segment in self._segments]
+        self._bounds: dict[int, PlaceBounds] | None = None
         self._size_bytes = sum(segment.size_bytes for segment in self._segments)
         self._lock = threading.Lock()
         self._view: CommittedView | None = None
         self._found_tail: tuple[int, int] | None = None
-        self._found_tail_on_disk: tuple[int, int] | None = None
+        self._found_tail_on_disk: LogTail | None = None
         self._found_history: History | None = None
         self._found_producers: tuple[ProducerEntry, ...] | None = None
+        self._ends: dict[int, int] = {}
+        self._found_renamed: tuple[int, ...] | None = None
         self._notified: set[tuple[str, int]] = set()
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
@@ -189,21 +196,21 @@ class ServedPartition:
         return found
 
     def _find_tail(self) -> tuple[int, int]:
-        end, epoch = self._tail_on_disk
+        end, epoch, _ = self._tail_on_disk
         if self._options.until_ms is None:
             return end, epoch
         with self._lookup() as lookup:
             end_at = lookup.end_at(self._options.until_ms)
         if end_at is None or end_at >= end:
             return end, epoch
-        end = max(end_at, self.log_start_offset)
+        end = self._end_before(max(end_at, self.log_start_offset))
         epochs = self._epochs_before(end)
         return end, epochs[-1].epoch if epochs else _UNDEFINED
 
     @property
     def _is_cut(self) -> bool:
         """Whether the disk holds more than what is served."""
-        return self._tail[0] < self._tail_on_disk[0]
+        return self._tail[0] < self._tail_on_disk.end
 
     def _epochs_before(self, offset: int) -> list[EpochStart]:
         """Return the leader epochs of the last segment with batches before an offset, up to there."""
@@ -211,34 +218,14 @@ class ServedPartition:
         return [EpochStart(*each) for each in self._map(number).epochs if each[1] < offset]
 
     @property
-    def _tail_on_disk(self) -> tuple[int, int]:
-        """The offset after the last batch on the disk, and the leader epoch of that of the last segment; -1: none."""
+    def _tail_on_disk(self) -> LogTail:
+        """The end of the log on the disk."""
         found = self._found_tail_on_disk
         if found is None:
-            found = self._found_tail_on_disk = self._find_tail_on_disk()
+            options, start = self._options.scan_options, self.log_start_offset
+            found = find_tail(self._segments, start, options=options, bounds_of=self._bounds_of, map_of=self._map)
+            self._found_tail_on_disk = found
         return found
-
-    def _find_tail_on_disk(self) -> tuple[int, int]:
-        """Read the end of the log.
-
-        Metadata asks this of every partition, so it is read from the last index entry on, where the index is right and
-        the log is whole from there (as `LogSegment.readNextOffset` does); else the segment is mapped.
-        """
-        if not self._segments:
-            return self.log_start_offset, _UNDEFINED
-        segment = self._segments[-1]
-        with Source.open(_log_path(segment)) as source:
-            start = last_indexed(source, segment)
-            if start:
-                end, epoch = segment.base_offset, _UNDEFINED
-                for item in scan(source, base_offset=None, options=self._options.scan_options, start=start):
-                    if isinstance(item, Damage):
-                        break
-                    end, epoch = item.batches.column("last_offset")[-1] + 1, item.batches.column("leader_epoch")[-1]
-                else:
-                    return max(end, self.log_start_offset), epoch
-        last = self._map(len(self._segments) - 1)
-        return max(last.end_offset, self.log_start_offset), last.epochs[-1][0] if last.epochs else _UNDEFINED
 
     @property
     def log_end_offset(self) -> int:
@@ -247,9 +234,32 @@ class ServedPartition:
 
     @property
     def high_watermark(self) -> int:
-        """The offset before which consumers read: the checkpointed one, within the log, else the log end offset."""
+        """The offset before which consumers read: the checkpointed one, within the log, else that after the last batch.
+
+        That is the log end offset, unless the last segment is empty and starts later.
+        """
         mark = self._options.high_watermark
-        return self.log_end_offset if mark is None else max(self.log_start_offset, min(mark, self.log_end_offset))
+        return self._end_before(self.log_end_offset if mark is None else min(mark, self.log_end_offset))
+
+    def _end_before(self, limit: int) -> int:
+        """Return the offset after the last batch that ends before a limit, which no consumer passes.
+
+        A hole before the limit is passed by the batch after it, which no consumer gets: one that waits for the limit
+        itself would wait for ever.
+        """
+        if limit >= self._tail_on_disk.readable:
+            return self._tail_on_disk.readable
+        found = self._ends.get(limit)
+        if found is None:
+            found = self._ends[limit] = self._find_end_before(limit)
+        return found
+
+    def _find_end_before(self, limit: int) -> int:
+        for number in range(bisect_right(self._bases, limit) - 1, -1, -1):
+            end = self._map(number).end_before(limit, partial(self._bytes, number))
+            if end is not None:
+                return max(end, self.log_start_offset)
+        return self.log_start_offset
 
     @property
     def size_bytes(self) -> int:
@@ -263,7 +273,7 @@ class ServedPartition:
     def last_stable_offset(self) -> int:
         """Return the offset before which read_committed consumers read. Its first use reads the whole log's headers."""
         end = self._committed.end_offset
-        return self.high_watermark if end is None else max(self.log_start_offset, min(end, self.high_watermark))
+        return self.high_watermark if end is None else self._end_before(min(end, self.high_watermark))
 
     @property
     def _committed(self) -> CommittedView:
@@ -280,8 +290,9 @@ class ServedPartition:
         unit, checkpoints = unit_of_partition(self._partition, os.path.dirname(self.path)), Checkpoints()
         compaction = Compaction(unit, checkpoints, options)
         end = self.log_end_offset if self._is_cut else None
+        wrong = {_log_path(segment): self._map(number).holes for number, segment in enumerate(self._segments)}
         return read_committed_view(
-            unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end
+            unit.files, options, None, self.log_start_offset, compaction=compaction, log_end_offset=end, wrong=wrong
         )
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -336,12 +347,35 @@ class ServedPartition:
         """Return the segment and the place of the first batch that ends at an offset or after it; None: none does."""
         first = max(bisect_right(self._bases, offset) - 1, 0)
         after = range(first + 1, len(self._segments))
+        found: tuple[int, Place] | None = None
         for number in chain((first,), self._overlapping(first, offset), after):
-            batches = self._map(number)
-            stretch = batches.stretch_of(offset)
-            if stretch is not None:
-                return number, batches.place(stretch, offset, partial(self._bytes, number))
-        return None
+            found = self._place_in(number, offset)
+            if found is not None:
+                break
+        if found is None or found[0] > first:  # none where it should be: a file that was renamed may hold it
+            others = [self._place_in(number, offset) for number in self._renamed]
+            found = min((each for each in (found, *others) if each), key=lambda each: each[1].last_offset, default=None)
+        return found
+
+    def _place_in(self, number: int, offset: int) -> tuple[int, Place] | None:
+        """Return the first batch of a segment that ends at an offset or after it; None: none does."""
+        batches = self._map(number)
+        stretch = batches.stretch_of(offset)
+        return None if stretch is None else (number, batches.place(stretch, offset, partial(self._bytes, number)))
+
+    @property
+    def _renamed(self) -> tuple[int, ...]:
+        """The segments whose first batch has lower offsets than their names. Raises StorageError."""
+        found = self._found_renamed
+        if found is None:
+            firsts = ((number, bytes(self._bytes(number, 0, 8))) for number in range(len(self._bases)))
+            found = tuple(
+                number
+                for number, first in firsts
+                if first and 0 <= int.from_bytes(first, "big", signed=True) < self._bases[number]
+            )
+            self._found_renamed = found
+        return found
 
     def _overlapping(self, number: int, offset: int) -> Iterator[int]:
         """Yield the segment that holds an offset although a later one, by its name, should."""
@@ -354,7 +388,7 @@ class ServedPartition:
 
     def _position_of(self, number: int, batches: BatchMap, offset: int) -> int | None:
         """Return the position of the batch that holds an offset in a segment; None: it is after its last batch."""
-        stretch = batches.stretch_of(offset) if offset < self._tail_on_disk[0] else None
+        stretch = batches.stretch_of(offset) if offset < self._tail_on_disk.end else None
         return None if stretch is None else batches.place(stretch, offset, partial(self._bytes, number)).position
 
     # --- offsets ------------------------------------------------------------------------------------------------------
@@ -371,9 +405,33 @@ class ServedPartition:
         """Return the first record with a timestamp at or after a time; None: there is none. Raises StorageError."""
         with self._lookup() as lookup:
             record = lookup.find_time(timestamp_ms)
-        if record is None or record.offset >= self.high_watermark:
+        if record is None:
             return None
-        return TimedOffset(record.offset, record.timestamp_ms or 0, self._epoch_at(record.offset))
+        offset, time_ms = record.offset, record.timestamp_ms or 0
+        if not self._is_served(record):  # it is in a hole: the maps know the others
+            found = self._first_from(timestamp_ms)
+            if found is None:
+                return None
+            offset, time_ms = found
+        return None if offset >= self.high_watermark else TimedOffset(offset, time_ms, self._epoch_at(offset))
+
+    def _is_served(self, record: RecordPlace) -> bool:
+        """Return whether the batch of a record is served."""
+        found = self._find(record.offset)
+        if found is None:
+            return False
+        number, place = found
+        batch = record.batch
+        return self._bases[number] == batch.segment.base_offset and place.position == batch.position
+
+    def _first_from(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """Return offset and timestamp of the first record at or after a time in what is served."""
+        for number in range(len(self._segments)):
+            for start, end in self._map(number).stretches_from_time(timestamp_ms):
+                found = first_record_at(self._bytes(number, start, end), timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return found
+        return None
 
     def offset_of_max_timestamp(self) -> TimedOffset | None:
         """Return the first record with the largest timestamp (KIP-734); None: there is none. Raises StorageError."""
@@ -393,11 +451,10 @@ class ServedPartition:
 
         A segment counts by the modification time of its log, and the log end offset as now (`getOffsetsBefore`).
         """
-        end = self.log_end_offset
-        most = max_count + len(self._bases) if self._is_cut else max_count
+        end, most = self.log_end_offset, max_count + len(self._bases)
         with self._lookup() as lookup:
             found = [each.offset for each in offsets_before(lookup, timestamp_ms, most, MAX_INT64, Trace())]
-        if self._is_cut and timestamp_ms != EARLIEST_OFFSET:
+        if timestamp_ms != EARLIEST_OFFSET:
             found = [*([end] if timestamp_ms == LATEST_OFFSET else []), *(each for each in found if each < end)]
         return found[:max_count]
 
@@ -476,9 +533,20 @@ class ServedPartition:
 
     def _new_map(self, segment: Segment) -> BatchMap:
         with Source.open(_log_path(segment)) as source:
-            found = map_batches(source, segment.base_offset, options=self._options.scan_options)
+            found = map_batches(source, self._bounds_of(segment), options=self._options.scan_options)
         self._notify(segment, found)
+        tail = self._found_tail_on_disk
+        if tail is not None and found.end and found.end_offset > tail.readable:  # others are within its range
+            end = max(found.end_offset, tail.end)
+            self._found_tail_on_disk, self._found_tail = LogTail(end, tail.epoch, found.end_offset), None
         return found
+
+    def _bounds_of(self, segment: Segment) -> PlaceBounds:
+        """Return what bounds the offsets of a segment."""
+        found = self._bounds
+        if found is None:
+            found = self._bounds = partition_bounds(self._partition)
+        return found[segment.base_offset]
 
     def _notify(self, segment: Segment, batches: BatchMap) -> None:
         """Report the holes of a segment, each once. Zeros at the end of a file are preallocated space, not a hole."""

@@ -21,6 +21,7 @@ from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from kafkalog_core.ops.reading.chunks import RowOrigin, rows_at
+from kafkalog_core.ops.reading.committed_findings import committed_findings
 from kafkalog_core.ops.reading.logfiles import (
     Checkpoints,
     Compaction,
@@ -316,7 +317,7 @@ class Dumper:
             is_whole=is_whole,
             compaction=Compaction(unit, self._checkpoints, options),
         )
-        return view, committed.committed_findings(view, unit)
+        return view, committed_findings(view, unit)
 
     def _named(self, path: str) -> list[FileTarget]:
         """Return the targets that are a file itself."""

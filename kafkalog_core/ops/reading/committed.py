@@ -19,13 +19,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.findings import Finding, found
-from kafkalog_core.findings.partitions import GAP_UNKNOWN
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
@@ -36,6 +34,7 @@ from kafkalog_core.format.layout import (
     TXN_INDEX_ENTRY,
 )
 from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, without
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.kafka.producers import Anomaly, Marker, OpenTxn
-    from kafkalog_core.ops.reading.logfiles import Compaction, LogFile, Unit
+    from kafkalog_core.ops.reading.logfiles import Compaction, LogFile
 
 __all__ = [
     "CommittedView",
@@ -57,7 +56,6 @@ __all__ = [
     "TransactionOutcomes",
     "TxnSpan",
     "Undecided",
-    "committed_findings",
     "read_committed_view",
     "segments_after",
 ]
@@ -338,7 +336,7 @@ class CommittedView:
         return is_committed
 
 
-def read_committed_view(
+def read_committed_view(  # noqa: PLR0913 - what a replay depends on
     files: Sequence[LogFile],
     options: ScanOptions,
     high_watermark: int | None,
@@ -348,6 +346,7 @@ def read_committed_view(
     following: Sequence[LogFile] = (),
     is_whole: bool = True,
     log_end_offset: int | None = None,
+    wrong: Mapping[str, Sequence[Damage]] | None = None,
 ) -> CommittedView:
     """Read the batch headers of a partition's files, and return what a read_committed consumer gets.
 
@@ -362,8 +361,39 @@ def read_committed_view(
         is_whole: whether the log ends with the last file; else its open transactions may end in files that are not
             read.
         log_end_offset: batches from this offset on are not read, as if the log ended there; None: all are.
+        wrong: batches that are not read, by the path of the log; None: those that are misplaced (`kafka.batch_places`).
     """
-    reader = _Reader(options, compaction, MAX_INT64 if log_end_offset is None else log_end_offset)
+    until = MAX_INT64 if log_end_offset is None else log_end_offset
+    bounds = _bounds_of(files, following)
+    reader = _Reader(options, compaction, until, bounds, wrong or {})
+    end = _replayed(reader, files, following)
+    if wrong is None and reader.suspicious:  # no transaction is replayed by offsets that cannot be right
+        misplaced = {file.path: _misplaced(file, bounds[file.path], options) for file in reader.suspicious}
+        reader = _Reader(options, compaction, until, bounds, misplaced)
+        end = _replayed(reader, files, following)
+    reader.finish(is_log_end=is_whole)
+    return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
+
+
+def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[str, PlaceBounds]:
+    """Return what bounds the offsets of each file, by its path."""
+    every = [*files, *following]
+    bases = [file.base_offset for file in every]
+    return {
+        file.path: PlaceBounds(base_offset=base or 0, next_base=None if base is None else next_base)
+        for file, base, next_base in zip(every, bases, [*bases[1:], None], strict=False)
+    }
+
+
+def _misplaced(file: LogFile, bounds: PlaceBounds, options: ScanOptions) -> list[Damage]:
+    """Return the misplaced batches of a file; it could be read a moment ago. Raises StorageError."""
+    with Source.open(file.path) as source:
+        found = misplaced_batches(source, bounds, options).batches
+    return [Damage(each.position, each.size_bytes, "offset-order", each.detail, each.expected_offset) for each in found]
+
+
+def _replayed(reader: _Reader, files: Sequence[LogFile], following: Sequence[LogFile]) -> int:
+    """Read the files, and those that follow as far as they are needed; return the offset where these begin."""
     for file in files:
         reader.read(file)
     end = reader.next_offset if following and reader.next_offset is not None else MAX_INT64
@@ -371,8 +401,7 @@ def read_committed_view(
         if not reader.is_open_before(end):
             break
         reader.read(file)
-    reader.finish(is_log_end=is_whole)
-    return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
+    return end
 
 
 def _view_of(
@@ -421,51 +450,20 @@ def segments_after(file: LogFile) -> tuple[tuple[LogFile, ...], bool]:
     return files[names.index(file.file.name.raw) + 1 :], partition.topic is not None
 
 
-def committed_findings(view: CommittedView, unit: Unit) -> list[Finding]:
-    """Return findings about transactions that stop a read_committed consumer, and about unknown outcomes."""
-    found_of = partial(found, topic=unit.topic, partition=unit.partition)
-    findings = [
-        found_of(
-            "txn.undecided", one.hole.path, offset=one.span.first, producer=one.span.producer_id, where=_where(one)
-        )
-        for one in view.undecided
-    ]
-    findings += (
-        found_of(
-            "batch.gap",
-            gap.path,
-            position=gap.position,
-            offset=gap.first_offset,
-            severity="warning",
-            last=gap.last_offset,
-            judged=GAP_UNKNOWN,
-        )
-        for gap in view.gaps
-    )
-    for code, spans in (("txn.end-elsewhere", view.unfinished), ("txn.open", view.open_transactions)):
-        path = unit.path if code == "txn.open" else unit.files[0].path
-        findings += (found_of(code, path, offset=span.first, producer=span.producer_id) for span in spans)
-    return findings
-
-
-def _where(undecided: Undecided) -> str:
-    hole = undecided.hole
-    name = os.path.basename(hole.path)
-    offsets = f"offsets {hole.first_offset} and up" if hole.end_offset is None else _offsets(hole)
-    if hole.base_offset is None:
-        return f"{offsets}, which are in no segment before {name}"
-    return f"{offsets} of {name}" if hole.position is None else f"{offsets}, from byte {hole.position} of {name} on"
-
-
-def _offsets(hole: Hole) -> str:
-    last = (hole.end_offset or 0) - 1
-    return f"offset {last}" if last == hole.first_offset else f"offsets {hole.first_offset} to {last}"
-
-
 class _Reader:
     """Replays file after file, and notes the ranges of offsets that cannot be read."""
 
-    def __init__(self, options: ScanOptions, compaction: Compaction, end_offset: int) -> None:
+    def __init__(
+        self,
+        options: ScanOptions,
+        compaction: Compaction,
+        end_offset: int,
+        bounds: Mapping[str, PlaceBounds],
+        wrong: Mapping[str, Sequence[Damage]],
+    ) -> None:
+        self.suspicious: list[LogFile] = []
+        self._bounds = bounds
+        self._wrong = wrong
         self.states = ProducerStates(sequences="unchecked")
         self.outcomes = TransactionOutcomes()
         self.gaps: list[_Gap] = []
@@ -488,11 +486,19 @@ class _Reader:
         self.outcomes.log = (file.path, file.base_offset)
         try:
             with Source.open(file.path) as source:
-                for item in scan(source, base_offset=file.base_offset, options=self._options):
+                items = scan(source, base_offset=file.base_offset, options=self._options)
+                watch = PlaceWatch(self._bounds[file.path])
+                wrong = self._wrong.get(file.path, ())
+                for item in without(items, wrong) if wrong else items:
                     if isinstance(item, Run):
+                        watch.run(item.batches)
                         self._run(item, file)
-                    elif item.size_bytes and self._lost is None:
+                        continue
+                    watch.damage(item)
+                    if item.size_bytes and self._lost is None:
                         self._lost = file, item
+                if watch.is_suspicious:
+                    self.suspicious.append(file)
         except StorageError:
             self._lost = self._lost or (file, None)
 

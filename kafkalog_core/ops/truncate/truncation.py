@@ -9,17 +9,18 @@ from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
 from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
+from kafkalog_core.kafka.batch_places import misplaced_batches, partition_bounds
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.replay import ReplaySegment
-from kafkalog_core.storage.scan import BATCHES_TO_JUDGE, Damage, Run, ScanOptions, batch_too_high, last_places, scan
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.leader_epochs import EpochStart
@@ -158,15 +159,16 @@ def truncate_at_damage(partition: Partition, advance: Callable[[int], None], *, 
     is_v07 = partition.format == "v07"
     for number in range(first, len(partition.segments)):
         segment = partition.segments[number]
-        last: list[tuple[int, ...]] = [(0, 0, segment.base_offset - (not is_v07))]
+        last = segment.base_offset - (not is_v07)
         for item in _items(segment, advance, is_v07=is_v07, check=True):
             if isinstance(item, Run):
-                last = [*last, *last_places(item.batches)][-BATCHES_TO_JUDGE:]
+                last = item.batches.column("last_offset")[-1]
                 continue
             if item.reason == _OVER_LIMIT:
                 continue
-            position, kept = (item.position, last[-1]) if item.size_bytes else _before_disorder(item, last)
-            end_offset = kept[-1] + (not is_v07)
+            position, end_offset = item.position, last + (not is_v07)
+            if not item.size_bytes:
+                position, end_offset = _first_misplaced(partition, segment) or (position, item.next_offset or 0)
             why = f"{item.reason} at byte {position}"
             shorter = SegmentTruncation(segment=segment, size_bytes=position, end_offset=end_offset, why=why)
             return Truncation(
@@ -179,12 +181,15 @@ def truncate_at_damage(partition: Partition, advance: Callable[[int], None], *, 
     return None
 
 
-def _before_disorder(damage: Damage, last: Sequence[tuple[int, ...]]) -> tuple[int, tuple[int, ...]]:
-    """Return the byte of the batch with wrong offsets, as `verify` names it, and the place of the one before it."""
-    wrong = batch_too_high(last)
-    if wrong is not None:
-        return wrong[0], last[0]
-    return damage.position, next(place for place in reversed(last) if place[0] < damage.position or place is last[0])
+def _first_misplaced(partition: Partition, segment: Segment) -> tuple[int, int] | None:
+    """Return the byte of the first batch with wrong offsets, as `verify` names it, and the offset expected there.
+
+    None: no batch is wrong, but the name of the file.
+    """
+    with Source.open(_path(segment)) as source:
+        found = misplaced_batches(source, partition_bounds(partition)[segment.base_offset], ScanOptions())
+    wrong = next((each for each in found.batches if each.fault == "offset"), None)
+    return None if wrong is None else (wrong.position, wrong.expected_offset)
 
 
 def _items(segment: Segment, advance: Callable[[int], None], *, is_v07: bool, check: bool) -> Iterator[Run | Damage]:

@@ -18,6 +18,7 @@ from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN, LOST_CURE
 from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
+from kafkalog_core.kafka.batch_places import partition_bounds
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.findings.catalog import SinkPart
     from kafkalog_core.format.columns import BatchColumns
+    from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.kafka.logdir.text_files import EpochText
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import Marker, ProducerStates
@@ -134,7 +136,13 @@ class PartitionChecker:
     def premise(self, verdict: SegmentVerdict) -> str:
         """Return what the findings up to a segment depend on, apart from its files and those before it."""
         compacted = is_compacted(self._partition.topic, is_cleaned=self._context.is_cleaned)
-        return f"{self._partition.format} {self._start_offset} {compacted} {self._is_rebuilt(verdict)}"
+        bounds = self._place_bounds.get(verdict.base_offset)
+        return f"{self._partition.format} {self._start_offset} {compacted} {self._is_rebuilt(verdict)} {bounds}"
+
+    @cached_property
+    def _place_bounds(self) -> dict[int, PlaceBounds]:
+        """What bounds the offsets of each segment."""
+        return partition_bounds(self._partition)
 
     def take_place(self) -> CheckerPlace:
         """Return the state of the checks after the last segment; to be called after each segment, or never."""

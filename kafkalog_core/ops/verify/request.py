@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, Protocol, Self
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.kafka.batch_checks import CheckedLog
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.structs import Struct, field
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.format.columns import BatchColumns, DamageColumns
+    from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.reading.targets import Target
@@ -82,6 +84,7 @@ class SegmentTask(Struct, frozen=True, kw_only=True):
         is_v07: whether the log is of Kafka 0.7.
         is_last: whether it is the active segment, the last one of its partition.
         level, now_ms, max_batch_bytes: see `VerifyRequest`.
+        bounds: what bounds its offsets; None: its base offset alone.
     """
 
     segment: Segment
@@ -92,6 +95,20 @@ class SegmentTask(Struct, frozen=True, kw_only=True):
     level: Level
     now_ms: int
     max_batch_bytes: int
+    bounds: PlaceBounds | None = None
+
+    @property
+    def log(self) -> CheckedLog:
+        """The log file, for the checks of batches."""
+        return CheckedLog(
+            path="" if self.segment.log is None else self.segment.log.path,
+            base_offset=self.segment.base_offset,
+            size_bytes=self.segment.size_bytes,
+            is_v07=self.is_v07,
+            opens_records=self.level == "records",
+            now_ms=self.now_ms,
+            max_batch_bytes=self.max_batch_bytes,
+        )
 
 
 class Check(Protocol):

@@ -12,10 +12,11 @@ from kafkalog_core.findings.catalog import SHOWN, Sink
 from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
+from kafkalog_core.kafka.batch_checks import BatchCheck, RecordCheck
+from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, is_of_header, misplaced_batches
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
 from kafkalog_core.kafka.producer_anomalies import markers_of
-from kafkalog_core.ops.verify.batches import BatchCheck, RecordCheck
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.request import NO_CHAIN, Reader, SegmentTask
 from kafkalog_core.ops.verify.txn_index import check_snapshot
@@ -24,12 +25,9 @@ from kafkalog_core.storage.listing import Segment, SegmentState
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import (
     APPEND_CUT,
-    BATCHES_TO_JUDGE,
     Damage,
     Run,
     ScanOptions,
-    batch_too_high,
-    last_places,
     scan,
 )
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, code_of_error
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["FILE_CUT", "SCANS", "FramingCheck", "check_file", "check_segment"]
+__all__ = ["FILE_CUT", "SCANS", "FramingCheck", "PlaceCheck", "check_file", "check_segment"]
 
 
 _PLACE: Final = ("position", "size_bytes", "base_offset", "last_offset")
@@ -85,12 +83,13 @@ class _SegmentChecker:
         self._sink = sink
         self._chain = chain
         self._watch = watch
-        self._batches = BatchCheck(task, sink)
+        self._batches = BatchCheck(task.log, sink)
         self._framing = FramingCheck(task, sink)
-        self._checks: list[Check] = [self._batches]
+        self._places = PlaceCheck(task, sink)
+        self._checks: list[Check] = [self._batches, self._places]
         if not task.is_v07:
             self._checks += [OffsetIndexCheck(task, sink), TimeIndexCheck(task, sink)]
-        self._records = RecordCheck(task, sink) if task.level == "records" else None
+        self._records = RecordCheck(task.log, sink) if task.level == "records" else None
         if self._records is not None:
             self._checks.append(self._records)
         self._damage = Spans()
@@ -180,6 +179,13 @@ class _SegmentChecker:
             self._lost_from = self._task.segment.base_offset if damage.next_offset is None else damage.next_offset
         self._damage.add(damage.position, damage.position + damage.size_bytes - 1)
 
+    def _last_offset(self, of_last_batch: int | None) -> int | None:
+        """Return the last offset of the segment; of a misplaced batch only where a broker ends the log after it."""
+        right = self._places.last_offset
+        if right is None or (self._task.is_last and of_last_batch is not None and of_last_batch > right):
+            return of_last_batch
+        return right
+
     def verdict(self, log: FileInfo) -> SegmentVerdict:
         """Return the verdict from what was read."""
         figures = self._batches.figures
@@ -196,7 +202,7 @@ class _SegmentChecker:
             batches=figures.batches,
             records=figures.records + wrapped_records,
             first_offset=first_offset if figures.first_offset is None else figures.first_offset,
-            last_offset=figures.last_offset,
+            last_offset=self._last_offset(figures.last_offset),
             first_timestamp_ms=figures.first_timestamp_ms,
             max_timestamp_ms=figures.max_timestamp_ms,
             formats=figures.formats,
@@ -351,6 +357,74 @@ _TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 """Reasons of damage that depend on whether it is at the end of the file."""
 
 
+class PlaceCheck:
+    """The findings of batches that are not where their headers say. They come last: the whole segment shows them.
+
+    `last_offset`: the last offset of the batches that are right, after `finish`; None: all are, or none is.
+    """
+
+    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+        self._task = task
+        self._sink = sink
+        self._bounds = task.bounds or PlaceBounds(base_offset=task.segment.base_offset)
+        self._watch = PlaceWatch(self._bounds)
+        self.last_offset: int | None = None
+
+    def run(self, run: Run) -> None:
+        """Look at whole batches."""
+        if run.damaged is not None and not all(run.damaged.column("size_bytes")):
+            self._watch.is_suspicious = True
+        self._watch.run(run.batches)
+
+    def damage(self, damage: Damage) -> None:
+        """Look at damage: where its size is 0, offsets go back."""
+        self._watch.damage(damage)
+
+    def finish(self, size_bytes: int) -> None:
+        """Report the batches, if there may be any."""
+        del size_bytes
+        task = self._task
+        if not self._watch.is_suspicious or task.is_v07 or task.segment.log is None:
+            return
+        options = ScanOptions(max_batch_bytes=task.max_batch_bytes, check=task.level != "headers", resync=True)
+        path = task.segment.log.path
+        with Source.open(path) as source:
+            found = misplaced_batches(source, self._bounds, options, self._wrong(path))
+        self.last_offset = found.last_offset
+        for each in (*found.batches, *([] if found.renamed is None else [found.renamed])):
+            position, size = each.position, each.size_bytes
+            if each.fault == "offset":
+                self._sink.add(
+                    "batch.offset-order",
+                    path,
+                    position=position,
+                    size_bytes=size,
+                    offset=each.expected_offset,
+                    detail=each.detail,
+                )
+                continue
+            where, other = each.epoch_beside
+            self._sink.add(
+                "batch.epoch-back",
+                path,
+                position=position,
+                size_bytes=size,
+                offset=each.first_offset,
+                epoch=each.leader_epoch,
+                where=where,
+                beside=other,
+            )
+
+    def _wrong(self, path: str) -> set[int]:
+        """Return the positions of the batches that other checks have called errors."""
+        return {
+            each.position
+            for each in self._sink.findings
+            if each.position is not None and each.path == path and each.severity == "error"
+            if is_of_header(each.code)
+        }
+
+
 class FramingCheck:
     """The findings of damaged places. They wait for the next batch, which shows what offsets are lost in them.
 
@@ -366,7 +440,6 @@ class FramingCheck:
         self._waiting_of: Counter[str] = Counter()
         self._waiting_more = 0
         self._more: Counter[str] = Counter()
-        self._last: list[tuple[int, ...]] = [(0, 0, max(task.segment.base_offset, 0) - 1)]
 
     def run(self, run: Run) -> None:
         """Report the damage before this run: it ends at the first offset of the run."""
@@ -377,31 +450,21 @@ class FramingCheck:
                 self._put(f", up to those of the compressed message that ends with {batches.column('last_offset')[0]}")
             else:
                 self._put(None, first)
-        self._last = [*self._last, *last_places(batches)][-BATCHES_TO_JUDGE:]
 
     def bulk(self, run: Run, damaged: DamageColumns) -> None:
         """Count damaged places that are not shown any more, and take the whole batches between them."""
         sizes, rows, count = damaged.column("size_bytes").tolist(), damaged.column("row").tolist(), run.batches.count
         orders = sizes.count(0)
         self._more["crc-mismatch"] += len(sizes) - orders
-        self._more["offset-order"] += orders
         self._waiting_more += rows.count(0)
         if count:
             self.run(run)
             self._waiting_more = sum(row == count and size > 0 for row, size in zip(rows, sizes, strict=True))
 
     def damage(self, damage: Damage) -> None:
-        """Take one damaged place."""
+        """Take one damaged place; `PlaceCheck` reports offsets that go back."""
         if damage.size_bytes:
             self._wait(damage)
-            return
-        position, detail = damage.position, damage.detail
-        wrong = batch_too_high(self._last)
-        if wrong is not None:
-            position, last = wrong
-            detail = f"they end with {last}, but the next batch, at byte {damage.position}, has lower ones"
-        code = DAMAGE_CODES[damage.reason]
-        self._sink.add(code, self._path, position=position, offset=damage.next_offset, detail=detail)
 
     def finish(self, size_bytes: int) -> None:
         """Report the damage at the end of the file, after which no batch comes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.kafka.batch_checks import OffsetGap, SegmentEpochStart
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -85,26 +86,6 @@ def damage_map(segment: SegmentVerdict, cells: int) -> list[bool]:
         last = min((position + max(span_bytes, 1) - 1) * cells // size_bytes, cells - 1)
         damaged[first : last + 1] = [True] * (last - first + 1)
     return damaged
-
-
-class SegmentEpochStart(Struct, frozen=True):
-    """The first batch of a leader epoch in a segment, by its header, after a batch of another epoch.
-
-    `last_before`: the last offset before it, the end of the epoch before.
-    """
-
-    epoch: int
-    offset: int
-    position: int
-    last_before: int
-
-
-class OffsetGap(Struct, frozen=True):
-    """Offsets that no batch has, before the batch at `position`."""
-
-    position: int
-    first_offset: int
-    last_offset: int
 
 
 class SegmentVerdict(Struct, frozen=True, kw_only=True):

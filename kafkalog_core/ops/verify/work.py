@@ -19,8 +19,9 @@ from kafkalog_core.errors import FieldError, NotFoundError, StorageError, Worker
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.names import FileState
+from kafkalog_core.kafka.batch_checks import FUTURE_MS
+from kafkalog_core.kafka.batch_places import partition_bounds
 from kafkalog_core.ops.reading.targets import FileTarget
-from kafkalog_core.ops.verify.batches import FUTURE_MS
 from kafkalog_core.ops.verify.companions import Replacements
 from kafkalog_core.ops.verify.partition import PartitionChecker
 from kafkalog_core.ops.verify.request import NO_CHAIN, Chain, Depth, SegmentTask
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.producers import Marker
     from kafkalog_core.ops.verify.partition import CheckerPlace
@@ -406,14 +408,16 @@ def check_segments(
 
 def segment_tasks(partition: Partition, depth: Depth) -> tuple[SegmentTask, ...]:
     """Return one task for each live segment, in the order of their base offsets."""
-    last = len(partition.segments) - 1
+    last, bounds = len(partition.segments) - 1, partition_bounds(partition)
     return tuple(
-        segment_task(partition, segment, depth, is_last=index == last)
+        segment_task(partition, segment, depth, is_last=index == last, bounds=bounds.get(segment.base_offset))
         for index, segment in enumerate(partition.segments)
     )
 
 
-def segment_task(partition: Partition, segment: Segment, depth: Depth, *, is_last: bool) -> SegmentTask:
+def segment_task(
+    partition: Partition, segment: Segment, depth: Depth, *, is_last: bool, bounds: PlaceBounds | None = None
+) -> SegmentTask:
     """Return the task for one segment."""
     return SegmentTask(
         segment=segment,
@@ -424,6 +428,7 @@ def segment_task(partition: Partition, segment: Segment, depth: Depth, *, is_las
         level=depth.level,
         now_ms=depth.now_ms,
         max_batch_bytes=depth.max_batch_bytes,
+        bounds=bounds,
     )
 
 

@@ -42,10 +42,14 @@ def _check(tree: Tree, snapshot: Snapshot, seen: list[int], *, is_committed: boo
     partition = _opened(tree, snapshot, holes)
     if partition is None:
         return
+    without = consumers.left_out(snapshot)
+    assert set(without) <= set(seen)
+    seen = [offset for offset in seen if offset not in without]
     for max_bytes in WINDOWS:
         found = consumed(partition, max_bytes, is_committed=is_committed)
         if snapshot.stopped_at is not None and snapshot.stopped_at != BEHIND_LAST:
             found = [offset for offset in found if offset < snapshot.stopped_at]
+        assert not set(without).intersection(found), max_bytes
         if snapshot.stopped_at == BEHIND_LAST or is_less or holes:  # the view finds more: it reads on after damage
             left = iter(found)
             assert all(offset in left for offset in _once(seen)), max_bytes

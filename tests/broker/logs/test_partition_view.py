@@ -12,6 +12,7 @@ from kafkalog_core.broker.logs import batch_map
 from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError, ServedHole, ServedPartition, ViewOptions
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.errors import NotFoundError, StorageError, UnsupportedError
+from kafkalog_core.kafka.batch_places import PlaceBounds
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import Source
 from tests.broker.consuming import consumed, fetched_bytes
@@ -178,22 +179,141 @@ def test_a_tail_that_is_no_batch_is_not_served(tmp_path: Path, tail: bytes) -> N
     assert len(holes) == (tail[0:1] != b"\0" or any(tail))
 
 
+def opened(place: Path, *segments: tuple[int, bytes], epochs: bytes | None = None) -> tuple[ServedPartition, list[str]]:
+    """A partition, and its holes as they are met: byte and reason."""
+    holes: list[str] = []
+    path = written(place, *segments)
+    if epochs is not None:
+        (place / "t-0" / "leader-epoch-checkpoint").write_bytes(epochs)
+    options = ViewOptions(notify=lambda hole: holes.append(f"{hole.position} {hole.reason}"))
+    return ServedPartition.open(path, options), holes
+
+
+SIZE = len(batch(0))
+
+
 @pytest.mark.parametrize("max_bytes", [1, 200, ALL])
-def test_a_batch_with_too_high_offsets_is_sent_with_the_next_one(tmp_path: Path, max_bytes: int) -> None:
-    """A consumer that has read it asks for the offset after it, and would skip what follows."""
-    log = batch(0) + batch(1) + batch(900) + batch(3) + batch(4)
-    partition = ServedPartition.open(written(tmp_path, (0, log)))
+@pytest.mark.parametrize("wrong", [900, 1 << 40, 2**63 - 1, -1, -(2**63), 0])
+def test_a_batch_with_wrong_offsets_is_a_hole(tmp_path: Path, max_bytes: int, wrong: int) -> None:
+    """A consumer that has read it asks for the offset after it, and would skip what follows, or read again."""
+    log = [batch(at, time_ms=at) for at in range(5)]
+    log[2] = moved(log[2], wrong)
+    partition, holes = opened(tmp_path, (0, b"".join(log)))
     assert partition.log_end_offset == 5
-    assert reads(partition, 2, 1) == batch(900) + batch(3)
-    found = consumed(partition, max_bytes, is_committed=False)
-    assert [offset for offset in found if offset < 900] == [0, 1, 3, 4]
+    assert consumed(partition, max_bytes, is_committed=False) == [0, 1, 3, 4]
+    assert holes == [f"{2 * SIZE} offset-order"]
+    assert partition.offset_for_time(4) == (4, 4, 0)
+    assert partition.offset_for_time(2) == (3, 3, 0)
+    assert partition.offsets_before(-1, 9) == [5, 0]
 
 
-def test_a_batch_with_too_low_offsets_moves_no_reader_back(tmp_path: Path) -> None:
-    log = batch(10) + batch(11) + batch(2) + batch(12)
-    partition = ServedPartition.open(written(tmp_path, (10, log)))
-    assert partition.log_end_offset == 13
-    assert consumed(partition, 1, is_committed=False) == [10, 11, 12]
+def moved(data: bytes, base_offset: int) -> bytes:
+    return base_offset.to_bytes(8, "big", signed=True) + data[8:]
+
+
+def test_a_wrong_offset_before_damage_is_judged_by_the_batches_after_it(tmp_path: Path) -> None:
+    log = batch(0) + batch(1) + moved(batch(2), 514) + damaged(batch(3)) + batch(4) + batch(5)
+    partition, holes = opened(tmp_path, (0, log))
+    assert consumed(partition, ALL, is_committed=False) == [0, 1, 4, 5]
+    assert holes == [f"{2 * SIZE} offset-order", f"{3 * SIZE} crc-mismatch"]
+
+
+@pytest.mark.parametrize("wrong", [516, 1 << 60, -5])
+@pytest.mark.parametrize("then", [b"", batch(5), batch(5) + batch(6)])
+def test_the_name_of_the_next_segment_bounds_the_last_batch(tmp_path: Path, wrong: int, then: bytes) -> None:
+    first = b"".join(batch(at) for at in range(4)) + moved(batch(4), wrong)
+    partition, holes = opened(tmp_path, (0, first), (5, then))
+    after = list(range(5, 5 + len(then) // SIZE))
+    assert consumed(partition, ALL, is_committed=False) == [0, 1, 2, 3, *after]
+    assert holes == [f"{4 * SIZE} offset-order"]
+    assert partition.log_end_offset == 5 + len(after)
+
+
+def test_a_later_leader_epoch_bounds_the_last_batch(tmp_path: Path) -> None:
+    log = batch(0, leader_epoch=2) + batch(1, leader_epoch=2) + moved(batch(2, leader_epoch=2), 90)
+    partition, holes = opened(tmp_path, (0, log), epochs=epoch_checkpoint([(2, 0), (3, 3)]))
+    assert partition.log_end_offset == 2
+    assert consumed(partition, ALL, is_committed=False) == [0, 1]
+    assert holes == [f"{2 * SIZE} offset-order"]
+
+
+def test_a_wrong_checkpoint_of_leader_epochs_hides_nothing(tmp_path: Path) -> None:
+    """Several batches contradict it: it is one witness, and has no checksum either."""
+    log = b"".join(batch(2 * at, leader_epoch=2) for at in range(6))
+    partition, holes = opened(tmp_path, (0, log), epochs=epoch_checkpoint([(2, 0), (3, 3)]))
+    assert consumed(partition, ALL, is_committed=False) == [0, 2, 4, 6, 8, 10]
+    assert not holes
+
+
+def test_a_file_that_was_renamed_is_served_by_its_batches(tmp_path: Path) -> None:
+    partition, holes = opened(tmp_path, (0, batch(0) + batch(1)), (9, batch(2) + batch(3) + batch(4)))
+    assert consumed(partition, ALL, is_committed=False) == [0, 1, 2, 3, 4]
+    assert not holes
+
+
+@pytest.mark.parametrize("stray", [b"", batch(2)[:40], batch(2), batch(2) + batch(3)[:40]])
+def test_a_stray_segment_within_the_range_of_another_one_ends_no_log(tmp_path: Path, stray: bytes) -> None:
+    partition, _ = opened(tmp_path, (0, b"".join(batch(at) for at in range(9))), (2, stray))
+    assert consumed(partition, ALL, is_committed=False) == list(range(9))
+    assert partition.high_watermark == partition.log_end_offset == 9
+
+
+@pytest.mark.parametrize("stray", [b"", batch(900)[:40]])
+def test_an_empty_segment_far_above_the_others_keeps_no_reader_waiting(tmp_path: Path, stray: bytes) -> None:
+    partition, _ = opened(tmp_path, (0, batch(0) + batch(1)), (900, stray))
+    assert partition.high_watermark == partition.latest(is_committed=True).offset == 2
+    assert consumed(partition, ALL, is_committed=False) == [0, 1]
+    assert reads(partition, 900) == b"", "a group may have committed the log end offset"
+
+
+def test_a_batch_that_reaches_into_the_next_segment_is_a_hole(tmp_path: Path) -> None:
+    log = batch(0) + batch(1, last_offset=900)
+    partition, holes = opened(tmp_path, (0, log), (2, batch(2) + batch(3)))
+    assert consumed(partition, ALL, is_committed=False) == [0, 2, 3]
+    assert holes == [f"{SIZE} offset-order"]
+
+
+def test_a_batch_with_another_error_is_no_witness_of_offsets(tmp_path: Path) -> None:
+    log = batch(0, last_offset=900, attributes=2) + batch(10)
+    partition, holes = opened(tmp_path, (0, log))
+    assert consumed(partition, ALL, is_committed=False) == [10]
+    assert len(holes) == 1
+
+
+def test_a_batch_that_no_client_passes_is_a_hole(tmp_path: Path) -> None:
+    """Its checksum is right: its header or its records contradict themselves, or it cannot be decompressed."""
+    wrong = [
+        batch(1, records_count=2),
+        batch(1, records_count=-5),
+        batch(1, last_offset=8, records_count=3),
+        batch(1, last_offset=0),
+        batch(1, 2, last_offset=1),
+        batch(1, attributes=2),  # it is not compressed by snappy
+        batch(1, attributes=7),
+        batch(1, leader_epoch=-9),
+    ]
+    for number, bad in enumerate(wrong):
+        place = tmp_path / str(number)
+        place.mkdir()
+        partition, holes = opened(place, (0, batch(0) + bad + batch(12)))
+        assert consumed(partition, ALL, is_committed=False) == [0, 12], number
+        assert len(holes) == 1, number
+        assert partition.log_end_offset == 13
+
+
+def test_such_a_batch_is_sent_as_a_broker_sends_it_on_request(tmp_path: Path) -> None:
+    log = batch(0) + batch(1, records_count=2) + batch(2)
+    partition = ServedPartition.open(written(tmp_path, (0, log)), ViewOptions(on_damage="stop"))
+    assert reads(partition, 0) == log
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_batch_like_that_at_the_end_is_after_the_high_watermark(tmp_path: Path, *, is_indexed: bool) -> None:
+    log = batch(0) + batch(1) + batch(2, records_count=9)
+    path = written(tmp_path, (0, log))
+    if is_indexed:
+        (tmp_path / "t-0" / f"{0:020}.index").write_bytes(offset_index([(1, SIZE)]))
+    assert ServedPartition.open(path).high_watermark == 2
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -230,6 +350,24 @@ def test_read_committed_stops_before_an_open_transaction(tmp_path: Path) -> None
     assert consumed(partition, ALL, is_committed=False) == [0, 1, 2]
     assert partition.latest(is_committed=True).offset == 1
     assert partition.latest(is_committed=False).offset == 3
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_hole_before_the_end_of_what_consumers_get_keeps_none_waiting(tmp_path: Path, *, is_committed: bool) -> None:
+    """No consumer passes the hole, because none gets the batch after it: its last stable offset is before the hole."""
+    log = batch(0) + batch(1) + damaged(batch(2)) + damaged(batch(3)) + data(4, 1) + batch(5)
+    partition = ServedPartition.open(
+        written(tmp_path, (0, log)), ViewOptions(high_watermark=None if is_committed else 4)
+    )
+    assert partition.latest(is_committed=is_committed).offset == 2
+    assert consumed(partition, ALL, is_committed=is_committed) == [0, 1]
+
+
+def test_a_wrong_offset_opens_no_transaction(tmp_path: Path) -> None:
+    log = batch(0) + moved(data(1, 1), -7) + txn_marker(COMMIT, offset=2, producer_id=1) + batch(3)
+    partition = ServedPartition.open(written(tmp_path, (0, log)))
+    assert partition.last_stable_offset() == 4
+    assert consumed(partition, ALL, is_committed=True) == [0, 3]
 
 
 # --- times and epochs -------------------------------------------------------------------------------------------------
@@ -303,7 +441,7 @@ def test_a_map_follows_the_bytes_of_a_log_not_its_batches(tmp_path: Path) -> Non
     data = b"".join(batch(at) for at in range(2000))
     (tmp_path / "log").write_bytes(data)
     with Source.open(str(tmp_path / "log")) as source:
-        size = batch_map.map_batches(source, 0, options=ScanOptions(resync=True)).size_bytes
+        size = batch_map.map_batches(source, PlaceBounds(base_offset=0), options=ScanOptions(resync=True)).size_bytes
     assert size < 60 * (1 + len(data) // (batch_map.STRETCH_BYTES - len(batch(0))))
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.findings.catalog import Sink
+from kafkalog_core.kafka.batch_checks import BatchCheck, RecordCheck, SegmentFigures
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.ops.verify.batches import BatchCheck, RecordCheck, SegmentFigures
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import SegmentTask, VerifyRequest
-from kafkalog_core.ops.verify.segment import FramingCheck
+from kafkalog_core.ops.verify.segment import FramingCheck, PlaceCheck
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
@@ -65,8 +65,13 @@ def check_file(
         max_batch_bytes=max_batch_bytes,
     )
     sink = Sink("t", 3)
-    batches, records = BatchCheck(task, sink), RecordCheck(task, sink)
-    checks: list[Check] = [FramingCheck(task, sink), batches, *([records] if level == "records" else [])]
+    batches, records = BatchCheck(task.log, sink), RecordCheck(task.log, sink)
+    checks: list[Check] = [
+        FramingCheck(task, sink),
+        batches,
+        PlaceCheck(task, sink),
+        *([records] if level == "records" else []),
+    ]
     options = ScanOptions(check=level != "headers", resync=True, max_batch_bytes=max_batch_bytes)
     with Source.open(str(path)) as source:
         for item in scan(source, base_offset=base_offset, is_v07=is_v07, options=options):

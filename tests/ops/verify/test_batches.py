@@ -134,13 +134,20 @@ def test_counts_that_contradict_offsets(tmp_path: Path, header: dict[str, int]) 
         ({"base_timestamp_ms": 2000}, "batch.timestamp-order", "warning"),
         ({"max_timestamp_ms": NOW_MS + DAY_MS + 1}, "batch.future-timestamp", "warning"),
         ({"base_timestamp_ms": -5}, "batch.negative-timestamp", "warning"),
-        ({"last_offset": 2**31}, "segment.offset-overflow", "error"),
     ],
 )
 def test_odd_headers(tmp_path: Path, fields: dict[str, int], code: str, severity: str) -> None:
     first = batch_v2(records(0, 1))
     [finding] = check_headers(tmp_path, first, batch_v2(records(1, 2), **fields)).findings
     assert (finding.code, finding.severity, finding.position) == (code, severity, len(first))
+
+
+def test_an_offset_that_no_index_can_hold(tmp_path: Path) -> None:
+    """A single batch far above the others has a wrong offset; several have right ones: the segment is too long."""
+    first, far = batch_v2(records(0, 1)), [batch_v2(records(2**31 + at, 1)) for at in (0, 5)]
+    places = check_headers(tmp_path, first, far[0]).places
+    assert places == [("segment.offset-overflow", len(first)), ("batch.offset-order", len(first))]
+    assert check_headers(tmp_path, first, *far).places == [("segment.offset-overflow", len(first))]
 
 
 @pytest.mark.parametrize(
@@ -182,20 +189,20 @@ def test_attributes_of_older_formats(tmp_path: Path, message: bytes, code: str |
 @pytest.mark.parametrize(
     ("epochs", "wrong", "starts"),
     [
-        ([2, 9, 2, 2], 1, [2]),
-        ([2, 2, 9, 2], 2, [2]),
-        ([2, 9, 9, 2, 2], 1, [2]),
-        ([5, 5, 3, 5], 2, [5]),
-        ([5, 5, 3, 6], 2, [5, 6]),
-        ([5, 5, 3], 2, [5]),
-        ([5, 6, 6, -1, 6], None, [5, 6]),
-        ([-1, 0, 1], None, [0, 1]),
+        ([2, 9, 2, 2], [1], [2]),
+        ([2, 2, 9, 2], [2], [2]),
+        ([2, 9, 9, 2, 2, 2], [1, 2], [2]),
+        ([5, 5, 3, 5], [2], [5]),
+        ([5, 5, 3, 6], [2], [5, 6]),
+        ([5, 5, 3], [2], [5]),
+        ([5, 6, 6, -1, 6], [], [5, 6]),
+        ([-1, 0, 1], [], [0, 1]),
     ],
 )
-def test_leader_epochs_that_go_back(tmp_path: Path, epochs: list[int], wrong: int | None, starts: list[int]) -> None:
+def test_leader_epochs_that_go_back(tmp_path: Path, epochs: list[int], wrong: list[int], starts: list[int]) -> None:
     log = [batch_v2(records(5 * at, 5), leader_epoch=epoch) for at, epoch in enumerate(epochs)]
     checked = check_headers(tmp_path, *log)
-    places = [] if wrong is None else [("batch.epoch-back", sum(map(len, log[:wrong])))]
+    places = [("batch.epoch-back", sum(map(len, log[:row]))) for row in wrong]
     assert checked.places == places
     assert [start.epoch for start in checked.figures.epochs] == starts
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog_core.kafka import batch_checks
 from kafkalog_core.kafka.producers import CompletedTxn
-from kafkalog_core.ops.verify import batches
 from kafkalog_core.ops.verify.txn_index import AbortedTxns, Doubt
 from tests.ops.verify.segments import check_headers, verdict_of
 from tests.support.build import batch_v2, epoch_checkpoint
@@ -63,7 +63,7 @@ def test_damage_explains_what_overlaps_it(spans, first, length):
 
 def test_only_the_first_leader_epochs_are_kept(tmp_path: Path) -> None:
     log = b"".join(batch_v2(records(at, 1), leader_epoch=at) for at in range(100))
-    with mock.patch.object(batches, "MOST_EPOCHS", 30):
+    with mock.patch.object(batch_checks, "MOST_EPOCHS", 30):
         figures = check_headers(tmp_path, log).figures
     assert [start.epoch for start in figures.epochs] == list(range(30))
     assert figures.epoch_behind == 99
@@ -81,7 +81,7 @@ def test_epochs_that_are_not_kept_raise_no_alarm(tmp_path: Path, most: int) -> N
     codes = []
     for entries in (lines, lines[:2] + lines[3:]):
         (directory / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint(entries))
-        with mock.patch.object(batches, "MOST_EPOCHS", most):
+        with mock.patch.object(batch_checks, "MOST_EPOCHS", most):
             verdict = verdict_of(directory)
         codes.append({one.code for one in verdict.findings if one.code.startswith(("epochs.", "batch."))})
         assert all(len(segment.epochs) <= most for segment in verdict.segments)

@@ -15,11 +15,20 @@ Row = dict[str, object]
 
 SERVED_LESS = expectations.read("served_less.txt")
 SERVED_MORE = expectations.read("served_more.txt")
+SERVED_WITHOUT = expectations.read("served_without.txt")
 
 
 def is_listed(snapshot: Snapshot, *lists: dict[str, str]) -> bool:
     """Whether a line of the lists is about it."""
     return any(expectations.matching(globs, snapshot.id) for globs in lists)
+
+
+def left_out(snapshot: Snapshot) -> range:
+    """The offsets that a broker served, and we do not, because `verify` calls their batch an error."""
+    for glob in expectations.matching(SERVED_WITHOUT, snapshot.id):
+        first, last = SERVED_WITHOUT[glob].partition(":")[0].split("-")
+        return range(int(first), int(last) + 1)
+    return range(0)
 
 
 def visible(tree: Tree, snapshot: Snapshot, rows: list[Row], seen: list[Row]) -> list[Row]:

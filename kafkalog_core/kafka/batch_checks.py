@@ -1,13 +1,18 @@
-"""The checks of batches: their headers at every level, their records at level records, and the segment's figures."""
+"""The checks of batches: their headers, their records, and the figures of a segment.
+
+`verify` reports what they find. `serve` asks the same ones for the batches that are errors, and leaves them out.
+"""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import FormatError
-from kafkalog_core.findings.catalog import SHOWN
+from kafkalog_core.findings.catalog import FINDING_TYPES, SHOWN
 from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_NAMES, RECORD_ROWS, RecordColumns
@@ -15,17 +20,26 @@ from kafkalog_core.format.control import UnknownControl, decode_control_key, dec
 from kafkalog_core.format.decode import PayloadDamage, decode_run, header_contradictions, records_outside
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
-from kafkalog_core.ops.verify.verdict import OffsetGap, SegmentEpochStart
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
-    from kafkalog_core.findings.catalog import Sink
+    from collections.abc import Mapping
+
+    from kafkalog_core.findings.kinds import Severity
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.decode import RecordRun
-    from kafkalog_core.ops.verify.request import SegmentTask
     from kafkalog_core.storage.scan import Damage, Run
 
-__all__ = ["BatchCheck", "RecordCheck", "SegmentFigures"]
+__all__ = [
+    "FUTURE_MS",
+    "BatchCheck",
+    "BatchSink",
+    "CheckedLog",
+    "OffsetGap",
+    "RecordCheck",
+    "SegmentEpochStart",
+    "SegmentFigures",
+]
 
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -43,6 +57,88 @@ _CODES: Final = {
     k.ODD_CODEC: "batch.unknown-codec",
     k.ODD_OVERFLOW: "segment.offset-overflow",
 }
+_OF_SEGMENT: Final = frozenset({"segment.offset-overflow"})
+"""Findings about the segment, although they name a batch: `batch_places` shows whether its offsets are wrong."""
+
+
+class CheckedLog(Struct, frozen=True, kw_only=True):
+    """A log file whose batches are checked.
+
+    Args:
+        path: of the file, as findings name it.
+        base_offset: the number in its name.
+        size_bytes: of the file.
+        is_v07: whether it is of Kafka 0.7.
+        opens_records: whether records are checked too.
+        now_ms: time of the check, ms since 1970: later timestamps are in the future.
+        max_batch_bytes: size limit of a batch, also when it is decompressed.
+        errors_only: whether only errors of batches are reported, and all of them one by one; else every finding, of one
+            code the first ones.
+    """
+
+    path: str
+    base_offset: int
+    size_bytes: int
+    is_v07: bool
+    opens_records: bool
+    now_ms: int
+    max_batch_bytes: int
+    errors_only: bool = False
+
+    @property
+    def shown(self) -> int:
+        """How many findings of one code are reported one by one."""
+        return MAX_INT64 if self.errors_only else SHOWN
+
+    def muted(self, codes: Mapping[int, str], others: int = 0) -> int:
+        """Return the bits of a kernel that are only counted at first: those of findings that are not wanted.
+
+        codes: of the bits that are findings. others: bits that are none.
+        """
+        if not self.errors_only:
+            return 0
+        bits = (bit for bit, code in codes.items() if code in _OF_SEGMENT or FINDING_TYPES[code].severity != "error")
+        return reduce(or_, bits, others)
+
+
+class BatchSink(Protocol):
+    """What takes the findings, as `findings.catalog.Sink` does."""
+
+    def add(
+        self,
+        code: str,
+        path: str,
+        *,
+        position: int | None = None,
+        size_bytes: int | None = None,
+        offset: int | None = None,
+        severity: Severity | None = None,
+        **details: object,
+    ) -> None:
+        """Add one finding of the catalog; see `findings.found`."""
+
+    def count_more(self, code: str, path: str, count: int) -> None:
+        """Count `count` more findings of a code in a file."""
+
+
+class SegmentEpochStart(Struct, frozen=True):
+    """The first batch of a leader epoch in a segment, by its header, after a batch of another epoch.
+
+    `last_before`: the last offset before it, the end of the epoch before.
+    """
+
+    epoch: int
+    offset: int
+    position: int
+    last_before: int
+
+
+class OffsetGap(Struct, frozen=True):
+    """Offsets that no batch has, before the batch at `position`."""
+
+    position: int
+    first_offset: int
+    last_offset: int
 
 
 class SegmentFigures(Struct, frozen=True, kw_only=True):
@@ -82,22 +178,24 @@ class SegmentFigures(Struct, frozen=True, kw_only=True):
 class BatchCheck:
     """The check of headers, run by run; `has_producers`: whether the last run has batches with a producer."""
 
-    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+    def __init__(self, log: CheckedLog, sink: BatchSink) -> None:
         self._sink = sink
-        self._path = "" if task.segment.log is None else task.segment.log.path
-        self._now_ms = task.now_ms
+        self._path = log.path
+        self._most = log.shown
+        self._now_ms = log.now_ms
         self._epochs: list[SegmentEpochStart] = []
         self._gaps: list[OffsetGap] = []
         self._shown: Counter[int] = Counter()
-        base_offset = min(task.segment.base_offset, MAX_INT64)
+        base_offset = min(log.base_offset, MAX_INT64)
         self._state = state = array("q", bytes(8 * k.BC_SIZE))
-        state[k.BC_LARGEST] = MAX_INT64 if task.is_v07 else min(base_offset + MAX_INT32, MAX_INT64)
-        state[k.BC_FUTURE_FROM] = min(task.now_ms + FUTURE_MS, MAX_INT64)
+        state[k.BC_LARGEST] = MAX_INT64 if log.is_v07 else min(base_offset + MAX_INT32, MAX_INT64)
+        state[k.BC_FUTURE_FROM] = min(log.now_ms + FUTURE_MS, MAX_INT64)
         state[k.BC_PREVIOUS] = base_offset - 1
         for cell in (k.BC_EPOCH, k.BC_FIRST, k.BC_LAST, k.BC_FIRST_TIME, k.BC_MAX_TIME):
             state[cell] = -1
+        state[k.BC_MUTED] = log.muted(_CODES, k.ODD_GAP | k.ODD_EPOCH_START | k.ODD_EPOCH_BACK)
         self._last_offset = base_offset - 1
-        self._is_opened = task.level == "records"
+        self._is_opened = log.opens_records
         self._uncounted = 0
         self.has_producers = False
 
@@ -141,7 +239,7 @@ class BatchCheck:
         """Report what is reported once for a file, and the number of places that were not reported one by one."""
         del size_bytes
         state = self._state
-        for bit, code in (*_CODES.items(), (k.ODD_EPOCH_BACK, "batch.epoch-back")):
+        for bit, code in _CODES.items():
             more = state[k.BC_MORE + bit.bit_length() - 1]
             if more:
                 self._sink.count_more(code, self._path, more)
@@ -194,35 +292,27 @@ class BatchCheck:
         )
 
     def _epoch_back(self, batches: BatchColumns, row: int) -> None:
-        """Report decreasing leader epochs: this row is wrong or those before it; the next batch shows which."""
+        """Take the figures of decreasing leader epochs: this row is wrong or those before it; the next one shows which.
+
+        `batch_places` reports the batch.
+        """
         state = self._state
         self._show(k.ODD_EPOCH_BACK)
         epochs, positions = batches.column("leader_epoch"), batches.column("position")
-        here = self._epoch_start(batches, row)
         higher = self._epochs[-1] if self._epochs else None
         if row + 1 < batches.count:
             is_here = epochs[row + 1] >= state[k.BC_BEFORE]
         else:
             is_here = higher is None or row == 0 or positions[row - 1] != higher.position
         if higher is None or higher.epoch != state[k.BC_BEFORE] or is_here:
-            wrong, where, other = here, "before", state[k.BC_BEFORE]
             state[k.BC_EPOCH] = state[k.BC_BEFORE]
         else:
-            wrong, where, other = self._epochs.pop(), "after", here.epoch
-        self._sink.add(
-            "batch.epoch-back",
-            self._path,
-            position=wrong.position,
-            offset=wrong.offset,
-            epoch=wrong.epoch,
-            where=where,
-            beside=other,
-        )
+            self._epochs.pop()
 
     def _show(self, bit: int) -> None:
         """Count a finding of a bit; the last one that is shown mutes it."""
         self._shown[bit] += 1
-        if self._shown[bit] == SHOWN:
+        if self._shown[bit] == self._most:
             self._state[k.BC_MUTED] |= bit
 
     def _odd(self, odd: int, batch: dict[str, int]) -> None:
@@ -230,7 +320,7 @@ class BatchCheck:
         offset = batch["last_offset"] if batch["base_offset"] < 0 else batch["base_offset"]
         if odd & k.ODD_GAP:
             self._gaps.append(OffsetGap(batch["position"], self._state[k.BC_EXPECTED], batch["base_offset"] - 1))
-            if len(self._gaps) == SHOWN:
+            if len(self._gaps) == self._most:
                 self._state[k.BC_MUTED] |= k.ODD_GAP
         for bit, code in _CODES.items():
             if not odd & bit:
@@ -280,17 +370,19 @@ class RecordCheck:
     offsets that are missing within such messages and before them.
     """
 
-    def __init__(self, task: SegmentTask, sink: Sink) -> None:
+    def __init__(self, log: CheckedLog, sink: BatchSink) -> None:
         self._sink = sink
-        self._path = "" if task.segment.log is None else task.segment.log.path
-        self._max_bytes = task.max_batch_bytes
-        self._records = RecordColumns(min(RECORD_ROWS, max(_LEAST_ROWS, task.segment.size_bytes // _RECORD_BYTES)))
+        self._path = log.path
+        self._most = log.shown
+        self._max_bytes = log.max_batch_bytes
+        self._records = RecordColumns(min(RECORD_ROWS, max(_LEAST_ROWS, log.size_bytes // _RECORD_BYTES)))
         self._nothing = RecordColumns(1)
         self._shown: Counter[int] = Counter()
         self._state = state = array("q", bytes(8 * k.RC_SIZE))
         state[k.RC_BATCH] = state[k.RC_FIRST] = -1
-        state[k.RC_BEFORE] = max(task.segment.base_offset, 0) - 1
+        state[k.RC_BEFORE] = max(log.base_offset, 0) - 1
         state[k.RC_JOINED] = 1
+        state[k.RC_MUTED] = log.muted(_RECORDS_CODES)
 
     @property
     def wrapped_records(self) -> int:
@@ -363,7 +455,7 @@ class RecordCheck:
             if not odd & bit:
                 continue
             self._shown[bit] += 1
-            if self._shown[bit] == SHOWN:
+            if self._shown[bit] == self._most:
                 self._state[k.RC_MUTED] |= bit
             self._sink.add(
                 code,

@@ -1,0 +1,163 @@
+"""Damaged log directories through a real client: librdkafka gets every record of a whole batch, and no other.
+
+`dump` says which records there are, `verify` which batches are errors: those are holes, and named. Whatever is damaged,
+a consumer of either isolation level comes to the end of every partition.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import confluent_kafka
+import pytest
+
+from kafkalog_core.broker.logs.partition_view import ServedHole, ServedPartition, ViewOptions
+from kafkalog_core.errors import NotFoundError
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
+from tests.broker.damaging import damaged_directory
+from tests.ops.verify.injected_log import TOPICS
+from tests.support.corpus.dumping import dump
+from tests.support.serving import address, serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.live
+
+CHOSEN = 50
+ALL = 300
+AT_ONCE = 10
+SECONDS = 20
+NOW_MS = 1_800_000_000_000
+LEVELS = ("read_uncommitted", "read_committed")
+Batch = tuple[str, str, int]  # topic, name of the log, byte
+OF_NEIGHBOURS = frozenset({"batch.offset-order", "batch.epoch-back"})
+
+
+class Record(NamedTuple):
+    """What a client and `dump` both show."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+Read = tuple[dict[str, list[Record]], set[str]]
+
+
+def consumed(server: str, isolation: str, starts: dict[str, int]) -> Read:
+    """All records of partition 0 of each topic, and the topics without an end."""
+    options = {
+        "bootstrap.servers": server,
+        "group.id": "damaged",
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 5,
+        "check.crcs": True,
+    }
+    consumer = confluent_kafka.Consumer(options)
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, start) for topic, start in starts.items()])
+    found: dict[str, list[Record]] = {topic: [] for topic in starts}
+    waiting, deadline_s = set(starts), time.monotonic() + SECONDS
+    try:
+        while waiting:
+            if time.monotonic() > deadline_s:
+                return found, waiting
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            if message.error() is None:
+                found[message.topic()].append(Record(message.offset(), message.key(), message.value()))
+                continue
+            assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+            waiting.discard(message.topic())
+    finally:
+        consumer.close()
+    return found, waiting
+
+
+def error_batches(path: Path) -> tuple[set[Batch], set[Batch]]:
+    """The batches that `verify` calls errors, and those of them that may be right.
+
+    The first batch of a segment contradicts the name of its file, if that was renamed, or the leader epoch of the
+    segment before it: it is named, and served if the batches after it do not contradict it.
+    """
+    request = VerifyRequest(targets=tuple(resolve([str(path)])), now_ms=NOW_MS)
+    found = [
+        (finding.code, (finding.topic or "", finding.path.rpartition("/")[2], finding.position))
+        for verdict in verify(request)
+        for finding in verdict.findings
+        if finding.severity == "error"
+        and finding.position is not None
+        and finding.path.endswith(".log")
+        and finding.code.startswith(("batch.", "record."))
+        and finding.code != "batch.gap"  # what is missing before a batch
+    ]
+    doubtful = {batch for code, batch in found if code in OF_NEIGHBOURS and batch[2] == 0}
+    return {batch for _, batch in found}, doubtful
+
+
+def dumped(path: Path) -> tuple[dict[str, list[tuple[Batch, Record]]], set[tuple[str, int]]]:
+    """The records of a directory, with their batches; and the offsets of control records, which no client shows."""
+    found: dict[str, list[tuple[Batch, Record]]] = {topic: [] for topic in TOPICS}
+    control: set[tuple[str, int]] = set()
+    for row in dump(path, "--records", "--resync").live("record"):
+        topic, name = str(row["topic"]), str(row["segment"])
+        if row["control_type"] is not None:  # a record of a stray segment may have the same offset
+            control.add((topic, int(str(row["offset"]))))
+        else:
+            batch = (topic, name, int(str(row["position"])))
+            found[topic].append((batch, Record(int(str(row["offset"])), row["key"], row["value"])))  # type: ignore[arg-type]
+    return found, control
+
+
+def _start(path: Path, topic: str) -> int | None:
+    """The log start offset, for which librdkafka would ask half a second; None: the partition is gone."""
+    try:
+        return ServedPartition.open(str(path / f"{topic}-0")).log_start_offset
+    except NotFoundError:
+        return None
+
+
+def check_directory(path: Path, seed: int) -> None:
+    """Damage one directory, and compare what a client reads with what is there."""
+    words = damaged_directory(path, seed)
+    (errors, doubtful), (records, control) = error_batches(path), dumped(path)
+    holes: list[ServedHole] = []
+    with serving(path, view=ViewOptions(notify=holes.append)) as broker:
+        starts = {topic: start for topic in TOPICS if (start := _start(path, topic)) is not None}
+        read = {level: consumed(address(broker), level, starts) for level in LEVELS}
+    context = f"seed {seed}: {words}"
+    named = {
+        (hole.path.split("/")[-2].rpartition("-")[0], hole.path.rpartition("/")[2], hole.position) for hole in holes
+    }
+    assert not {*read["read_uncommitted"][1], *read["read_committed"][1]}, f"{context}: no end"
+    for topic in starts:
+        whole = [(batch, record) for batch, record in records[topic] if batch not in errors]
+        got = read["read_uncommitted"][0][topic]
+        may_be = {record for batch, record in records[topic] if batch not in errors or batch in doubtful}
+        assert {*got} <= may_be, f"{context}: {topic}: what is in no whole batch"
+        missing = {record.offset for _, record in whole} - {record.offset for record in got}
+        missing = {offset for offset in missing if (topic, offset) not in control}
+        assert not missing, f"{context}: {topic}: {sorted(missing)}"
+        unnamed = {batch for batch, _ in records[topic] if batch in errors} - named - doubtful
+        assert not unnamed, f"{context}: {topic}: holes that are not named: {unnamed}"
+        assert {*read["read_committed"][0][topic]} <= {*got}, f"{context}: {topic}: committed, but not there"
+
+
+@pytest.mark.parametrize("first", range(0, CHOSEN, AT_ONCE))
+def test_a_client_reads_what_is_whole_by_chosen_seeds(tmp_path: Path, first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        check_directory(tmp_path / str(seed), seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(CHOSEN, ALL, AT_ONCE))
+def test_a_client_reads_what_is_whole_by_all_seeds(tmp_path: Path, first: int) -> None:
+    for seed in range(first, first + AT_ONCE):
+        check_directory(tmp_path / str(seed), seed)
