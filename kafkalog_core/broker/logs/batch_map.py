@@ -8,10 +8,12 @@ hole between them. So its memory follows the bytes of the log (2 MB for a gigaby
 
 from __future__ import annotations
 
+import os
 from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.storage.source import Source
 
-__all__ = ["STRETCH_BYTES", "BatchMap", "Place", "first_record_at", "map_batches"]
+__all__ = ["STRETCH_BYTES", "BatchMap", "Place", "check_places", "first_record_at", "map_batches"]
 
 STRETCH_BYTES: Final = 16 * 1024
 _SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0, so that the columns of a stretch have room
@@ -254,3 +256,16 @@ def first_record_at(memory: memoryview, timestamp_ms: int, first_offset: int) ->
                 if time_ms >= timestamp_ms and offset >= first_offset:
                     return offset, time_ms
     return None
+
+
+def check_places(batches: BatchMap, path: str) -> None:
+    """Raise StorageError for a batch whose offsets cannot be right: what is appended would continue them."""
+    for hole in batches.holes:
+        if hole.reason == "offset-order":
+            directory = os.path.dirname(path)
+            raise StorageError(
+                f"the batch at byte {hole.position} has impossible offsets: {hole.detail}. Nothing can be appended "
+                f"after it. See what else is wrong (kafkalog verify {directory}), and restore the file from a replica "
+                f"or a backup, or truncate the log: kafkalog truncate --at-damage {directory} --apply",
+                path=path,
+            )

@@ -12,24 +12,17 @@ import os
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.broker.logs.batch_map import BatchMap, map_batches
+from kafkalog_core.broker.logs.batch_map import BatchMap, check_places, map_batches
 from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure
 from kafkalog_core.broker.logs.log_reader import LiveLogReader, LiveSegment
-from kafkalog_core.broker.logs.partition_view import (
-    OffsetOutOfRangeError,
-)
+from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.broker.network.answers import SharedFile
 from kafkalog_core.errors import FieldError, StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, IndexBuilder, encode_txn_entry, iter_txn_entries
-from kafkalog_core.format.layout import (
-    CONTROL_BIT,
-    MAX_BATCH_BYTES,
-    MAX_INT32,
-    MAX_INT64,
-)
+from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES, MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
@@ -187,7 +180,7 @@ class LiveLog(LiveLogReader):
         live = LiveSegment(base, path)
         with Source.open(path) as source:
             live.batches = map_batches(source, PlaceBounds(base_offset=base), options=_SCAN)
-            _check_places(live.batches, path)
+            check_places(live.batches, path)
             for item in scan(source, base_offset=None, options=_SCAN):
                 if isinstance(item, Damage):
                     break
@@ -590,19 +583,6 @@ def _sealed(segment: Segment, end_offset: int) -> LiveSegment:
         end_offset=end_offset,
         max_timestamp_ms=last_time(segment.timeindex),
     )
-
-
-def _check_places(batches: BatchMap, path: str) -> None:
-    """Raise StorageError for a batch whose offsets cannot be right: what is appended would continue them."""
-    for hole in batches.holes:
-        if hole.reason == "offset-order":
-            directory = os.path.dirname(path)
-            raise StorageError(
-                f"the batch at byte {hole.position} has impossible offsets: {hole.detail}. Nothing can be appended "
-                f"after it. See what else is wrong (kafkalog verify {directory}), and restore the file from a replica "
-                f"or a backup, or truncate the log: kafkalog truncate --at-damage {directory} --apply",
-                path=path,
-            )
 
 
 def _path_of(segment: Segment) -> str:

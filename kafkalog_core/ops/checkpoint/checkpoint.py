@@ -22,7 +22,6 @@ from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.kinds import AS_BROKER
 from kafkalog_core.findings.logs import DAMAGE_REASONS
-from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     SEGMENT_KINDS,
@@ -52,11 +51,9 @@ from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.rows.tables import TEXT_FILE, TEXT_LINE
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
-from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
-from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
 
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.checkpoint import LineEdit
-    from kafkalog_core.format.layout import Layout
     from kafkalog_core.kafka.logdir.bounds import Extent
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
@@ -73,7 +69,6 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage
-    from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir
     from kafkalog_core.storage.partition import Partition
 
@@ -204,11 +199,6 @@ def _unclean_indexes(partition: Partition, release: Release) -> Iterator[Finding
             yield found("segment.index-missing", segment.files[0].path, offset=segment.base_offset)
         if segment.size_bytes and segment.timeindex is None and recovery_rules(release).has_time_index:
             yield found("segment.timeindex-missing", segment.files[0].path, offset=segment.base_offset)
-    last = partition.segments[-1] if partition.segments else None
-    for file, layout in () if last is None else ((last.index, OFFSET_INDEX_ENTRY), (last.timeindex, TIME_INDEX_ENTRY)):
-        zeros = 0 if file is None else _zero_tail(file, layout)
-        if file is not None and zeros:
-            yield found("index.zero-tail", file.path, size_bytes=zeros)
 
 
 def _missing_snapshot(partition: Partition, extent: Extent | None, release: Release) -> Iterator[Finding]:
@@ -217,17 +207,6 @@ def _missing_snapshot(partition: Partition, extent: Extent | None, release: Rele
     if all(file.name.base_offset != extent.end for file in partition.snapshots):
         path = f"{partition.path}/{segment_file_name(extent.end, FileKind.SNAPSHOT)}"
         yield found("snapshot.missing", path, offset=extent.end, occasion="at the clean stop")
-
-
-def _zero_tail(file: FileInfo, layout: Layout) -> int:
-    """Return the number of bytes after the last entry in use."""
-    try:
-        with Source.open(file.path) as source:
-            size_bytes = source.size_bytes
-            entries = -(-used_bytes(source, size_bytes) // layout.size)
-    except StorageError:
-        return 0
-    return max(0, size_bytes - entries * layout.size)
 
 
 Row = dict[str, object]

@@ -388,7 +388,7 @@ def future_with_room_in_its_index(log_dir: Path) -> None:
         (no_indexes, ["segment.index-missing", "segment.timeindex-missing"] * 2),
         (empty_time_index, ["timeindex.empty"]),
         (future_without_snapshots, ["snapshot.missing"]),
-        (future_with_room_in_its_index, ["index.zero-tail"]),
+        (future_with_room_in_its_index, ["index.zero-entries"]),
     ],
 )
 def test_no_mark_where_recovery_would_build_what_is_missing(
