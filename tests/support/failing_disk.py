@@ -42,30 +42,32 @@ static int fails(int fd, char call) {
     if (strncmp(path, directory, strlen(directory))) return 0;
     if (!seed) seed = (unsigned)atoi(getenv("FAIL_SEED")) + 1;
     if (rand_r(&seed) % 100 >= atoi(getenv("FAIL_PERCENT"))) return 0;
-    int hits = open(getenv("FAIL_HITS"), O_WRONLY | O_CREAT | O_APPEND, 0600);
-    if (hits >= 0) {
-        REAL(ssize_t, "write", int, const void *, size_t);
-        if (real(hits, &call, 1) != 1) abort();
-        close(hits);
-    }
-    errno = atoi(getenv("FAIL_ERRNO"));
     return 1;
+}
+
+/* Notes a call that fails, and returns what it returns. */
+static int failed(char call) {
+    int hits = open(getenv("FAIL_HITS"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    REAL(ssize_t, "write", int, const void *, size_t);
+    if (hits < 0 || real(hits, &call, 1) != 1 || close(hits)) abort();
+    errno = atoi(getenv("FAIL_ERRNO"));
+    return -1;
 }
 
 ssize_t write(int fd, const void *data, size_t size) {
     REAL(ssize_t, "write", int, const void *, size_t);
     if (!fails(fd, 'w')) return real(fd, data, size);
-    return size > 1 && rand_r(&seed) % 2 ? real(fd, data, size / 2) : -1;
+    return size > 1 && rand_r(&seed) % 2 ? real(fd, data, size / 2) : failed('w');
 }
 
 int fsync(int fd) {
     REAL(int, "fsync", int);
-    return fails(fd, 's') ? -1 : real(fd);
+    return fails(fd, 's') ? failed('s') : real(fd);
 }
 
 int ftruncate64(int fd, off64_t size) {
     REAL(int, "ftruncate64", int, off64_t);
-    return fails(fd, 't') ? -1 : real(fd, size);
+    return fails(fd, 't') ? failed('t') : real(fd, size);
 }
 
 int ftruncate(int fd, off_t size) { return ftruncate64(fd, size); }
@@ -112,7 +114,7 @@ class FailingDisk:
         self._flag.unlink()
 
     def failed(self) -> str:
-        """The calls that have failed, each by its letter."""
+        """The calls that have returned an error, each by its letter; a short write returns none."""
         return self._hits.read_text() if self._hits.exists() else ""
 
 
