@@ -317,11 +317,14 @@ class PartitionChecker:
     def _check_last_indexes(self, verdict: SegmentVerdict) -> None:
         """Report zeros after the entries of the active segment's indexes that the next start trusts.
 
-        A clean shutdown trims them (`LogSegment.close`), so that zeros show a copy of a running broker's files.
+        A clean shutdown trims them (`LogSegment.close`), so that zeros show a copy of a running broker's files. A log
+        that waits for its deletion is never closed, and nobody reads it.
         """
         last = self._partition.segments[-1]
         rules = rules_of(self._context.release or LATEST)
-        is_trusted = self._context.is_clean is True and not self._is_rebuilt(verdict)
+        name = self._partition.name
+        is_loaded = name.state in {DirectoryState.CURRENT, DirectoryState.FUTURE} and name.topic != METADATA_TOPIC
+        is_trusted = is_loaded and self._context.is_clean is True and not self._is_rebuilt(verdict)
         if not is_trusted or lone_occasion(last, rules, has_index=last.index is not None) is not None:
             return
         for check, file in ((OffsetIndexCheck, last.index), (TimeIndexCheck, last.timeindex)):
