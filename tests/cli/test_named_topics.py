@@ -286,11 +286,9 @@ def command_line(case: Case, config: Path | None, root: Path) -> list[object]:
 def without_options(case: Case, topic: str) -> list[str]:
     """The command for one topic whose settings are stated: its own, those of the options, those of the broker."""
     own = case.topics[topic]
-    limits = {
-        "retain": ("retention.ms", "retention.bytes", "cleanup.policy"),
-        "compact": ("min.cleanable.dirty.ratio",),
-    }
-    holds = any(name in own for name in limits[case.command])
+    # --force of compact decides when a log is cleaned, not what is kept, so that no setting is against it
+    limits = ("retention.ms", "retention.bytes", "cleanup.policy") if case.command == "retain" else ()
+    holds = any(name in own for name in limits)
     stated = {**DEFAULTS, **(case.config or {}), **case.options, **own}
     words = [word for name, value in stated.items() for word in ("--topic-config", f"{topic}:{name}={value}")]
     return [*words, *(word for flag in case.flags if not holds for word in flag.split()), "--assume-defaults"]

@@ -25,7 +25,7 @@ def _assert_no_damage(result: Dump) -> None:
     """Zeros behind the last batch are how preallocated segments look; a batch may be on its way into a file."""
     damage = {(row["reason"], row["severity"]) for row in result.of_type("damage")}
     assert damage <= {("zero-filled", "info"), ("torn-tail", "info")}
-    assert {row["severity"] for row in result.of_type("finding")} <= {"info"}
+    assert [row for row in result.of_type("finding") if row["severity"] != "info"] == []
     assert result.exit_status == 0
 
 
