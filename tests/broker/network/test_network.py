@@ -605,7 +605,7 @@ def test_half_read_frames_share_bounded_memory() -> None:
 def test_a_client_that_does_not_end_its_frame_is_disconnected_while_others_wait_for_memory() -> None:
     """Unfinished frames of three clients fill the memory; a fourth client is answered all the same."""
     clock = Clock()
-    limits = NetworkLimits(max_buffered_bytes=2 * MIB)
+    limits = NetworkLimits(max_buffered_bytes=2 * MIB, max_idle_s=1e9)
     with serving(limits=limits, clock=clock) as (server, events), ExitStack() as stack:
         for _ in range(3):
             slow = stack.enter_context(connected(server))
