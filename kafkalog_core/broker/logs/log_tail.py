@@ -76,7 +76,7 @@ def find_tail(
 
 
 def _whole_tail(segment: Segment, bounds: PlaceBounds, options: ScanOptions) -> tuple[int, int] | None:
-    """Return end offset and last leader epoch of a segment by its index; None: the index does not help, or there is damage."""
+    """Return end offset and last leader epoch of a segment by its index; None: no index helps, or damage."""
     with Source.open(segment.files[0].path) as source:
         start = last_indexed(source, segment)
         if not start:
