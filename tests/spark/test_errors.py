@@ -155,3 +155,11 @@ def test_what_is_not_sparks_stays_as_it_is(error):
     with pytest.raises(type(error)) as caught, spark_errors():
         raise error
     assert caught.value is error
+
+
+def test_ctrl_c_is_not_hidden_by_what_follows_it():
+    with pytest.raises(KeyboardInterrupt), spark_errors():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise Py4JNetworkError("Answer from Java side is empty")

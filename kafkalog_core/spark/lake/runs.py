@@ -38,8 +38,13 @@ class LiveRun:
         self._thread = Thread(target=self._beat, name="kafkalog-run", daemon=True)
 
     def __enter__(self) -> Self:
-        self._store.replace(sign_name(self._run), _sign())
         _here.add(self._run)
+        try:
+            # Under its own name at once: a run with only a `.new` would count as ended, and others would delete that.
+            self._store.write(sign_name(self._run), _sign())
+        except BaseException:
+            _here.discard(self._run)
+            raise
         self._thread.start()
         return self
 
@@ -73,10 +78,10 @@ def is_dead(store: Store, run: str) -> bool:
 def is_silent(store: Store, run: str, now_s: float) -> bool:
     """Return whether a run, perhaps on another machine, has given no sign for ten minutes, by the store's own clock.
 
-    Raises AccessError.
+    One without a sign has ended by itself: it is not silent, and needs no commit that fences it. Raises AccessError.
     """
     written_s = store.written_s(sign_name(run))
-    return written_s is None or now_s - written_s > _SILENT_S
+    return written_s is not None and now_s - written_s > _SILENT_S
 
 
 def sign_name(run: str) -> str:

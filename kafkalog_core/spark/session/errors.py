@@ -59,6 +59,8 @@ class SparkError(KafkalogError):
 def spark_errors(log: str | None = None) -> Iterator[None]:
     """Turn errors of pyspark and py4j in the body into SparkError, or WorkerLostError if work was lost.
 
+    One that pyspark raises while it cleans up after Ctrl-C is raised as the KeyboardInterrupt that it hides.
+
     `log`: path of the file with Spark's own messages; None: they were written to stderr.
     """
     try:
@@ -68,12 +70,20 @@ def spark_errors(log: str | None = None) -> Iterator[None]:
     except Exception as error:
         if not _is_foreign(error):
             raise
+        if _is_interrupted(error):
+            raise KeyboardInterrupt from error
         raise _ours(error, log) from error
 
 
 def _is_foreign(error: Exception) -> bool:
     """Return whether Spark raised an error. A refused connection counts: py4j raises that when the JVM has ended."""
     return type(error).__module__.partition(".")[0] in _FOREIGN or isinstance(error, ConnectionError)
+
+
+def _is_interrupted(error: BaseException) -> bool:
+    """Return whether an error was raised while Ctrl-C was handled: it reached the JVM too, which ended first."""
+    before = error.__context__
+    return before is not None and (isinstance(before, KeyboardInterrupt) or _is_interrupted(before))
 
 
 def _ours(error: Exception, log: str | None) -> KafkalogError:
