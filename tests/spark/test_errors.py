@@ -158,8 +158,11 @@ def test_what_is_not_sparks_stays_as_it_is(error):
 
 
 def test_ctrl_c_is_not_hidden_by_what_follows_it():
-    with pytest.raises(KeyboardInterrupt), spark_errors():
+    def interrupted():
         try:
             raise KeyboardInterrupt
         finally:
             raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt), spark_errors():
+        interrupted()
