@@ -88,6 +88,13 @@ FILES: Final = {
         "continues from a batch that has not changed: it shows everything that was written again, and may show some "
         "rows before it twice.",
     ),
+    "file.trimmed": FindingType(
+        "info",
+        "The file ended with unused space, which was cut off while it was read: all records in it are still there.",
+        "Has begun a new segment, and cuts off the preallocated space of the one before.",
+        "To read the records that came later, run the command again.",
+        "The topic has preallocate=true, and its broker rolled the segment.",
+    ),
     "file.replaced": FindingType(
         "warning",
         "The file was deleted or replaced while it was read: the rows are of the file that was opened first.",

@@ -48,6 +48,12 @@ class Run(NamedTuple):
     damaged: DamageColumns | None = None
     begins: int | None = None
 
+    @property
+    def end(self) -> int:
+        """The position after the last whole entry; 0: there is none."""
+        batches = self.batches
+        return batches.column("position")[-1] + batches.column("size_bytes")[-1] if batches.count else 0
+
     def start_of(self, row: int) -> int:
         """Return the position in `memory` at which a batch starts."""
         positions = self.batches.column("position")
@@ -231,7 +237,7 @@ class Scanner:
         self._search = EntrySearch(source, framing, options.max_batch_bytes)
         self._holds_to = self._searched_to = -1
         self._chased_bytes = 0
-        self._leads_nowhere = self._trusted_at = -1
+        self._leads_nowhere = self._trusted_at = self._moving_at = -1
         self._is_sound, self._then_wanted = False, 0  # whether nothing is wrong in the last window; size of the next
 
     @property
@@ -270,6 +276,8 @@ class Scanner:
                 continue
             self._end = min(self._end, self._source.size_bytes)  # the file may have been truncated meanwhile
             stop, next_index = self._walk_on(window)
+            if (self._damaged.count or stop not in _WHOLE) and self._is_moving():
+                continue
             window_end = self._position + len(window)
             position, self._position = self._position, self._position + next_index
             self._is_sound = not self._damaged.count and stop in _WHOLE
@@ -306,7 +314,7 @@ class Scanner:
             self._wanted = max(needed, self._wanted)
             self._needed = needed
             return None
-        return self._torn(needed)
+        return None if self._is_moving() else self._torn(needed)
 
     def _walk(self, window: memoryview, position: int, into: BatchColumns) -> tuple[int, int]:
         options = self._options
@@ -367,6 +375,18 @@ class Scanner:
         self._trusted_at = self._position
         size = self._framing.entry_bytes(self._source.window(self._position, self._framing.header_bytes))
         return self._position + size <= self._end and self._framing_holds(self._position + size)
+
+    def _is_moving(self) -> bool:
+        """Return whether to read once more what looks damaged: the file has changed since it was opened.
+
+        A live broker may have written a batch into preallocated space meanwhile, which does not change the size, or cut
+        off the rest of that space when it rolled (`FileRecords.trim`).
+        """
+        if self._moving_at == self._position or self._source.refresh() is FileChange.NONE:
+            return False
+        self._moving_at = self._position
+        self._end = min(self._end, self._source.size_bytes)
+        return True
 
     def _grow_to(self, end: int) -> bool:
         """Return whether a live broker has meanwhile completed the entry that looked like a torn tail."""

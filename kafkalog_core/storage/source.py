@@ -220,6 +220,7 @@ class FileChange(Enum):
     NONE = "none"
     GREW = "grew"
     SHRANK = "shrank"
+    TRIMMED = "trimmed"
     REPLACED = "replaced"
     MODIFIED = "modified"
 
@@ -397,8 +398,11 @@ class Source:
             return end
         return bisect_left(range(end), True, key=lambda position: self.hole_end(position) >= end)
 
-    def refresh(self, *, grow: bool = False) -> FileChange:
-        """Compare the open file with the present one of that name; with `grow`, use a larger size from now on."""
+    def refresh(self, *, grow: bool = False, data_end: int | None = None) -> FileChange:
+        """Compare the open file with the present one of that name; with `grow`, use a larger size from now on.
+
+        `data_end`: where the last batch ends that was read. A file that shrank to there was TRIMMED: nothing is lost.
+        """
         now = os.fstat(self._file.fileno())
         try:
             named = os.stat(self.path)
@@ -408,7 +412,7 @@ class Source:
             return FileChange.REPLACED
         if now.st_size < self._opened.st_size:
             self.size_bytes = min(self.size_bytes, now.st_size)
-            return FileChange.SHRANK
+            return FileChange.TRIMMED if now.st_size == data_end else FileChange.SHRANK
         if now.st_size > self._opened.st_size:
             if grow:
                 self.size_bytes = now.st_size
@@ -482,9 +486,9 @@ class _ObjectSource(Source):
         super().__init__(path, file, file.status)
         self._object = file
 
-    def refresh(self, *, grow: bool = False) -> FileChange:
+    def refresh(self, *, grow: bool = False, data_end: int | None = None) -> FileChange:
         """Return NONE: an object never changes. Raises ObjectReplacedError if another one has replaced it."""
-        del grow
+        del grow, data_end
         self._object.require_unreplaced()
         return FileChange.NONE
 
@@ -502,6 +506,7 @@ class _ObjectSource(Source):
 CHANGE_CODES: Final = {
     FileChange.GREW: "file.grew",
     FileChange.SHRANK: "file.shrank",
+    FileChange.TRIMMED: "file.trimmed",
     FileChange.REPLACED: "file.replaced",
     FileChange.MODIFIED: "file.modified",
 }

@@ -483,6 +483,52 @@ def test_a_torn_tail_that_has_grown_but_not_enough(path: Path) -> None:
         assert (items[-1].reason, items[-1].size_bytes) == ("torn-tail", 30)
 
 
+class Preallocated(Source):
+    """A preallocated file to which a broker appends, or whose rest it cuts off, after it has been read up to there."""
+
+    is_read = False
+
+    def window(self, position: int, size_bytes: int = WINDOW_BYTES) -> memoryview:
+        result = memoryview(bytes(super().window(position, size_bytes)))
+        if not self.is_read:
+            self.is_read = True
+            self.then()
+        return result
+
+    def then(self) -> None:
+        raise NotImplementedError
+
+
+def test_a_batch_that_was_written_into_preallocated_space_meanwhile(path: Path) -> None:
+    class Appended(Preallocated):
+        def then(self) -> None:
+            path.write_bytes(A + B + bytes(5000))
+
+    path.write_bytes(A + bytes(len(B) + 5000))
+    os.utime(path, ns=(1, 1))
+    with Appended(str(path), path.open("rb", buffering=0)) as source:
+        items = [*scan(source, base_offset=0)]
+    found = [batch for item in items if isinstance(item, Run) for batch in found_in(item)]
+    assert [each.last_offset for each in found] == [2, 5]
+    assert [(each.reason, each.is_zeros) for each in items if isinstance(each, Damage)] == [("zero-filled", True)]
+
+
+@pytest.mark.parametrize("space", [5, 95, 5000])
+def test_preallocated_space_that_was_cut_off_meanwhile(path: Path, space: int) -> None:
+    class Trimmed(Preallocated):
+        def then(self) -> None:
+            os.truncate(path, len(A + B))
+
+    path.write_bytes(A + B + bytes(space))
+    with Trimmed(str(path), path.open("rb", buffering=0)) as source:
+        items = [*scan(source, base_offset=0)]
+        assert [each for each in items if isinstance(each, Damage)] == []
+        assert source.refresh(data_end=len(A + B)) is FileChange.TRIMMED
+        assert source.refresh(data_end=len(A)) is FileChange.SHRANK
+    found = [batch for item in items if isinstance(item, Run) for batch in found_in(item)]
+    assert [each.last_offset for each in found] == [2, 5]
+
+
 def test_a_file_that_is_cut_while_it_is_read(path: Path) -> None:
     big = batch(0, 1, WINDOW_BYTES + 10)
     path.write_bytes(big + batch(1) + batch(4))

@@ -539,10 +539,10 @@ class LogReader:
             if source.size_bytes < part.end:
                 yield self.changed(FileChange.SHRANK, file)
             return
-        change = source.refresh()
-        if change in {FileChange.GREW, FileChange.MODIFIED} and last is not None and not last.is_in(source):
+        change = source.refresh(data_end=None if last is None else last.end)
+        if change not in {FileChange.NONE, FileChange.REPLACED} and last is not None and not last.is_in(source):
             change = FileChange.SHRANK  # and has grown again since
-        if source.size_bytes < file.file.size_bytes:
+        if source.size_bytes < file.file.size_bytes and change is not FileChange.TRIMMED:
             change = FileChange.SHRANK  # since it was listed
         is_as_large = source.size_bytes == file.file.size_bytes
         if change is FileChange.NONE and not part.is_whole and is_as_large and source.mtime_ns != file.file.mtime_ns:

@@ -103,8 +103,10 @@ class _SegmentChecker:
         options = ScanOptions(
             max_batch_bytes=task.max_batch_bytes, check=task.level != "headers", resync=True, bulk_after=SHOWN
         )
+        data_end = 0
         for item in scan(source, base_offset=task.segment.base_offset, is_v07=task.is_v07, options=options):
             if isinstance(item, Run):
+                data_end = item.end or data_end
                 if item.damaged is None:
                     self._framing.run(item)
                     self._run(item)
@@ -124,7 +126,7 @@ class _SegmentChecker:
             self._lost_offsets.add(self._lost_from, MAX_INT64)
         for check in (self._framing, *self._checks):
             check.finish(source.size_bytes)
-        change = source.refresh()
+        change = source.refresh(data_end=data_end)
         if change is not FileChange.NONE:
             self._sink.add(CHANGE_CODES[change], source.path)
 

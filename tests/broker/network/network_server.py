@@ -92,7 +92,8 @@ def serving(
     finally:
         assert server.close(grace_s=0 if clock is not time.monotonic else 5)
         assert not [each for each in threading.enumerate() if each not in running and each.name.startswith("kafkalog-")]
-    assert descriptors() <= before
+    left = descriptors() - before
+    assert not left, left
 
 
 def descriptors() -> set[str]:
@@ -100,7 +101,7 @@ def descriptors() -> set[str]:
     found = set()
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
-            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}').removesuffix(' (deleted)')}")
     return found
 
 

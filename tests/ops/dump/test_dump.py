@@ -206,6 +206,20 @@ def test_a_file_that_changes_while_it_is_read(
     assert report.exit_status == 0
 
 
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_preallocated_space_is_cut_off_while_it_is_read(tmp_path: Path, newest_first: bool) -> None:
+    """A broker rolled the segment: no record is lost, and nothing that was shown is deleted."""
+    path = write_segments(tmp_path / "topic-0", {0: A + B + bytes(500)}) / f"{0:020d}.log"
+    report = Report()
+    request = DumpRequest(targets=tuple(resolve([str(path)])), level="records", newest_first=newest_first)
+    chunks = dump(request, report)
+    rows = list(next(chunks).rows())
+    os.truncate(path, len(A + B))
+    rows += [row for chunk in chunks for row in chunk.rows()]
+    assert sorted(offsets_of(rows)) == [0, 1, 2, 3, 4, 5]
+    assert [row["code"] for row in of(rows, "finding")] == ["file.trimmed"]
+
+
 # --- sums -----------------------------------------------------------------------------------------------------------
 def test_the_summary_adds_up(tmp_path: Path) -> None:
     broken = B[:-1] + bytes([B[-1] ^ 0xFF])
