@@ -51,6 +51,7 @@ __all__ = [
 ]
 
 _NO_EPOCH: Final = -1
+_MOST_EPOCHS: Final = 20_000
 
 
 class PlaceBounds(Struct, frozen=True, kw_only=True):
@@ -79,14 +80,18 @@ class PlaceBounds(Struct, frozen=True, kw_only=True):
 
 
 def partition_bounds(partition: Partition) -> dict[int, PlaceBounds]:
-    """Return what bounds the offsets of each live segment of a partition, by its base offset."""
-    file = None if partition.format != "log" else read_epoch_file(partition.path)
+    """Return what bounds the offsets of each live segment of a partition, by its base offset.
+
+    A checkpoint of more epochs than a cluster elects leaders in its life is not used: it is as good as missing.
+    """
+    file = None if partition.format != "log" else read_epoch_file(partition.path, most=_MOST_EPOCHS)
     epochs = EpochCache(() if file is None or file.refusal else file.entries, LATEST).entries
+    starts = [each.start_offset for each in epochs]  # ascending
     bases = [segment.base_offset for segment in partition.segments]
     found: dict[int, PlaceBounds] = {}
     for base, following in zip(bases, [*bases[1:], None], strict=False):
         until = MAX_INT64 if following is None else following
-        inside = tuple(each for each in epochs if base < each.start_offset < until)
+        inside = epochs[bisect_right(starts, base) : bisect_left(starts, until)]
         found[base] = PlaceBounds(base_offset=base, next_base=following, epochs=inside)
     return found
 
