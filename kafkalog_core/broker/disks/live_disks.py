@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.disks.live_settings import LiveSettings
     from kafkalog_core.broker.logs.appends import AppendPolicy
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.broker.quotas.client_quotas import ClientQuotas
     from kafkalog_core.broker.security.acls import AclBinding, Acls
     from kafkalog_core.broker.security.users import Users
@@ -113,6 +114,7 @@ class LiveDisks:
         clock_ms: Callable[[], int],
         new_id: Callable[[], bytes],
         failed: Callable[[str, BaseException], None] = unreported,
+        notify: Callable[[ServedHole], None] | None = None,
         disk: Disk | None = None,
     ) -> None:
         """Lock the directory, recover its logs, and delete the clean shutdown file.
@@ -123,6 +125,7 @@ class LiveDisks:
             clock_ms: time of day, in milliseconds since 1970.
             new_id: returns a random id of 16 bytes.
             failed: receives what clients asked for and could not be done to the directory, and why.
+            notify: receives each damaged place of a log that is not served, once, on the thread that meets it.
             disk: performs the steps that change the directory.
 
         Raises StorageError: LockedError if a broker runs there, RefusedError if it cannot be recovered.
@@ -136,6 +139,7 @@ class LiveDisks:
         self._clock_ms = clock_ms
         self._new_id = new_id
         self._failed = failed
+        self._notify = notify
         self._failure = LogDirFailure(self.path, failed)
         self._failures: dict[str, str] = {}  # what was reported last, so that a client that tries again is not
         self._cache = SegmentCache()
@@ -384,6 +388,7 @@ class LiveDisks:
                     *(self._places[key].path, self._disk, self._cache, facts),
                     clock_ms=self._clock_ms,
                     failure=self._failure,
+                    notify=self._notify,
                 )
                 self._opened[key] = opened
             return opened
