@@ -1,7 +1,7 @@
 """Links, reserved names and names that are taken, by a seed: what clients ask for changes their own topics alone.
 
 Things are put where the directories of partitions are, or will be: links, directories with and without files, files.
-Then a client creates, grows and deletes topics and produces to them, by those names and by names that no topic may have.
+Then a client creates, grows and deletes topics and produces to them, by those names and by names no topic may have.
 After each request, nothing outside of the log directory has changed, nor has anything that was put there, and a request
 that was refused has changed nothing. What was created is there after a restart.
 """
