@@ -1,4 +1,4 @@
-"""A disk that fails, is full or becomes read-only under `serve --read-write`, with a real client: what was acknowledged stays readable.
+"""A disk that fails, is full or read-only under `serve --read-write`: what was acknowledged is read by a real client.
 
 Each seed chooses what fails, how often, for how long, and how the broker ends.
 """

@@ -6,7 +6,7 @@ link below the log directory is followed to change anything: its owner can put o
 The directories of a new topic are made first, empty, then the metadata log gets the topic, and its id is written into
 them last. So a crash leaves empty directories without a topic, which the next topic of that name takes over, or a topic
 whose directories lack the id, which is written before the first append. A broker takes such directories over too
-(`LogManager.createLogDirectory`), and makes anew those that lack the id (`LogManager.isStrayKraftReplica`).
+(`LogManager.createLogDirectory`), and replaces those that lack the id (`LogManager.isStrayKraftReplica`).
 """
 
 from __future__ import annotations
