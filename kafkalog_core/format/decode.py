@@ -31,6 +31,7 @@ __all__ = [
     "codec_name",
     "damage_at",
     "decode_backwards",
+    "decode_batch",
     "decode_run",
     "decode_some",
     "first_offset",
@@ -311,6 +312,16 @@ def decode_run(
             continue
         arena = arena or Arena(memory, batches, max_bytes)
         yield from _inflate_and_decode(arena, first, last, columns)
+
+
+def decode_batch(
+    memory: memoryview, batches: BatchColumns, row: int, *, max_bytes: int, records: RecordColumns | None = None
+) -> Iterator[RecordRun | PayloadDamage]:
+    """Yield the decoded records of one batch of a run, as `decode_run` does; it is row 0 of what is yielded.
+
+    It looks at no other row, so that a caller may ask for one after another.
+    """
+    yield from decode_run(memory, batches.part(row, row + 1), max_bytes=max_bytes, records=records)
 
 
 def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:

@@ -9,26 +9,26 @@ from __future__ import annotations
 import math
 import os
 import random
-import socket
 import statistics
 import struct
 import threading
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from confluent_kafka import Producer
 
 from kafkalog_core.errors import ProtocolError
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis, schema_of
-from tests.support.live import QUIET, SECONDS, LiveServer, create_topics, read_all
+from tests.support.live import SECONDS, LiveServer, create_topics, read_all
 from tests.support.messages import message as random_message
+from tests.support.raw_clients import API_VERSIONS, connected, memory_bytes, open_files, produced, receive
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from kafkalog_core.wire.schemas import Api, MessageField
 
@@ -47,57 +47,10 @@ ALONE_BYTES: Final = 200 * 1024 * 1024
 WORST_S: Final = 6.0
 """How long another client waits at most, and usually; before, it was minutes. The machine may be busy."""
 USUAL_S: Final = 0.5
-API_VERSIONS: Final = b"".join(
-    bytes(piece)  # type: ignore[call-overload]  # no file range in a request
-    for piece in encode_request("ApiVersions", 0, {}, correlation_id=1, client_id="other")
-)
 UNSAFE: Final = frozenset(
     {"CreateTopics", "CreatePartitions", "DeleteTopics", "IncrementalAlterConfigs", "AlterConfigs"}
 )
 """Requests that a random one of which may make thousands of partitions, or delete the topic that the test reads."""
-
-
-def memory_bytes(pid: int, name: str) -> int:
-    """The memory of a process: VmRSS, now; VmHWM, at most so far."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
-
-
-def open_files(pid: int) -> int:
-    """The number of open descriptors of a process."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
-
-
-def connected(server: LiveServer) -> socket.socket:
-    """A connection of a client that gives up after some seconds."""
-    host, _, port = server.address.rpartition(":")
-    found = socket.create_connection((host, int(port)), SECONDS)
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return found
-
-
-def receive(connection: socket.socket) -> bytes:
-    """One response; empty: the connection was closed."""
-    data = bytearray()
-    size = 4
-    while len(data) < size:
-        piece = connection.recv(1 << 16)
-        if not piece:
-            return b""
-        data += piece
-        if len(data) >= 4:
-            size = 4 + struct.unpack(">i", data[:4])[0]
-    return bytes(data[4:])
-
-
-def produced(address: str, topic: str, first: int, count: int) -> list[bytes]:
-    """Records that a client writes, all acknowledged."""
-    values = [f"{number}".encode() for number in range(first, first + count)]
-    producer = Producer({"bootstrap.servers": address, "acks": "all", **QUIET})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-    assert producer.flush(SECONDS) == 0
-    return values
 
 
 class Frames:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.control import decode_control_key, decode_control_value
-from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
+from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_batch
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import (
@@ -93,7 +93,7 @@ def marker_fault(memory: memoryview, batches: BatchColumns, row: int, *, max_byt
         return "invalid-record"
     fault: MarkerFault | None = None
     is_first = True
-    for item in decode_run(memory, batches, max_bytes=max_bytes, wanted=row.__eq__):
+    for item in decode_batch(memory, batches, row, max_bytes=max_bytes):
         if isinstance(item, PayloadDamage):
             if item.reason in _UNINFLATED:
                 return "fatal"
@@ -372,7 +372,7 @@ class _Recovery:
 
     def _first_inner_offset(self, run: Run, row: int) -> int | None:
         """Return the first offset in a compressed message; None: it does not open, which is a problem."""
-        for item in decode_run(run.memory, run.batches, max_bytes=self.limit_bytes, wanted=row.__eq__):
+        for item in decode_batch(run.memory, run.batches, row, max_bytes=self.limit_bytes):
             if isinstance(item, RecordRun):
                 return item.records.column("offset")[0]
             self._fail("bad-message", run.batches.column("position")[row], item.detail)
