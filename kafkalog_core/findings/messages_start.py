@@ -44,14 +44,15 @@ RECOVERY: Final = (
             "Found invalid messages in log segment {path} at byte offset {position}.",
             "Found invalid messages in log {partition}",
         ),
-        "At byte {position} of {path} recovery found an incomplete batch: {reason}.",
-        "A crash during an append leaves a torn or zero-filled tail. Anything else is damage by the disk, by a copy, "
-        "or by somebody who edited the file.",
+        "At byte {position} of {path} recovery found a batch that is not valid: {reason}.",
+        "The reason is a wrong checksum (stored crc, computed crc), an impossible size, or a control record that "
+        "cannot be read. A crash during an append leaves zeros, whose size is 0. For a batch that the end of the file "
+        "cuts off, recovery writes no such line.",
         "Truncates the segment there. After an unclean shutdown it also deletes all later segments of the partition "
         "(a line about corruption or truncation follows). If only the index was missing, it keeps later segments, "
         "with a gap before them.",
         _LOST,
-        ("crc-mismatch", "torn-tail", "bad-length", "zero-filled"),
+        ("crc-mismatch", "bad-length", "zero-filled", "record.control-key"),
         ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
     ),
     BrokerMessage(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib.metadata
+import json
 import re
 import shutil
 import subprocess
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import confluent_kafka
 import kafka
-from kafka.errors import KafkaError
 
 from tests.integration.broker import Broker
 from tests.integration.clients import create_topic
@@ -56,6 +56,7 @@ A line for each kind of `tests/support/wrong_batches.py`, with tabs between the 
 Java: kafka-clients 4.3.1. librdkafka: {librdkafka}. kafka-python: {kafka_python}.
 """
 _IDLE_S: Final = 2.5
+_HANG_S: Final = 10
 _MOST_RECORDS: Final = 60
 _PRODUCE: Final = 9
 _LINE: Final = 150
@@ -103,50 +104,59 @@ def read_with_java(libs: Path, bootstrap: str, topics: Sequence[str]) -> list[Go
     return found
 
 
-def read_with_librdkafka(bootstrap: str, topic: str) -> Got:
-    """What librdkafka's consumer gets."""
+def read_apart(client: str, bootstrap: str, topic: str) -> Got:
+    """What a client gets, in a process of its own: some never end at some batches."""
+    command = [sys.executable, "-m", __spec__.name, "--read", client, bootstrap, topic]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        values, position, error = json.loads(line) if line else ((), -1, "the process ends")
+        try:
+            process.wait(_HANG_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            error = "it hangs, and does not close"
+    return Got(tuple(values), position, error)
+
+
+def _read_with_librdkafka(bootstrap: str, topic: str) -> None:
     settings = {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, "log_level": 0}
     consumer = confluent_kafka.Consumer(settings)
     values: list[str] = []
     error, position, until = "", 0, time.monotonic() + _IDLE_S
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-        while time.monotonic() < until and len(values) < _MOST_RECORDS:
-            message = consumer.poll(0.2)
-            if message is None:
-                continue
-            failure = message.error()
-            if failure is not None:
-                error = f"{failure.name()}: {failure.str()}"
-                continue
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    while time.monotonic() < until and len(values) < _MOST_RECORDS:
+        message = consumer.poll(0.2)
+        failure = None if message is None else message.error()
+        if failure is not None:
+            error = f"{failure.name()}: {failure.str()}"
+        elif message is not None:
             values.append((message.value() or b"").decode(errors="replace"))
             position, until = message.offset() + 1, time.monotonic() + _IDLE_S
-    finally:
-        consumer.close()
-    return Got(tuple(values), position, error)
+    print(json.dumps((values, position, error)), flush=True)
+    consumer.close()
 
 
-def read_with_kafka_python(bootstrap: str, topic: str) -> Got:
-    """What kafka-python's consumer gets."""
+def _read_with_kafka_python(bootstrap: str, topic: str) -> None:
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=100)
     place = kafka.TopicPartition(topic, 0)
     values: list[str] = []
     error, until = "", time.monotonic() + _IDLE_S
+    consumer.assign([place])
+    consumer.seek(place, 0)
     try:
-        consumer.assign([place])
-        consumer.seek(place, 0)
         while time.monotonic() < until and len(values) < _MOST_RECORDS:
             got = consumer.poll(timeout_ms=300).get(place, ())
             values += [(each.value or b"").decode(errors="replace") for each in got]
             until = time.monotonic() + _IDLE_S if got else until
-    except (KafkaError, OSError, ValueError, TypeError, AssertionError, RuntimeError, IndexError) as problem:
-        error = f"{type(problem).__name__}: {problem}"
     except Exception as problem:  # noqa: BLE001 - whatever it raises is what a program sees
         error = f"{type(problem).__name__}: {problem}"
-    finally:
-        position = consumer.position(place)
-        consumer.close(autocommit=False)
-    return Got(tuple(values), -1 if position is None else int(position), error)
+    position = consumer.position(place)
+    print(json.dumps((values, -1 if position is None else position, error)), flush=True)
+    consumer.close()
+
+
+_READERS: Final = {"librdkafka": _read_with_librdkafka, "kafka-python": _read_with_kafka_python}
 
 
 # --- the broker --------------------------------------------------------------------------------------------------------
@@ -222,8 +232,7 @@ def run(kinds: Sequence[Kind], work: Path) -> list[tuple[str, ...]]:
         for topic, kind in topics.items():
             got = ["-", "-", "-"]
             if topic in java:
-                readers = (read_with_librdkafka, read_with_kafka_python)
-                all_got = [java[topic], *(each(broker.bootstrap, topic) for each in readers)]
+                all_got = [java[topic], *(read_apart(each, broker.bootstrap, topic) for each in _READERS)]
                 got = [_shown(describe(kind, each)) for each in all_got]
             rows.append((str(kind.magic), kind.name, kind.code, *starts[topic], produced[topic], *got))
             sys.stderr.write("\t".join(rows[-1]) + "\n")
@@ -256,7 +265,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path)
     parser.add_argument("words", nargs="*")
+    parser.add_argument("--read", choices=sorted(_READERS))
     options = parser.parse_args()
+    if options.read:
+        _READERS[options.read](*options.words)
+        return
     kinds = [kind for kind in KINDS if not options.words or any(word in kind.name for word in options.words)]
     with tempfile.TemporaryDirectory() as scratch:
         rows = run(kinds, options.work or Path(scratch))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import lz4.frame
 import snappy
 
+from kafkalog_core.format.checksums import lz4_header_checksum
 from kafkalog_core.structs import replace
 from tests.support.build import (
     GZIP,
@@ -176,6 +177,22 @@ def _lz4_content_checksum(base: int) -> bytes:
 
 def _lz4_without_end(base: int) -> bytes:
     return _v2(base, lz4_frame(_plain(base))[:-4], codec=LZ4)
+
+
+def _lz4_content_size(base: int) -> bytes:
+    frame = bytearray(compress(LZ4, _plain(base), framing="sized"))
+    frame[6] ^= 0xFF
+    frame[14] = lz4_header_checksum(bytes(frame[4:14]))
+    return _v2(base, bytes(frame), codec=LZ4)
+
+
+def _with_size(base: int, size: int) -> bytes:
+    batch = _v2(base)
+    return batch[:8] + struct.pack(">i", size) + batch[12:]
+
+
+def _zeros(base: int) -> bytes:
+    return bytes(len(_v2(base)))
 
 
 def _snappy_raw_broken(base: int) -> bytes:
@@ -397,6 +414,12 @@ def _kinds() -> list[Kind]:
         Kind("wrapper overlaps the message before", 0, _overlap, "record.wrapper-overlap"),
         Kind("wrapper offset above its last message's", 0, _wrapper_end, "record.wrapper-end", 5),
         Kind("codec zstd", 1, _with_zstd, "batch.unknown-codec"),
+        Kind("lz4 content size wrong", 2, partial(_flipped, codec=LZ4, at=6, framing="sized"), "batch.payload"),
+        Kind("lz4 content size wrong, header checksum right", 2, _lz4_content_size, "batch.payload-checksum"),
+        Kind("size field 5", 2, partial(_with_size, size=5), "log.bad-length"),
+        Kind("size field beyond the end", 2, partial(_with_size, size=5000), "log.bad-length"),
+        Kind("zeros", 2, _zeros, "log.zero-filled"),
+        Kind("magic 5", 2, partial(_field, magic=5), "log.unknown-magic"),
     ]
     return found
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
+from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
@@ -160,8 +161,6 @@ class Starts:
         """
         if place.reason in _SAME_ALWAYS:
             return BrokerAction.of(place.reason)
-        if place.reason not in _SEEN_BY_START:
-            return BrokerAction.of("payload")
         if self._context.is_clean is None and topic != METADATA_TOPIC:
             return self._either(place, end_offset)
         start = self._clean if self._context.is_clean else self._unclean
@@ -191,6 +190,8 @@ class Starts:
             return None
         clean = _action(place, self._clean, end_offset)
         unclean = _action(place, self._unclean, end_offset)
+        if clean == unclean:
+            return clean
         kind = AFTER_EITHER["tail" if place.is_plain_tail else "any"]
         values = {
             "clean": _continued(clean.text),
@@ -222,9 +223,13 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         return BrokerAction.of(name, outcome.lost_bytes, why=why, lost=_bytes(outcome.lost_bytes))
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
+    read = consumers(DAMAGE_CODES[place.reason])
+    values = {"consumers": f" {read}" if read else ""}
+    if place.reason not in _SEEN_BY_START:
+        return BrokerAction.of("payload", **values)
     if outcome.fate == "kept":
-        return BrokerAction.of("kept", why=outcome.why)
-    return _unread(place, start, end_offset)
+        return BrokerAction.of("kept", why=outcome.why, **values)
+    return _unread(place, start, end_offset, values)
 
 
 def _stopped(outcome: Outcome, problem: LoadProblem) -> BrokerAction:
@@ -251,7 +256,7 @@ def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
     )
 
 
-def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
+def _unread(place: DamagePlace, start: Start, end_offset: int | None, values: dict[str, str]) -> BrokerAction:
     """Return the action for a place that a start does not read."""
     found_end = start.result.end_offset
     name = "unread"
@@ -269,6 +274,7 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         rest=_bytes(place.rest_bytes),
         found_end=f"{found_end:,}",
         last="" if end_offset is None else f"{end_offset - 1:,}",
+        **values,
     )
 
 
