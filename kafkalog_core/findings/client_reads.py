@@ -24,12 +24,14 @@ class ClientReads(NamedTuple):
 _CLIENTS: Final = ("Java 4.3", "librdkafka", "kafka-python")
 _DOES: Final = {
     "all": "reads all of its records",
+    "others": "returns other bytes as records",
     "some": "skips some of its records",
     "none": "skips all of its records",
     "after": "skips records after it",
     "again": "reads its records again and again",
     "stops": "stops there",
     "hangs": "hangs",
+    "crashes": "crashes",
 }
 """What a consumer does, in the order in which a sentence names it."""
 

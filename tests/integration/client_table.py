@@ -1,6 +1,8 @@
 """What Kafka 4.3.1 and three clients do with wrong batches, by running them; the results are kept in `client_table.txt`.
 
-    python -m tests.integration.client_table [--work DIR] [KIND...]
+    python -m tests.integration.client_table [--work DIR] [WORD...]
+
+Words choose the kinds that have one of them in their names; the lines of the others are kept as they are.
 
 Each batch of `tests/support/wrong_batches.py` is the content of a topic. Kafka's own log loader (`LogHarness`) starts on
 it, as the first batch of the log and after a good one, after a clean shutdown and after an unclean one. Where a broker
@@ -31,6 +33,7 @@ from tests.integration.clients import create_topic
 from tests.integration.log_harness import HarnessError, running_harness
 from tests.support import jars
 from tests.support.asking import SocketClient
+from tests.support.client_table import COLUMNS, FAILS, TABLE, lay, outcome_of_start, read
 from tests.support.wrong_batches import AFTER, BEFORE, KINDS, NOW_MS, VALUES, Kind
 
 if TYPE_CHECKING:
@@ -38,8 +41,6 @@ if TYPE_CHECKING:
 
     from tests.integration.log_harness import LogHarness
 
-TABLE: Final = Path(__file__).with_name("client_table.txt")
-COLUMNS: Final = ("magic", "kind", "finding", "first", "later", "produced", "java", "librdkafka", "kafka-python")
 HEAD: Final = """What Kafka 4.3.1 and its clients do with wrong batches, by `python -m tests.integration.client_table`.
 
 A line for each kind of `tests/support/wrong_batches.py`, with tabs between the columns:
@@ -170,21 +171,8 @@ def start_of(harness: LogHarness, kind: Kind, work: Path, *, is_first: bool, is_
     try:
         harness.run("start", partition, NOW_MS, {}, clean=int(is_clean), rp=0, start=0)
     except HarnessError:
-        return "fails"
-    after = log.stat().st_size if log.exists() else 0
-    if after == before:
-        return "loads"
-    return "empties" if not after and not is_first else "truncates"
-
-
-def lay(partition: Path, kind: Kind, *, is_first: bool = False) -> None:
-    """Put a log of this kind, with empty indexes, into a partition directory."""
-    partition.mkdir(parents=True, exist_ok=True)
-    for path in partition.glob("0*"):
-        path.unlink()
-    (partition / f"{0:020d}.log").write_bytes(kind.log(is_first=is_first))
-    for suffix in ("index", "timeindex"):
-        (partition / f"{0:020d}.{suffix}").touch()
+        return FAILS
+    return outcome_of_start(before, log.stat().st_size if log.exists() else 0, is_first=is_first)
 
 
 def produce(bootstrap: str, topic: str, batch: bytes) -> str:
@@ -213,17 +201,21 @@ def run(kinds: Sequence[Kind], work: Path) -> list[tuple[str, ...]]:
     with running_harness() as harness:
         for number, kind in enumerate(kinds):
             found = [
-                "/".join(start_of(harness, kind, work, is_first=is_first, is_clean=is_clean) for is_clean in (True, False))
+                "/".join(
+                    start_of(harness, kind, work, is_first=is_first, is_clean=is_clean) for is_clean in (True, False)
+                )
                 for is_first in (True, False)
             ]
             starts[f"k{number}"] = (found[0], found[1])
     topics = {f"k{number}": kind for number, kind in enumerate(kinds)}
-    served = [topic for topic in topics if not starts[topic][1].startswith("fails")]
+    served = [topic for topic in topics if not starts[topic][1].startswith(FAILS)]
     broker = Broker(libs, work)
     try:
         broker.start()
         asyncio.run(_create(broker, topics))
-        produced = {topic: _shown(produce(broker.bootstrap, f"p-{topic}", kind.make(0))) for topic, kind in topics.items()}
+        produced = {
+            topic: _shown(produce(broker.bootstrap, f"p-{topic}", kind.make(0))) for topic, kind in topics.items()
+        }
         broker.stop()
         for topic in served:
             lay(broker.partition_dir(topic), topics[topic])
@@ -254,12 +246,6 @@ def _shown(text: str) -> str:
     return text if len(text) <= _LINE else text[: _LINE - 3] + "..."
 
 
-def read_table() -> list[dict[str, str]]:
-    """The lines of the kept table, by column."""
-    lines = TABLE.read_text().partition("\n\n")[2].partition("\n\n")[2].splitlines()
-    return [dict(zip(COLUMNS, line.split("\t"), strict=True)) for line in lines[1:]]
-
-
 def main() -> None:
     """Run all kinds, or those whose name has one of some words in it, and keep the table of all."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -273,12 +259,12 @@ def main() -> None:
     kinds = [kind for kind in KINDS if not options.words or any(word in kind.name for word in options.words)]
     with tempfile.TemporaryDirectory() as scratch:
         rows = run(kinds, options.work or Path(scratch))
-    if options.words:
-        return
+    kept = {} if not TABLE.exists() else {(row["magic"], row["kind"]): tuple(row.values()) for row in read()}
+    kept |= {row[:2]: row for row in rows}
     head = HEAD.format(
         librdkafka=confluent_kafka.libversion()[0], kafka_python=importlib.metadata.version("kafka-python")
     )
-    lines = ["\t".join(row) for row in (COLUMNS, *rows)]
+    lines = ["\t".join(row) for row in (COLUMNS, *(kept[str(kind.magic), kind.name] for kind in KINDS))]
     TABLE.write_text(f"{head}\n" + "\n".join(lines) + "\n")
 
 

@@ -93,7 +93,7 @@ def _v2(base: int, payload: bytes | None = None, **fields: int) -> bytes:
     return batch_v2(_records(base), payload=_plain(base) if payload is None else payload, **options)  # type: ignore[arg-type]
 
 
-# --- the header of a batch of magic 2 --------------------------------------------------------------------------------
+# --- the header of a batch of magic 2 -------------------------------------------------------------------------------
 def _deltas(base: int, deltas: tuple[int, ...], last: int = 2) -> bytes:
     return _v2(base, _plain(base, deltas), last=last)
 
@@ -115,7 +115,7 @@ def _goes_back(base: int) -> bytes:
     return _v2(max(0, base - 1))
 
 
-# --- records of magic 2 ------------------------------------------------------------------------------------------------
+# --- records of magic 2 -----------------------------------------------------------------------------------------------
 def _body(base: int, second: bytes) -> bytes:
     """Three records, the second one wrong."""
     first, _, third = _records(base)
@@ -142,7 +142,7 @@ _RECORDS: Final = {
 }
 
 
-# --- compressed records of magic 2 -------------------------------------------------------------------------------------
+# --- compressed records of magic 2 ------------------------------------------------------------------------------------
 def _garbage(base: int, codec: int) -> bytes:
     return _v2(base, b"these bytes are no compressed records", codec=codec)
 
@@ -203,7 +203,7 @@ def _empty_payload(base: int, codec: int) -> bytes:
     return _v2(base, b"", codec=codec)
 
 
-# --- control batches ---------------------------------------------------------------------------------------------------
+# --- control batches --------------------------------------------------------------------------------------------------
 _MARKER: Final = struct.pack(">hi", 0, 0)
 
 
@@ -223,7 +223,7 @@ def _markers(base: int) -> bytes:
     return batch_v2(records, is_control=True, is_transactional=True, producer_id=7, producer_epoch=0)
 
 
-# --- magic 0 and 1 -----------------------------------------------------------------------------------------------------
+# --- magic 0 and 1 ----------------------------------------------------------------------------------------------------
 def _wrapper(magic: int, base: int, **options: object) -> bytes:
     """A compressed message of magic 0 or 1; `inner`: what is compressed, `value`: what it holds instead."""
     make = wrapper_v1 if magic == 1 else wrapper_v0
@@ -340,9 +340,26 @@ _FOLLOWED: Final = {
 
 def _kinds() -> list[Kind]:
     found = [
-        Kind("last offset delta 0, records 0 0 0", 2, partial(_deltas, deltas=(0, 0, 0), last=0), "batch.header-contradiction", 1),
-        Kind("last offset delta 0, records 0 1 2", 2, partial(_deltas, deltas=(0, 1, 2), last=0), "batch.header-contradiction", 1),
-        Kind("last offset delta 0, records 0 1 2, next batch at 3", 2, partial(_deltas, deltas=(0, 1, 2), last=0), "batch.header-contradiction"),
+        Kind(
+            "last offset delta 0, records 0 0 0",
+            2,
+            partial(_deltas, deltas=(0, 0, 0), last=0),
+            "batch.header-contradiction",
+            1,
+        ),
+        Kind(
+            "last offset delta 0, records 0 1 2",
+            2,
+            partial(_deltas, deltas=(0, 1, 2), last=0),
+            "batch.header-contradiction",
+            1,
+        ),
+        Kind(
+            "last offset delta 0, records 0 1 2, next batch at 3",
+            2,
+            partial(_deltas, deltas=(0, 1, 2), last=0),
+            "batch.header-contradiction",
+        ),
         Kind("last offset delta 9, records 0 1 2", 2, partial(_deltas, deltas=(0, 1, 2), last=9), "", 10),
         Kind("last offset delta -1", 2, partial(_deltas, deltas=(0, 1, 2), last=-1), "batch.header-contradiction"),
         Kind("record offset deltas 0 0 0", 2, partial(_deltas, deltas=(0, 0, 0)), "record.offset-order"),
@@ -364,10 +381,25 @@ def _kinds() -> list[Kind]:
         Kind("attributes unused bit 7", 2, partial(_field, attributes=0x80), "batch.unknown-attributes"),
         Kind("leader epoch -7", 2, partial(_field, leader_epoch=-7), "batch.bad-epoch"),
         Kind("max timestamp too small", 2, partial(_field, max_timestamp_ms=NOW_MS - 5), "record.timestamp-over-max"),
-        Kind("max timestamp too large", 2, partial(_field, max_timestamp_ms=NOW_MS + 900), "record.timestamp-under-max"),
-        Kind("timestamps negative", 2, partial(_field, base_timestamp_ms=-900, max_timestamp_ms=-898), "batch.negative-timestamp"),
-        Kind("control batch, key of 2 bytes", 2, partial(_control, key=b"\0\0", value=_MARKER), "record.control-key", 1),
-        Kind("control batch, value of 1 byte", 2, partial(_control, key=b"\0\0\0\1", value=b"\0"), "record.control-value", 1),
+        Kind(
+            "max timestamp too large", 2, partial(_field, max_timestamp_ms=NOW_MS + 900), "record.timestamp-under-max"
+        ),
+        Kind(
+            "timestamps negative",
+            2,
+            partial(_field, base_timestamp_ms=-900, max_timestamp_ms=-898),
+            "batch.negative-timestamp",
+        ),
+        Kind(
+            "control batch, key of 2 bytes", 2, partial(_control, key=b"\0\0", value=_MARKER), "record.control-key", 1
+        ),
+        Kind(
+            "control batch, value of 1 byte",
+            2,
+            partial(_control, key=b"\0\0\0\1", value=b"\0"),
+            "record.control-value",
+            1,
+        ),
         Kind("control batch of type 9", 2, _control_type, "record.control-type", 1),
         Kind("control batch of two markers", 2, _markers, "record.marker-count", 2),
     ]
@@ -384,10 +416,17 @@ def _kinds() -> list[Kind]:
         Kind("gzip length wrong", 2, partial(_flipped, codec=GZIP, at=-1), "batch.payload"),
         Kind("lz4 content checksum wrong", 2, _lz4_content_checksum, "batch.payload-checksum"),
         Kind("lz4 header checksum wrong", 2, partial(_flipped, codec=LZ4, at=6), "batch.payload"),
-        Kind("lz4 block checksum wrong", 2, partial(_flipped, codec=LZ4, at=-5, framing="block-checksum"), "batch.payload"),
+        Kind(
+            "lz4 block checksum wrong",
+            2,
+            partial(_flipped, codec=LZ4, at=-5, framing="block-checksum"),
+            "batch.payload",
+        ),
         Kind("lz4 dependent blocks", 2, _lz4_dependent, "batch.payload-dependent"),
         Kind("lz4 without end mark", 2, _lz4_without_end, "batch.payload-truncated"),
-        Kind("zstd content checksum wrong", 2, partial(_flipped, codec=ZSTD, at=-1, framing="checksum"), "batch.payload"),
+        Kind(
+            "zstd content checksum wrong", 2, partial(_flipped, codec=ZSTD, at=-1, framing="checksum"), "batch.payload"
+        ),
         Kind("snappy block without framing, truncated", 2, _snappy_raw_broken, "batch.payload"),
     ]
     for magic in (0, 1):
@@ -395,8 +434,18 @@ def _kinds() -> list[Kind]:
             if codec == ZSTD:
                 continue
             found += [
-                Kind(f"{name} value that is not compressed", magic, partial(_legacy_garbage, magic=magic, codec=codec), "batch.payload"),
-                Kind(f"{name} value truncated", magic, partial(_legacy_truncated, magic=magic, codec=codec), "batch.payload-truncated"),
+                Kind(
+                    f"{name} value that is not compressed",
+                    magic,
+                    partial(_legacy_garbage, magic=magic, codec=codec),
+                    "batch.payload",
+                ),
+                Kind(
+                    f"{name} value truncated",
+                    magic,
+                    partial(_legacy_truncated, magic=magic, codec=codec),
+                    "batch.payload-truncated",
+                ),
             ]
         found += [
             Kind("value missing", magic, partial(_no_value, magic=magic), "batch.wrapper-value"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.filters.rows import batch_marks, batches_in_times, content_marks, range_marks, undecided
 from kafkalog_core.findings import for_rules
+from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import (
     PayloadDamage,
@@ -311,14 +312,15 @@ class RunReader:
         self, reason: str, detail: str, position: int, lines: Lines, next_offset: int | None = None
     ) -> RowChunk:
         """Return the damage row of a whole batch; its bytes are counted with the batch."""
-        self._report.add_damage(reason, 0)
+        severity = LOG_DAMAGE[reason].severity
+        self._report.add_damage(reason, 0, severity)
         row = {
             "position": position,
             "size_bytes": 0,
             "reason": reason,
             "detail": detail,
             "next_offset": next_offset,
-            "severity": "error",
+            "severity": severity,
         }
         return rows_at(lines.place, tables.DAMAGE, [row])
 
