@@ -77,9 +77,7 @@ START_ACTIONS: Final = {
         "are lost, whole batches among them.",
         _SAVE,
     ),
-    "kept": StartAction(
-        "Recovers the segment, because {why}, and keeps this place.{consumers}", _REPLICA
-    ),
+    "kept": StartAction("Recovers the segment, because {why}, and keeps this place.{consumers}", _REPLICA),
     "unread-order": StartAction("Does not notice it at its start.{consumers}"),
     "unread-checksum": StartAction(
         "Computes no checksum at its start, because {why}, and serves the batch.{consumers}",

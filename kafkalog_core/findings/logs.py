@@ -207,7 +207,7 @@ LOG_DAMAGE: Final = {
     ),
     "payload-dependent": _payload(
         "batch.payload-dependent",
-        "The blocks of an lz4 frame depend on each other. kafkalog and some clients read them, Java's do not.",
+        "The blocks of an lz4 frame depend on each other, which Java's code refuses. The records were read.",
         message="In the batch at byte {position}: {detail}.",
     ),
     "wrapper-value": _payload(
@@ -229,13 +229,19 @@ LOG_DAMAGE: Final = {
     "header-contradiction": _payload(
         "batch.header-contradiction",
         "The offsets and the record count of a complete batch contradict each other.",
-        _served("batch.header-contradiction", "Does not compare them when it loads the log.", ""),
+        _served(
+            "batch.header-contradiction",
+            "Does not compare them when it loads the log.",
+            leader("batch.header-contradiction"),
+        ),
         message="The header of the batch at byte {position} contradicts itself: {detail}.",
     ),
     "record-offset": _payload(
         "record.offset-outside",
         "A record of a complete batch has an offset outside the offsets of the batch.",
-        _served("record.offset-outside", "Does not compare them when it loads the log.", ""),
+        _served(
+            "record.offset-outside", "Does not compare them when it loads the log.", leader("record.offset-outside")
+        ),
         message="In the batch at byte {position}: {detail}.",
     ),
     "headers-limit": _payload("record.headers-limit", "A record has more than a million headers."),
@@ -403,7 +409,7 @@ _RECORDS: Final = {
         "error",
         "In the batch at byte {position}, offsets {first} to {last}, the record at offset {offset} is not above the "
         "record before it.",
-        _served("record.offset-order", f"Loads the batch. {leader('record.offset-order')}", ""),
+        _served("record.offset-order", "Loads the batch.", leader("record.offset-order")),
         _WRITTEN_SO,
         "Offsets in a batch always increase.",
         next_step=DUMP_RECORDS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
 
 __all__ = ["FILES", "RECOVERY"]
@@ -228,7 +229,7 @@ RECOVERY: Final = (
         "A batch in {path} has a size of {size_bytes} bytes, less than the smallest batch: there are zeros or garbage.",
         "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
         "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
-        "At the start it does not start. While it runs, the fetch fails, and consumers and followers stop there.",
+        "At the start it does not start. While it runs, the fetch fails.",
         "Copy the directory away, and look at the records after the bad place. If you can lose them, delete "
         f"{CLEAN_MARK}: the next start recovers the log and truncates it there. {MARK_OF_ALL}",
         ("zero-filled", "bad-length"),
@@ -245,7 +246,7 @@ RECOVERY: Final = (
         "The stored checksum of a batch is not the checksum of its bytes (stored {stored}, computed {computed}).",
         "Bytes changed on the disk, in memory or in a copy. If the line is about a request, a client may have sent "
         "the batch.",
-        "In recovery it truncates the log there. A follower or a consumer stops fetching the partition.",
+        f"In recovery it truncates the log there. Else it serves the batch. {consumers('batch.crc-mismatch')}",
         "Copy the partition from a healthy replica. Check the disk (dmesg, SMART).",
         ("crc-mismatch",),
     ),

@@ -1,4 +1,4 @@
-"""Compressed messages of magic 0 and 1 in compressed messages, which no consumer of Java reads: all messages as one set.
+"""Compressed messages of magic 0 and 1 in compressed messages, which Java does not read: all messages as one set.
 
 Producers wrote them that compressed again what they sent again. kafkalog shows their records where it is asked for
 everything that can be read.
@@ -43,10 +43,10 @@ class _Message(NamedTuple):
 
 
 def flattened(content: Content, *, limit_bytes: int) -> bytes | None:
-    """Return the messages in a compressed message, those of nested ones in their place; None: none is nested, or opens.
+    """Return the messages in a compressed message, with those of nested ones; None: none is nested, or opens.
 
-    A broker numbers the messages in a compressed one, and does not look into them: the messages of a nested one of magic
-    1, whose own offsets are relative, all get its offset. Those of magic 0 keep theirs.
+    A broker numbers the messages in a compressed one, and does not look into them: the messages of a nested one of
+    magic 1, whose own offsets are relative, all get its offset. Those of magic 0 keep theirs.
 
     Args:
         content: the decompressed value of the message.

@@ -24,7 +24,7 @@ def test_the_table_of_the_product_is_what_the_clients_did() -> None:
 
 def test_a_sentence_names_each_client() -> None:
     assert consumers("batch.payload-dependent") == (
-        "Consumers: Java 4.3 stops there; librdkafka reads all of its records; kafka-python reads all of its records."
+        "Consumers with default settings: Java 4.3 stops there; librdkafka reads all of its records; kafka-python reads all of its records."
     )
     assert leader("record.offset-order").startswith(
         "A leader of 4.3 appends such a batch if a producer sends it without"
@@ -38,3 +38,8 @@ def test_verify_names_the_batch_as_the_table_does(kind: Kind, tmp_path: Path) ->
     codes = {row["code"] for row in run("verify", tmp_path / "t-0", "--kafka", "4.3").of("finding")}
     about_batches = codes - {"epochs.missing", "partition.at-risk", "snapshot.missing"}
     assert kind.code in codes if kind.code else not about_batches
+
+
+def test_the_documentation_shows_the_table() -> None:
+    page = (client_table.ROOT / "docs" / "wrong-batches.md").read_text(encoding="utf-8")
+    assert page.endswith(client_table.page())

@@ -1,11 +1,11 @@
-"""What Kafka 4.3.1 and three clients do with wrong batches, by running them; the results are kept in `client_table.txt`.
+"""What Kafka 4.3.1 and three clients do with wrong batches, by running them; `client_table.txt` has the results.
 
     python -m tests.integration.client_table [--work DIR] [WORD...]
 
 Words choose the kinds that have one of them in their names; the lines of the others are kept as they are.
 
-Each batch of `tests/support/wrong_batches.py` is the content of a topic. Kafka's own log loader (`LogHarness`) starts on
-it, as the first batch of the log and after a good one, after a clean shutdown and after an unclean one. Where a broker
+Each batch of `tests/support/wrong_batches.py` is the content of a topic. Kafka's own log loader (`LogHarness`) starts
+on it, as the first batch of the log and after a good one, after a clean shutdown and after an unclean one. Where a broker
 starts on it after a clean shutdown, three clients with their default settings read the log, in which good records are
 before and after the wrong batch. The batch alone, at offset 0, is what a producer sends to the broker.
 """
@@ -91,7 +91,7 @@ def describe(kind: Kind, got: Got) -> str:
     return f"{what}, stops{error}"
 
 
-# --- the clients -------------------------------------------------------------------------------------------------------
+# --- the clients ------------------------------------------------------------------------------------------------------
 def read_with_java(libs: Path, bootstrap: str, topics: Sequence[str]) -> list[Got]:
     """What the Java consumer of the release gets."""
     program = Path(__file__).parent / "java" / "ReadEach.java"
@@ -134,7 +134,7 @@ def _read_with_librdkafka(bootstrap: str, topic: str) -> None:
         elif message is not None:
             values.append((message.value() or b"").decode(errors="replace"))
             position, until = message.offset() + 1, time.monotonic() + _IDLE_S
-    print(json.dumps((values, position, error)), flush=True)
+    _tell(values, position, error)
     consumer.close()
 
 
@@ -153,14 +153,20 @@ def _read_with_kafka_python(bootstrap: str, topic: str) -> None:
     except Exception as problem:  # noqa: BLE001 - whatever it raises is what a program sees
         error = f"{type(problem).__name__}: {problem}"
     position = consumer.position(place)
-    print(json.dumps((values, -1 if position is None else position, error)), flush=True)
+    _tell(values, -1 if position is None else position, error)
     consumer.close()
+
+
+def _tell(*got: object) -> None:
+    """Say what was got before the client is closed, which may hang."""
+    sys.stdout.write(json.dumps(got) + "\n")
+    sys.stdout.flush()
 
 
 _READERS: Final = {"librdkafka": _read_with_librdkafka, "kafka-python": _read_with_kafka_python}
 
 
-# --- the broker --------------------------------------------------------------------------------------------------------
+# --- the broker -------------------------------------------------------------------------------------------------------
 def start_of(harness: LogHarness, kind: Kind, work: Path, *, is_first: bool, is_clean: bool) -> str:
     """How Kafka's log loader starts on a log of this kind."""
     partition = work / "t-0"

@@ -11,11 +11,20 @@ if TYPE_CHECKING:
 
     from tests.support.wrong_batches import Kind
 
-TABLE: Final = Path(__file__).parents[1] / "integration" / "client_table.txt"
+ROOT: Final = Path(__file__).parents[2]
+TABLE: Final = ROOT / "tests" / "integration" / "client_table.txt"
 COLUMNS: Final = ("magic", "kind", "finding", "first", "later", "produced", "java", "librdkafka", "kafka-python")
 CLIENTS: Final = COLUMNS[-3:]
 FAILS: Final = "fails"
 _APPENDED: Final = "0"
+_SIGNS: Final = {
+    "the process ends": "crashes",
+    "hangs": "hangs",
+    "stops": "stops",
+    "again": "again",
+    "others": "others",
+    "skips": "after",
+}
 _DOES: Final = ("all", "others", "some", "none", "after", "again", "stops", "hangs", "crashes")
 
 
@@ -44,20 +53,13 @@ def outcome_of_start(before: int, after: int, *, is_first: bool) -> str:
 
 
 def does(cell: str) -> str:
-    """What a client did, as a word of `kafkalog_core.findings.client_reads`."""
+    """What a client did, as a word of `kafkalog_core.findings.client_reads`; empty: it was not tried."""
+    if cell == "-":
+        return ""
     what, _, then = cell.partition(", ")
-    if "the process ends" in cell:
-        return "crashes"
-    if "hangs" in cell:
-        return "hangs"
-    if ", stops" in cell or what == "-":
-        return "stops" if what != "-" else ""
-    if "again" in then:
-        return "again"
-    if "others" in what:
-        return "others"
-    if "skips" in then:
-        return "after"
+    for sign, word in _SIGNS.items():
+        if sign in (what if word == "others" else then):
+            return word
     return {"all": "all", "none": "none"}.get(what, "some")
 
 
@@ -86,6 +88,11 @@ def appends_by_finding() -> dict[str, str]:
     return {code: " ".join(sorted(words)) for code, words in found.items()}
 
 
+def _brief(cell: str) -> str:
+    """What a client did, without the text of its error."""
+    return cell.partition(":")[0].replace("stops", does(cell)) if ", stops" in cell else cell
+
+
 def page() -> str:
     """The table as Markdown, as the documentation shows it."""
     heads = ("Magic", "Kind", "Finding", "Start on it first", "Start on it later", "From a producer", *CLIENTS)
@@ -94,6 +101,6 @@ def page() -> str:
         cells = [row[column].replace("|", "\\|") for column in COLUMNS]
         cells[2] = f"`{cells[2]}`" if cells[2] else ""
         cells[5] = "appended" if cells[5] == _APPENDED else f"refused ({cells[5].split()[0]})"
-        cells[6:] = [cell.partition(":")[0] for cell in cells[6:]]
+        cells[6:] = [_brief(cell) for cell in cells[6:]]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"

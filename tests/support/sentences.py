@@ -12,16 +12,20 @@ from kafkalog_cli.main import cli
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.catalog import FINDING_TYPES
-from kafkalog_core.findings.logs import ENTRY_DAMAGE
+from kafkalog_core.findings.logs import ENTRY_DAMAGE, in_07
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT: Final = Path(__file__).parents[2]
 _SUBJECT: Final = re.compile(
-    r"\b(?:an? (?:\w+ )?(?:broker|consumer|producer)|consumers|producers|brokers)\b", re.IGNORECASE
+    r"(?<!\bof )(?<!\bby )(?<!\bas )(?<!\bin )(?<!\bon )(?<!\bto )(?<!\bfor )"
+    r"(?<!\bfrom )(?<!\bwith )(?<!\binto )(?<!\bnext to )"
+    r"\b(?:an? (?:[\w.-]+ )?(?:broker|leader|consumer|producer)|consumers|producers|brokers)\b(?!')",
+    re.IGNORECASE,
 )
-_END: Final = re.compile(r"(?<=[.!?:;])\s+")
+"""A subject: what no preposition makes an object."""
+_END: Final = re.compile(r"(?<=[.!?])\s+")
 _MARKUP: Final = re.compile(r"^\s*(?:#|```|\||<|!\[)")
 
 
@@ -47,6 +51,8 @@ def _texts() -> Iterator[tuple[str, str, bool]]:
             yield code, action or "", True
         for variant in kind.variants:
             yield code, variant.cure or "", False
+        in_old = in_07(code, kind)
+        yield f"0.7 {code}", in_old.broker_action or "", in_old is not kind
     for reason, damage in ENTRY_DAMAGE.items():
         yield reason, damage.broker_action, True
         yield reason, f"{damage.meaning} {damage.cure}", False

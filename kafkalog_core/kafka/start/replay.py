@@ -222,7 +222,6 @@ class SegmentReads:
         except StorageError:
             return self._base_offset, 0
 
-
     def _rebuilt_entry(self, offset: int | None) -> tuple[int, int]:
         fields = OFFSET_INDEX_ENTRY.struct.iter_unpack(self._rebuilt)
         entries = [(self._base_offset + first, position) for first, position in fields]
