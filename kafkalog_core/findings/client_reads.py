@@ -124,7 +124,8 @@ def consumers(code: str) -> str:
     if reads is None:
         return ""
     does = (" or ".join(_DOES[word] for word in words.split()) for words in reads)
-    return f"Consumers with default settings: {'; '.join(f'{name} {what}' for name, what in zip(_CLIENTS, does, strict=True))}."
+    each = (f"{name} {what}" for name, what in zip(_CLIENTS, does, strict=True))
+    return f"Consumers with default settings: {'; '.join(each)}."
 
 
 def leader(code: str) -> str:

@@ -326,11 +326,11 @@ def _unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
     try:
         content = _lz4_content(frame, bound_bytes, limit_bytes)
     except FieldError as error:
-        content = _lz4_unverified(frame, header, bound_bytes, limit_bytes)
-        if content is None:
+        unverified = _lz4_unverified(frame, header, bound_bytes, limit_bytes)
+        if unverified is None:
             raise
         detail = "the lz4 frame's checksum or size of its content is wrong, which Kafka does not verify"
-        raise OddStreamError(content, "payload-checksum", detail, position=end) from error
+        raise OddStreamError(unverified, "payload-checksum", detail, position=end) from error
     if header.is_dependent:
         detail = "the lz4 frame has dependent blocks, which Kafka's Java code refuses"
         raise OddStreamError(content, "payload-dependent", detail, position=layout.LZ4_FLG_POSITION)
@@ -350,7 +350,7 @@ def _lz4_content(frame: Buffer, bound_bytes: int, limit_bytes: int) -> bytearray
         raise FieldError(f"not an lz4 frame: {error}") from error
 
 
-def _lz4_unverified(frame: Buffer, header: _Lz4Header, bound_bytes: int, limit_bytes: int) -> Buffer | None:
+def _lz4_unverified(frame: Buffer, header: _Lz4Header, bound_bytes: int, limit_bytes: int) -> bytearray | None:
     """Return the content of a frame that the library refuses, without its checksum and size; None: it refuses that too.
 
     Kafka's `Lz4BlockInputStream` steps over both. It verifies the checksum of the header, and refuses dependent blocks.

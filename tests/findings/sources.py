@@ -22,7 +22,6 @@ SOURCES: Final = {
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",
-    "follower": "tests/integration/test_follow.py",
     "clients": "tests/broker/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
     "corpus": "tests/corpus",

@@ -24,7 +24,8 @@ def test_the_table_of_the_product_is_what_the_clients_did() -> None:
 
 def test_a_sentence_names_each_client() -> None:
     assert consumers("batch.payload-dependent") == (
-        "Consumers with default settings: Java 4.3 stops there; librdkafka reads all of its records; kafka-python reads all of its records."
+        "Consumers with default settings: Java 4.3 stops there; librdkafka reads all of its records; "
+        "kafka-python reads all of its records."
     )
     assert leader("record.offset-order").startswith(
         "A leader of 4.3 appends such a batch if a producer sends it without"

@@ -5,9 +5,9 @@
 Words choose the kinds that have one of them in their names; the lines of the others are kept as they are.
 
 Each batch of `tests/support/wrong_batches.py` is the content of a topic. Kafka's own log loader (`LogHarness`) starts
-on it, as the first batch of the log and after a good one, after a clean shutdown and after an unclean one. Where a broker
-starts on it after a clean shutdown, three clients with their default settings read the log, in which good records are
-before and after the wrong batch. The batch alone, at offset 0, is what a producer sends to the broker.
+on it, as the first batch of the log and after a good one, after a clean shutdown and after an unclean one. Where a
+broker starts on it after a clean shutdown, three clients with their default settings read the log, in which good
+records are before and after the wrong batch. The batch alone, at offset 0, is what a producer sends to the broker.
 """
 
 from __future__ import annotations
