@@ -30,7 +30,7 @@ RUNNING: Final = (
         ("Non-monotonic update of high watermark from {reason}",),
         "The high watermark of {partition} went back or was corrected: from {reason}.",
         "replication-offset-checkpoint has a value outside the log, or the log was truncated.",
-        "Uses the new value. Consumers that have read past it may get an out-of-range error.",
+        "Uses the new value.",
         "Nothing needs to be done, if no line about a truncation comes with it.",
         ("checkpoint",),
         ("kafkalog dump --files {log_dir}/replication-offset-checkpoint", "kafkalog verify {place}"),
@@ -147,9 +147,8 @@ RUNNING: Final = (
         ),
         "A consumer or a follower could not read {partition}.",
         "A batch is damaged, or an index points into the middle of a batch, at the requested offset.",
-        "Answers with an error. The reader cannot continue past that offset.",
-        "Verify the partition on the leader. Consumers continue past a damaged batch only if they seek to an offset "
-        "after it.",
+        "Answers with an error.",
+        "Verify the partition on the leader. A reader that stops there goes on after a seek past the batch.",
         ("crc-mismatch", "bad-length", "index"),
     ),
     BrokerMessage(

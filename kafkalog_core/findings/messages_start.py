@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
 
 __all__ = ["FILES", "RECOVERY"]
@@ -44,14 +45,15 @@ RECOVERY: Final = (
             "Found invalid messages in log segment {path} at byte offset {position}.",
             "Found invalid messages in log {partition}",
         ),
-        "At byte {position} of {path} recovery found an incomplete batch: {reason}.",
-        "A crash during an append leaves a torn or zero-filled tail. Anything else is damage by the disk, by a copy, "
-        "or by somebody who edited the file.",
+        "At byte {position} of {path} recovery found a batch that is not valid: {reason}.",
+        "The reason is a wrong checksum (stored crc, computed crc), an impossible size, or a control record that "
+        "cannot be read. A crash during an append leaves zeros, whose size is 0. For a batch that the end of the file "
+        "cuts off, recovery writes no such line.",
         "Truncates the segment there. After an unclean shutdown it also deletes all later segments of the partition "
         "(a line about corruption or truncation follows). If only the index was missing, it keeps later segments, "
         "with a gap before them.",
         _LOST,
-        ("crc-mismatch", "torn-tail", "bad-length", "zero-filled"),
+        ("crc-mismatch", "bad-length", "zero-filled", "record.control-key"),
         ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
@@ -227,7 +229,7 @@ RECOVERY: Final = (
         "A batch in {path} has a size of {size_bytes} bytes, less than the smallest batch: there are zeros or garbage.",
         "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
         "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
-        "At the start it does not start. While it runs, the fetch fails, and consumers and followers stop there.",
+        "At the start it does not start. While it runs, the fetch fails.",
         "Copy the directory away, and look at the records after the bad place. If you can lose them, delete "
         f"{CLEAN_MARK}: the next start recovers the log and truncates it there. {MARK_OF_ALL}",
         ("zero-filled", "bad-length"),
@@ -244,7 +246,7 @@ RECOVERY: Final = (
         "The stored checksum of a batch is not the checksum of its bytes (stored {stored}, computed {computed}).",
         "Bytes changed on the disk, in memory or in a copy. If the line is about a request, a client may have sent "
         "the batch.",
-        "In recovery it truncates the log there. A follower or a consumer stops fetching the partition.",
+        f"In recovery it truncates the log there. Else it serves the batch. {consumers('batch.crc-mismatch')}",
         "Copy the partition from a healthy replica. Check the disk (dmesg, SMART).",
         ("crc-mismatch",),
     ),

@@ -29,7 +29,6 @@ from kafkalog_core.kafka.releases import (
     last_before,
     parse_release,
     release_of_level,
-    rule_class,
     short_name,
 )
 from kafkalog_core.storage.listing import stat_path
@@ -143,7 +142,7 @@ class ReleaseGuess(Struct, frozen=True, kw_only=True):
 
     Args:
         release: the release; the latest of the candidates where it is not certain.
-        is_certain: whether all candidates are of one class of rules, or the user named the release.
+        is_certain: whether no other release fits, or the user named it; what is not ruled out is not certain.
         candidates: every release that fits, without its bug fixes.
         evidence: sentences, the strongest first.
         is_newer: whether the directory is of a release after the newest known one, whose rules are used instead.
@@ -178,6 +177,10 @@ class _Sign(NamedTuple):
 
     release: Release
     sentence: str
+
+
+_OPEN_END: Final = _Sign(LATEST, "nothing in it rules out the latest known release")
+"""The last release where nothing shows one."""
 
 
 class _Level(Struct, frozen=True, kw_only=True):
@@ -259,7 +262,7 @@ def _guess(signs: _Signs) -> ReleaseGuess:
         return _between(exact, exact)
     first = max(_firsts(signs, levels), default=_Sign(RELEASES[0], "nothing shows the earliest possible release"))
     last = min((sign for sign in _lasts(signs) if sign.release >= first.release), default=None)
-    return _between(first, last or _Sign(LATEST, "nothing in it rules out the latest known release"))
+    return _between(first, last or _OPEN_END)
 
 
 def _newer(level: _Level) -> ReleaseGuess:
@@ -270,10 +273,9 @@ def _newer(level: _Level) -> ReleaseGuess:
 
 def _between(first: _Sign, last: _Sign) -> ReleaseGuess:
     candidates = tuple(release for release in RELEASES if first.release <= release <= last.release)
-    classes = {rule_class(release) for release in candidates}
     return ReleaseGuess(
         release=candidates[-1],
-        is_certain=len(classes) == 1,
+        is_certain=len(candidates) == 1 and last is not _OPEN_END,
         candidates=candidates,
         evidence=(first.sentence,) if first == last else (first.sentence, last.sentence),
     )

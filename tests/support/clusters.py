@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from tests.support import build
@@ -25,6 +26,27 @@ def topic_record(name: str, number: int = 1) -> bytes:
 def removed_record(number: int = 1) -> bytes:
     """A RemoveTopicRecord."""
     return b"\1\x09\0" + _id(number) + b"\0"
+
+
+def partition_record(partition: int, replicas: tuple[int, ...], number: int = 1) -> bytes:
+    """A PartitionRecord: all replicas are in sync, and the first one leads."""
+    nodes = _ints(replicas)
+    return (
+        b"\1\3\0"
+        + struct.pack(">i", partition)
+        + _id(number)
+        + nodes * 2
+        + b"\1\1"
+        + struct.pack(">3i", replicas[0], 0, 0)
+        + b"\0"
+    )
+
+
+def partition_change_record(partition: int, in_sync: tuple[int, ...], leader: int, number: int = 1) -> bytes:
+    """A PartitionChangeRecord of the ISR and the leader."""
+    nodes = _ints(in_sync)
+    fields = b"\2\0" + bytes([len(nodes)]) + nodes + b"\1\4" + struct.pack(">i", leader)
+    return b"\1\5\0" + struct.pack(">i", partition) + _id(number) + fields
 
 
 def write_metadata_log(log_dir: Path, *values: bytes, damage: bytes = b"") -> Path:
@@ -53,6 +75,10 @@ def write_meta(log_dir: Path, *, cluster: str = "c", node: int = 7, key: str = "
 
 def _id(number: int) -> bytes:
     return number.to_bytes(16, "big")
+
+
+def _ints(values: tuple[int, ...]) -> bytes:
+    return bytes([len(values) + 1]) + struct.pack(f">{len(values)}i", *values)
 
 
 def _text(text: str | None) -> bytes:

@@ -56,7 +56,7 @@ MarkerFault = Literal["invalid-record", "fatal"]
 EMPTY_MARKER: Final = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
 
 _END_TYPES: Final = frozenset(CONTROL_TYPE_NAMES.index(name) for name in ("abort", "commit"))
-_UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit"})
+_UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit", "payload-dependent"})
 
 
 def first_empty_marker(batches: BatchColumns, first: int) -> int:
@@ -95,6 +95,8 @@ def marker_fault(memory: memoryview, batches: BatchColumns, row: int, *, max_byt
     is_first = True
     for item in decode_batch(memory, batches, row, max_bytes=max_bytes):
         if isinstance(item, PayloadDamage):
+            if item.is_ignored:
+                continue
             if item.reason in _UNINFLATED:
                 return "fatal"
             # of the first record, or of what follows it where it is the only one, all is read
