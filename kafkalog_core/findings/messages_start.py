@@ -466,6 +466,7 @@ FILES: Final = (
         "error",
         (
             "Error while writing to checkpoint file {path}",
+            "Error while writing partition metadata file {path}",
             "Disk error while writing to recovery point file in directory {dir}",
             "Disk error while writing recovery offsets checkpoint in directory {dir}: {reason}",
             "Disk error while writing to logStartOffset file in directory {dir}",
