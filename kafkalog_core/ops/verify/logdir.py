@@ -17,7 +17,6 @@ from kafkalog_core.format.names import (
     DirectoryState,
 )
 from kafkalog_core.kafka.cluster import DirectoryOwners
-from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.named_dirs import NamedDirs
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
@@ -25,7 +24,7 @@ from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.start.replay import end_of_log
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, check_topics
-from kafkalog_core.ops.repair.context import DirContext, TargetDir
+from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.broker_action import Starts, Unmarking, is_unmarking, with_broker_actions
@@ -49,7 +48,7 @@ from kafkalog_core.ops.verify.verdict import PartitionMetadata, PartitionVerdict
 from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.paths import absolute, is_object
+from kafkalog_core.storage.paths import absolute, is_object, real
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
@@ -229,7 +228,7 @@ class LogDirs:
                 target=target,
                 request=self._kafka,
                 now_ms=0 if self._depth is None else self._depth.now_ms,
-                guess=infer_release(path, kafka=self._kafka.kafka),
+                guess=guess_release(target, self._kafka),
                 broker_dir=broker_dir,
             )
         return self._contexts[path]
@@ -301,21 +300,43 @@ class LogDirs:
         ]
         by_place: dict[str, list[Finding]] = {}
         known = [each for each in self._broker_dirs.values() if each is not None and each.log_dir.is_broker_dir]
-        owners = DirectoryOwners(each.path for each in known)
+        others = self._dirs_of_config(known)
+        owners = DirectoryOwners((*(each.path for each in known), *others))
         found_across = (
             *check_across(broker_dirs, owners),
             *check_topic_ids(self._topic_ids),
-            *self._not_assigned(known, owners),
+            *self._not_of_config(known),
+            *self._not_assigned(known, owners, others),
         )
         for path, finding in found_across:
             by_place.setdefault(path, []).append(finding)
         for path, findings in by_place.items():
             yield PlaceVerdict(path=path, findings=tuple(findings))
 
-    def _not_assigned(self, known: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[tuple[str, Finding]]:
+    def _dirs_of_config(self, known: Sequence[BrokerDir]) -> list[str]:
+        """Return the other log directories of these brokers that the given server.properties names."""
+        if self._kafka.config is None:
+            return []
+        own = {real(each.path) for each in known}
+        related = (each for broker_dir in known for each in self._dir_context(broker_dir).related_dirs)
+        others = {real(each.path): each.path for each in related if each.is_same_broker}
+        return [path for at, path in others.items() if at not in own]
+
+    def _not_of_config(self, known: Sequence[BrokerDir]) -> Iterator[tuple[str, Finding]]:
+        """Yield that the given server.properties is another broker's, with the path of the log directory."""
+        for broker_dir in known:
+            finding = self._dir_context(broker_dir).other_node
+            if finding is not None:
+                yield broker_dir.path, finding
+
+    def _not_assigned(
+        self, known: Sequence[BrokerDir], owners: DirectoryOwners, others: Sequence[str]
+    ) -> Iterator[tuple[str, Finding]]:
         """Yield what the metadata log assigns elsewhere, each with the path of the partition or log directory."""
         for group in brokers_of(known, owners):
-            assignments = owners.assignments([each.path for each in group])
+            node = owners.node_of(group[0].path)
+            same = (path for path in others if owners.node_of(path) in {None, node})
+            assignments = owners.assignments([*(each.path for each in group), *same])
             for broker_dir in group:
                 other_node = owners.other_node(broker_dir.path)
                 if other_node is not None:  # the broker does not start
