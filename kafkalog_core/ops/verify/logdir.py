@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -12,11 +13,13 @@ from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.checkpoint import CheckpointOffset
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
 )
 from kafkalog_core.kafka.cluster import DirectoryOwners
+from kafkalog_core.kafka.logdir.bounds import read_extent
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.named_dirs import NamedDirs
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
@@ -28,6 +31,7 @@ from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_releas
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.broker_action import Starts, Unmarking, is_unmarking, with_broker_actions
+from kafkalog_core.ops.verify.committed import committed_past_end
 from kafkalog_core.ops.verify.companions import (
     _NO_META,
     OWNERSHIP_CODES,
@@ -50,6 +54,7 @@ from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import absolute, is_object, real
 from kafkalog_core.structs import replace
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -60,7 +65,9 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.rules import OffsetSearch
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.verify.request import Depth
+    from kafkalog_core.ops.verify.committed import LogEnd
     from kafkalog_core.storage.changing.journal import Journal
+    from kafkalog_core.topics.group_offsets import Place
 
 __all__ = ["LogDirs", "interrupted_runs"]
 
@@ -121,6 +128,7 @@ class LogDirs:
         self._broker_dirs: dict[str, BrokerDir | None] = {}
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
+        self._ends: dict[str, dict[Place, LogEnd]] = {}
         self._foreign: set[str] = set()
         self._contexts: dict[str, DirContext] = {}
         self._unmarkings: dict[str, Unmarking] = {}
@@ -196,6 +204,8 @@ class LogDirs:
             findings += self._release_findings(broker_dir, place, starts)
         if broker_dir is not None:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
+        if verdict.log_end_offset is not None:
+            self._note_end(broker_dir, place, verdict.log_end_offset)
         if verdict.metadata is not None:
             findings += verdict.metadata.findings
             self._note_topic_id(broker_dir, place, verdict.metadata)
@@ -287,7 +297,12 @@ class LogDirs:
 
     def note(self, target: PartitionTarget | LogDirTarget, place: PartitionPath) -> None:
         """Note what `across` needs of a partition that another call has checked."""
-        self._note_topic_id(self._broker_dir(target), place, read_metadata(place))
+        broker_dir = self._broker_dir(target)
+        self._note_topic_id(broker_dir, place, read_metadata(place))
+        with suppress(StorageError):
+            extent = read_extent(read_partition(place.path))
+            if extent is not None:
+                self._note_end(broker_dir, place, extent.end)
 
     def across(self) -> Iterator[PlaceVerdict]:
         """Yield what only several log directories together show, by the directory that it is about."""
@@ -307,11 +322,29 @@ class LogDirs:
             *check_topic_ids(self._topic_ids),
             *self._not_of_config(known),
             *self._not_assigned(known, owners, others),
+            *self._committed_past_ends(),
         )
         for path, finding in found_across:
             by_place.setdefault(path, []).append(finding)
         for path, findings in by_place.items():
             yield PlaceVerdict(path=path, findings=tuple(findings))
+
+    def _note_end(self, broker_dir: BrokerDir | None, place: PartitionPath, end: int) -> None:
+        """Note where a log ends; of several replicas the longest counts."""
+        topic, partition = place.name.topic, place.name.partition
+        if broker_dir is None or topic is None or partition is None or place.name.state is not DirectoryState.CURRENT:
+            return
+        ends = self._ends.setdefault(broker_dir.cluster_id or broker_dir.path, {})
+        ends[topic, partition] = max(ends.get((topic, partition), (end, place.path)), (end, place.path))
+
+    def _committed_past_ends(self) -> Iterator[tuple[str, Finding]]:
+        """Yield what groups have committed past the ends of logs, where records were decoded."""
+        if self._depth is not None and self._depth.level != "records":
+            return
+        max_bytes = MAX_BATCH_BYTES if self._depth is None else self._depth.max_batch_bytes
+        for ends in self._ends.values():
+            logs = [path for (topic, _), (_, path) in ends.items() if topic == OFFSETS_TOPIC]
+            yield from committed_past_end(logs, ends, max_bytes)
 
     def _dirs_of_config(self, known: Sequence[BrokerDir]) -> list[str]:
         """Return the other log directories of these brokers that the given server.properties names."""
