@@ -77,7 +77,10 @@ RUNNING: Final = (
         "broker.out-of-order-sequence",
         "warning",
         (
-            "Out of order sequence number for producer {producer} at offset {offset} in partition {partition}: {reason}",
+            (
+                "Out of order sequence number for producer {producer} at offset {offset} in partition {partition}: "
+                "{reason}"
+            ),
             "Out of order sequence number for producerId {producer}",
             "Out of order sequence number for producer {producer}",
         ),
@@ -204,8 +207,8 @@ RUNNING: Final = (
         "the segment counts, not the number of its keys.",
         "The thread of the log cleaner dies: it compacts nothing until a restart, and compacted topics grow. No record "
         "changes.",
-        "Raise log.cleaner.dedupe.buffer.size, or lower log.cleaner.threads, and start the broker again. Release 0.10.1 "
-        "and later clean a part of such a segment.",
+        "Raise log.cleaner.dedupe.buffer.size, or lower log.cleaner.threads, and start the broker again. Releases "
+        "0.10.1 and later clean a part of such a segment.",
         (),
         _SEGMENTS,
     ),
@@ -497,7 +500,6 @@ ELSEWHERE: Final = (
 
 
 BROKER_MESSAGES: Final = {
-    message.name: message
-    for message in (_FILE_OF_SETTINGS, *RECOVERY, *FILES, *DIRECTORIES, *RUNNING, *ELSEWHERE)
+    message.name: message for message in (_FILE_OF_SETTINGS, *RECOVERY, *FILES, *DIRECTORIES, *RUNNING, *ELSEWHERE)
 }
 """By name, in the order in which they are tried."""

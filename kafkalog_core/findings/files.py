@@ -531,8 +531,8 @@ SMALL_FILES: Final = {
         "The {key} is {value}, but {config} has {expected}.",
         "Does not start with this server.properties: the id in meta.properties of each of its log directories must be "
         "its own.",
-        "Start the log directory with the server.properties of its own broker. If the id in meta.properties was changed "
-        "by mistake, set it back with the broker stopped.",
+        "Start the log directory with the server.properties of its own broker. If the id in meta.properties was "
+        "changed by mistake, set it back with the broker stopped.",
         "The server.properties is another broker's, or the disk is.",
         next_step="kafkalog dump --files {file}",
     ),

@@ -514,8 +514,8 @@ FILES: Final = (
         "broker.topic-id-mismatch",
         "error",
         (
-            "Tried to assign topic ID {reason} to log for topic partition {partition},but log already contained topic ID",
-            "Tried to assign topic ID {reason} to log for topic partition {partition}, but log already contained topic ID",
+            "Tried to assign topic ID {reason} to log for topic partition {partition},but log already contained",
+            "Tried to assign topic ID {reason} to log for topic partition {partition}, but log already contained",
             "Topic ID in memory: {reason} does not match the topic ID for partition {partition} received: {other}",
         ),
         "The topic id of {partition} on the disk is not the one that the cluster has.",

@@ -204,7 +204,8 @@ def near(word: str) -> list[str]:
 
 def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
     """Return the texts of a message about one line, with its values, quoted for a shell in the commands."""
-    named = {"path": path for path in [_path(values)] if path} | values
+    path = _path(values)
+    named = values if path is None else {"path": path} | values
     filled = defaultdict(lambda: "?", _NOT_NAMED | named)
     quoted = {name: shell_word(value) for name, value in (named | places_of(values)).items()}
     if "dirs" in values:

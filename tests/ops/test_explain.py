@@ -54,6 +54,7 @@ PLACE_FORMS = {
     "place": rf"{_DIR}|(?:{_DIR}|LOG_DIR)/{_PARTITION}",
     "path": rf"{_DIR}/(?:{_PARTITION}(?:/[\w.-]+)?|[a-z.-]+)",
 }
+EPOCHS_TRUNCATED = "New epoch entry a caused truncation of conflicting entries b. Cache now contains 0 entries."
 PLACES = {"path", "partition_dir", "entry", "dir", "dirs"}
 WORDINGS = [(name, wording) for name, message in BROKER_MESSAGES.items() for wording in message.wordings]
 
@@ -222,7 +223,7 @@ def test_a_line_of_json_has_a_message_and_an_exception() -> None:
         {
             "level": "ERROR",
             "message": "Error while loading log dir /d",
-            "stack_trace": "E: Error while reading checkpoint file /d/t-0/leader-epoch-checkpoint\n\tat kafka.X.y(X:1)\n"
+            "stack_trace": "E: Error while reading checkpoint file /d/t-0/leader-epoch-checkpoint\n\tat k.X.y(X:1)\n"
             "Caused by: java.io.IOException: Malformed line in checkpoint file [/d/t-0/leader-epoch-checkpoint]: 7",
         }
     )
@@ -249,8 +250,7 @@ def test_a_line_of_json_has_a_message_and_an_exception() -> None:
         ("[LocalLog partition=t-1, dir=/d/t-1.0f-delete] Deleting segment files x", "/d/t-1.0f-delete", "/d"),
         ("[LocalLog partition=t-1, dir=/d] Deleting segment files x", "/d/t-1", "/d"),
         ("Error processing append operation on partition SUuW-aTBTrCNh-1VPoZHBQ:t-1", "LOG_DIR/t-1", None),
-        ("[LeaderEpochCache t-1] New epoch entry a caused truncation of conflicting entries b. Cache now contains 0 "
-         "entries.", "LOG_DIR/t-1", None),
+        (f"[LeaderEpochCache t-1] {EPOCHS_TRUNCATED}", "LOG_DIR/t-1", None),
     ],
 )  # fmt: skip
 def test_the_directory_of_what_a_line_names(line: str, place: str, log_dir: str | None) -> None:
@@ -277,9 +277,7 @@ def test_every_alarming_line_of_the_corpus_is_recognised(corpus: Path) -> None:
     unknown = []
     for name, lines in logs:
         unknown += [
-            f"{name}: {line[:200]}"
-            for line in lines
-            if ALARMING.match(line) and not any(map(hear, messages_in(line)))
+            f"{name}: {line[:200]}" for line in lines if ALARMING.match(line) and not any(map(hear, messages_in(line)))
         ]
     assert unknown == []
 

@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.text_files import PlacedLine
     from kafkalog_core.kafka.rules import OffsetSearch
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.ops.verify.committed import LogEnd
+    from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.storage.changing.journal import Journal
     from kafkalog_core.topics.group_offsets import Place
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+import tempfile
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalog_cli.main import cli
+from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify import committed
 from kafkalog_core.ops.verify.engine import verify_across
-from tests.support.committed import committed_past_end
+from tests.support.build import ABORT, COMMIT
+from tests.support.committed import CommitLog, committed_past_end
 from tests.support.serving import serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CODE = "partition.committed-past-end"
 
@@ -71,3 +74,34 @@ def test_the_lag_is_that_of_kafkas_tool(tmp_path: Path) -> None:
     assert {group: (row.topic, row.partition, row.offset, row.lag) for group, (row,) in lags.items()} == {
         group: (topic, partition, committed, lag) for group, (topic, partition, committed, _, lag) in described.items()
     }
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["a", "b"]),
+            st.sampled_from([None, 1, 9, 11, 12]),
+            st.sampled_from([None, None, 1, 2]),
+            st.sampled_from([None, None, COMMIT, ABORT]),
+        ),
+        max_size=12,
+    )
+)
+def test_the_records_that_are_not_decoded_do_not_matter(
+    steps: list[tuple[str, int | None, int | None, int | None]],
+) -> None:
+    """Plain commits, deletions and transactions of two groups, of a log that ends at offset 10."""
+    with tempfile.TemporaryDirectory() as place:
+        log = CommitLog(Path(place))
+        for group, offset, producer, ends in steps:
+            log.commit(offset, group=group, producer=producer)
+            if producer is not None and ends is not None:
+                log.end(ends, producer)
+        paths = [str(log.path)] if steps else []
+        found, _ = read_group_offsets(paths)
+        last = {group: of[("t", 0)].offset for group, of in found.offsets.items() if ("t", 0) in of}
+        past = [(offset, group) for group, offset in last.items() if offset > 10]
+        said = [each for _, each in committed.committed_past_end(paths, {("t", 0): (10, "p")}, 1 << 20)]
+    assert len(said) == bool(past)
+    if past:
+        assert f"group {max(past)[1]} has committed offset {max(past)[0]} (" in said[0].message
