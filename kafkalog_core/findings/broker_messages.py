@@ -329,7 +329,7 @@ RUNNING: Final = (
         ),
         "The segment {segment} of {partition} has a record whose timestamp is later than the broker's clock.",
         "A producer sent the timestamp, because its clock is wrong or its unit is not milliseconds; or the broker's "
-        "own clock is behind. Retention by time compares the largest timestamp of a segment with the clock.",
+        "own clock is slow. Retention by time compares the largest timestamp of a segment with the clock.",
         "Keeps the segment, and every later one, until that timestamp is older than retention.ms. Retention by size "
         "still applies.",
         "Look at the timestamps. If they are wrong, limit retention.bytes, or delete records up to an offset "

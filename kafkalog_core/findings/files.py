@@ -534,7 +534,6 @@ SMALL_FILES: Final = {
         "Start the log directory with the server.properties of its own broker. If the id in meta.properties was "
         "changed by mistake, set it back with the broker stopped.",
         "The server.properties is another broker's, or the disk is.",
-        next_step="kafkalog dump --files {file}",
     ),
     "meta.no-voter": FindingType(
         "error",

@@ -367,8 +367,8 @@ class LogDirs:
     ) -> Iterator[tuple[str, Finding]]:
         """Yield what the metadata log assigns elsewhere, each with the path of the partition or log directory."""
         for group in brokers_of(known, owners):
-            node = owners.node_of(group[0].path)
-            same = (path for path in others if owners.node_of(path) in {None, node})
+            nodes = {owners.node_of(each.path) for each in group}
+            same = (path for path in others if owners.node_of(path) in {None, *nodes})
             assignments = owners.assignments([*(each.path for each in group), *same])
             for broker_dir in group:
                 other_node = owners.other_node(broker_dir.path)
