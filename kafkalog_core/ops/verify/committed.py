@@ -1,4 +1,4 @@
-"""Committed offsets past the end of a log: the log has lost records that a consumer had read.
+"""Committed offsets past the end of a log, which may have lost records that a consumer had read.
 
 A broker accepts any offset in a commit and never compares it with the log. `kafka-consumer-groups.sh` shows such a
 group with a negative lag.
