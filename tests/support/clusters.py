@@ -49,6 +49,14 @@ def partition_change_record(partition: int, in_sync: tuple[int, ...], leader: in
     return b"\1\5\0" + struct.pack(">i", partition) + _id(number) + fields
 
 
+def registered_record(node: int, *directories: bytes, level: int | None = None) -> bytes:
+    """A RegisterBrokerRecord of a broker with no end points, which knows metadata.version up to a level."""
+    ids, name = bytes([len(directories) + 1]) + b"".join(directories), b"metadata.version"
+    features = b"\1" if level is None else bytes([2, len(name) + 1]) + name + bytes([0, 1, 0, level, 0])
+    fields = node.to_bytes(4, "big") + b"\0" + bytes(16) + bytes(8) + b"\1" + features + b"\0\0\0"
+    return b"\1\0\3" + fields + b"\1" + bytes([0, len(ids)]) + ids
+
+
 def write_metadata_log(log_dir: Path, *values: bytes, damage: bytes = b"") -> Path:
     """Write the metadata log: a batch a record; with damage in the first of two segments, or all in one."""
     partition = log_dir / "__cluster_metadata-0"
