@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.support.live import QUIET, SECONDS
 if TYPE_CHECKING:
     from tests.support.live import LiveServer
 
-__all__ = ["API_VERSIONS", "connected", "memory_bytes", "open_files", "produced", "receive"]
+__all__ = ["API_VERSIONS", "connected", "memory_bytes", "open_files", "processor_s", "produced", "receive"]
 
 API_VERSIONS: Final = b"".join(
     bytes(piece)  # type: ignore[call-overload]  # no file range in a request
@@ -27,6 +28,12 @@ def memory_bytes(pid: int, name: str) -> int:
     """The memory of a process: VmRSS, now; VmHWM, at most so far."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def processor_s(pid: int) -> float:
+    """The time of processors that a process has used, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def open_files(pid: int) -> int:
