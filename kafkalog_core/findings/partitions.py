@@ -261,8 +261,8 @@ PARTITIONS: Final = {
         LOST_CURE + " Do so before producers write to the partition: a group silently skips new records below its "
         "committed offset.",
         "The log lost its end after a group had committed: a crash, an unclean election, a truncation or an older "
-        "copy. Or this disk is of a follower, and its copy of __consumer_offsets is newer than that of the partition. Or "
-        "a client committed an offset that the log never had: a broker accepts any offset.",
+        "copy. Or this disk is of a follower, and its copy of __consumer_offsets is newer than that of the partition. "
+        "Or a client committed an offset that the log never had: a broker accepts any offset.",
         next_step="kafkalog dump {file} --stats",
     ),
     "partition.changing": FindingType(
