@@ -88,11 +88,15 @@ class PartitionCopy(Struct, frozen=True):
 
 
 class ServedTopic(Struct):
-    """A topic, and the copies of its partitions by number. `topic_id`: 16 bytes."""
+    """A topic, and the copies of its partitions by number.
+
+    `topic_id`: 16 bytes. `known_count`: of its partitions by the metadata log; 0: unknown.
+    """
 
     name: str
     topic_id: bytes
     copies: dict[int, list[PartitionCopy]] = field(default_factory=dict)
+    known_count: int = 0
 
     @property
     def is_internal(self) -> bool:
@@ -102,7 +106,7 @@ class ServedTopic(Struct):
     @property
     def partition_count(self) -> int:
         """The number of partitions: clients number them from 0, so those that are on no disk count."""
-        return max(self.copies) + 1
+        return max(self.known_count, max(self.copies) + 1)
 
 
 class ServedDisks:
