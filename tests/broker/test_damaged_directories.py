@@ -21,7 +21,7 @@ from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.broker.damaging import damaged_directory
 from tests.ops.verify.injected_log import TOPICS
 from tests.support.corpus.dumping import dump
-from tests.support.live import LiveServer
+from tests.support.live import QUIET, LiveServer, create_topics, read_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,3 +180,36 @@ def test_a_client_reads_what_is_whole_by_chosen_seeds(tmp_path: Path, first: int
 def test_a_client_reads_what_is_whole_by_all_seeds(tmp_path: Path, first: int) -> None:
     for seed in range(first, first + AT_ONCE):
         check_directory(tmp_path / str(seed), seed)
+
+
+def test_a_live_broker_leaves_damaged_batches_out_and_names_them(tmp_path: Path) -> None:
+    """One in a segment that was rolled, one at the end of the active segment; then it appends after them."""
+    with LiveServer(tmp_path / "log", "log.segment.bytes=1048576") as server:
+        create_topics(server.address, ["t"], 1)
+        values = [b"%05d" % number + bytes(20_000) for number in range(80)]
+        produced(server.address, "t", values)
+        server.stop()
+        logs = sorted((tmp_path / "log" / "t-0").glob("*.log"))
+        assert len(logs) == 2
+        for path, position in ((logs[0], 1000), (logs[1], logs[1].stat().st_size - 100)):
+            data = bytearray(path.read_bytes())
+            data[position] ^= 1
+            path.write_bytes(data)
+        server.start()
+        found = read_all(server.address, ["t"], "read_committed")["t", 0]
+        assert [value for _, _, value in found] == values[1:-1]
+        produced(server.address, "t", [b"more"])
+        found = read_all(server.address, ["t"], "read_committed")["t", 0]
+        assert [value for _, _, value in found] == [*values[1:-1], b"more"]
+        holes = holes_in(server.errors())
+        assert {name for _, name, _ in holes} == {path.name for path in logs}
+        assert len(holes) == 2
+        server.stop()
+
+
+def produced(server: str, topic: str, values: list[bytes]) -> None:
+    """Send records to partition 0, each in a batch of its own."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": server, "batch.num.messages": 1, **QUIET})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(SECONDS) == 0

@@ -259,7 +259,8 @@ class LiveDisks:
                 if (place := self._places.get((known.name, number))) is not None
             }
             if copies:
-                topics[known.name] = ServedTopic(known.name, known.topic_id, copies)
+                count = max(known.leader_epochs) + 1
+                topics[known.name] = ServedTopic(known.name, known.topic_id, copies, known_count=count)
         self.topics = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic.name for topic in self.topics.values()}
 

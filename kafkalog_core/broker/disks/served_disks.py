@@ -97,12 +97,14 @@ class ServedTopic(Struct):
         topic_id: 16 bytes.
         copies: of the partitions.
         assigned: what the cluster's metadata log says of partitions; empty: nothing is known of them.
+        known_count: of its partitions by the metadata log that is written here; 0: unknown.
     """
 
     name: str
     topic_id: bytes
     copies: dict[int, list[PartitionCopy]] = field(default_factory=dict)
     assigned: Mapping[int, PartitionAssigned] = field(default_factory=dict)
+    known_count: int = 0
 
     @property
     def is_internal(self) -> bool:
@@ -112,7 +114,7 @@ class ServedTopic(Struct):
     @property
     def partition_count(self) -> int:
         """The number of partitions: clients number them from 0, so those that are on no disk count."""
-        return max(self.copies) + 1
+        return max(self.known_count, max(self.copies) + 1)
 
 
 class ServedDisks:

@@ -141,6 +141,19 @@ def test_a_topic_that_is_deleted_takes_no_directory_along_that_is_not_its_own(ro
         assert (snapshot(root / "orders-2"), snapshot(root / "keep-0")) == old
 
 
+def test_partitions_whose_directories_are_gone_are_counted(root: Path) -> None:
+    """Producers choose a partition by the number of them, which the metadata log knows."""
+    (root / "orders-1").rename(root.parent / "moved")
+    with living(root) as live:
+        answer = live.ask("Metadata", 7, topics=[{"name": "orders"}], allow_auto_topic_creation=False)
+        (topic,) = answer["topics"]
+        found = [(each["partition_index"], each["error_code"]) for each in topic["partitions"]]
+        assert sorted(found) == [(0, 0), (1, ErrorCode.LEADER_NOT_AVAILABLE)]
+        topics = [{"name": "orders", "count": 2, "assignments": None}]
+        answer = live.ask("CreatePartitions", 2, topics=topics, timeout_ms=0, validate_only=False)
+        assert answer["results"][0]["error_code"] == ErrorCode.INVALID_PARTITIONS
+
+
 # --- crashes ----------------------------------------------------------------------------------------------------------
 def crashes(root: Path, act: Callable[[LiveDisks], object]) -> Iterator[Path]:
     """Copies of a log directory, each as it is when the process ends before a step of a change."""
