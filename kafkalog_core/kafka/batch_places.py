@@ -50,6 +50,7 @@ __all__ = [
     "is_of_header",
     "misplaced_batches",
     "partition_bounds",
+    "segment_bounds",
     "without",
 ]
 
@@ -85,24 +86,28 @@ class PlaceBounds(Struct, frozen=True, kw_only=True):
 
 
 def partition_bounds(partition: Partition) -> dict[int, PlaceBounds]:
-    """Return what bounds the offsets of each live segment of a partition, by its base offset.
+    """Return what bounds the offsets of each live segment of a partition, by its base offset."""
+    logs = [(each.base_offset, None if each.log is None else each.log.path) for each in partition.segments]
+    directory = partition.path if partition.format == "log" else None
+    return {each.base_offset: each for each in segment_bounds(directory, logs)}
+
+
+def segment_bounds(directory: str | None, logs: Sequence[tuple[int, str | None]]) -> Iterator[PlaceBounds]:
+    """Yield what bounds the offsets of consecutive segments.
 
     A checkpoint of more epochs than a cluster elects leaders in its life is not used: it is as good as missing.
+
+    Args:
+        directory: of the checkpoint; None: none is used.
+        logs: base offset and path of the log of each segment; None: it has no log.
     """
-    file = None if partition.format != "log" else read_epoch_file(partition.path, most=_MOST_EPOCHS)
+    file = None if directory is None else read_epoch_file(directory, most=_MOST_EPOCHS)
     epochs = EpochCache(() if file is None or file.refusal else file.entries, LATEST).entries
     starts = [each.start_offset for each in epochs]  # ascending
-    found: dict[int, PlaceBounds] = {}
-    for segment, following in zip(partition.segments, [*partition.segments[1:], None], strict=False):
-        base = segment.base_offset
-        until = MAX_INT64 if following is None else following.base_offset
-        found[base] = PlaceBounds(
-            base_offset=base,
-            next_base=None if following is None else following.base_offset,
-            epochs=epochs[bisect_right(starts, base) : bisect_left(starts, until)],
-            next_log=None if following is None or following.log is None else following.log.path,
-        )
-    return found
+    for (base, _), (next_base, next_log) in zip(logs, [*logs[1:], (None, None)], strict=False):
+        until = MAX_INT64 if next_base is None else next_base
+        inside = epochs[bisect_right(starts, base) : bisect_left(starts, until)]
+        yield PlaceBounds(base_offset=base, next_base=next_base, epochs=inside, next_log=next_log)
 
 
 class Misplaced(NamedTuple):

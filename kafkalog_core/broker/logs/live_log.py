@@ -26,7 +26,7 @@ from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES, MAX_INT32,
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import encode_snapshot
 from kafkalog_core.kafka.append import Appender, OpenSegment
-from kafkalog_core.kafka.batch_places import PlaceBounds
+from kafkalog_core.kafka.batch_places import partition_bounds
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.logdir.segment_views import last_time
 from kafkalog_core.kafka.producer_anomalies import markers_of
@@ -140,6 +140,7 @@ class LiveLog(LiveLogReader):
         self._unsynced: list[LiveSegment] = []
         self._is_closed = False
         partition = read_partition(path)
+        self._bounds = partition_bounds(partition)
         found = [each for each in partition.segments if each.log is not None]
         file = read_epoch_file(path)
         self._epochs = EpochCache(() if file is None else file.entries, LATEST)
@@ -182,7 +183,7 @@ class LiveLog(LiveLogReader):
         segment = OpenSegment(base_offset=base, indexes=indexes, created_ms=self._clock_ms(), end_offset=base)
         live = LiveSegment(base, path)
         with Source.open(path) as source:
-            live.batches = map_batches(source, PlaceBounds(base_offset=base), options=CHECKED)
+            live.batches = map_batches(source, self._bounds[base], options=CHECKED)
             check_places(live.batches, path)
             for item in scan(source, base_offset=None, options=_SCAN):
                 if isinstance(item, Damage):

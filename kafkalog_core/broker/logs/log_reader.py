@@ -27,7 +27,7 @@ from kafkalog_core.kafka.leader_epochs import EpochCache, history
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source, open_error
-from kafkalog_core.structs import Struct, field
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -86,6 +86,7 @@ class LiveLogReader(ABC):
         self._segments: tuple[LiveSegment, ...] = ()
         self._aborted: list[CompletedTxn] = []
         self._epochs = EpochCache((), LATEST)
+        self._bounds: dict[int, PlaceBounds] = {}  # of the segments that were there when the log was opened
 
     @property
     @abstractmethod
@@ -197,7 +198,8 @@ class LiveLogReader(ABC):
         if self.is_deleted:
             raise StorageError("the partition was deleted", path=self.path)
         with Source.open(segment.path) as source:
-            bounds = PlaceBounds(base_offset=segment.base_offset, next_base=segment.end_offset)
+            known = self._bounds.get(segment.base_offset) or PlaceBounds(base_offset=segment.base_offset)
+            bounds = replace(known, next_base=segment.end_offset, next_log=None)  # a clean may have joined segments
             found = map_batches(source, bounds, options=CHECKED)
         self._holes.report(segment.path, found)
         segment.max_timestamp_ms = max(segment.max_timestamp_ms, found.max_timestamp_ms)

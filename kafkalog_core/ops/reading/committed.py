@@ -34,7 +34,7 @@ from kafkalog_core.format.layout import (
     TXN_INDEX_ENTRY,
 )
 from kafkalog_core.format.names import FileKind, segment_file_name
-from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, without
+from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, misplaced_batches, segment_bounds, without
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
 from kafkalog_core.ops.reading.logfiles import unit_of_partition
@@ -378,15 +378,10 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
 def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[str, PlaceBounds]:
     """Return what bounds the offsets of each file, by its path."""
     every = [*files, *following]
-    found = {}
-    for file, after in zip(every, [*every[1:], None], strict=False):
-        base, following_log = file.base_offset, None if after is None or file.base_offset is None else after
-        found[file.path] = PlaceBounds(
-            base_offset=base or 0,
-            next_base=None if following_log is None else following_log.base_offset,
-            next_log=None if following_log is None else following_log.path,
-        )
-    return found
+    named = [(file.base_offset, file.path) for file in every if file.base_offset is not None]
+    found = segment_bounds(os.path.dirname(named[0][1]) if named else None, named)
+    bounds = {path: each for (_, path), each in zip(named, found, strict=True)}
+    return {file.path: bounds.get(file.path, PlaceBounds(base_offset=0)) for file in every}
 
 
 def _misplaced(file: LogFile, bounds: PlaceBounds, options: ScanOptions) -> list[Damage]:

@@ -9,7 +9,7 @@ from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
 from kafkalog_core.format.layout import MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
-from kafkalog_core.kafka.batch_places import misplaced_batches, partition_bounds
+from kafkalog_core.kafka.batch_places import PlaceWatch, misplaced_batches, partition_bounds
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.rules import rules_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.format.layout import Layout
+    from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.kafka.leader_epochs import EpochStart
     from kafkalog_core.kafka.producers import OpenTxn
     from kafkalog_core.kafka.start.recovery import SegmentRecovery
@@ -156,20 +157,12 @@ def truncate_at_damage(partition: Partition, advance: Callable[[int], None], *, 
         advance: called with the bytes that are read.
         first: index of the segment to begin with.
     """
-    is_v07 = partition.format == "v07"
+    bounds = {} if partition.format == "v07" else partition_bounds(partition)
     for number in range(first, len(partition.segments)):
         segment = partition.segments[number]
-        last = segment.base_offset - (not is_v07)
-        for item in _items(segment, advance, is_v07=is_v07, check=True):
-            if isinstance(item, Run):
-                last = item.batches.column("last_offset")[-1]
-                continue
-            if item.reason == _OVER_LIMIT:
-                continue
-            position, end_offset = item.position, last + (not is_v07)
-            if not item.size_bytes:
-                position, end_offset = _first_misplaced(partition, segment) or (position, item.next_offset or 0)
-            why = f"{item.reason} at byte {position}"
+        damage = _first_damage(segment, advance, bounds.get(segment.base_offset))
+        if damage is not None:
+            position, end_offset, why = damage
             shorter = SegmentTruncation(segment=segment, size_bytes=position, end_offset=end_offset, why=why)
             return Truncation(
                 partition=partition,
@@ -181,15 +174,35 @@ def truncate_at_damage(partition: Partition, advance: Callable[[int], None], *, 
     return None
 
 
-def _first_misplaced(partition: Partition, segment: Segment) -> tuple[int, int] | None:
-    """Return the byte of the first batch with wrong offsets, as `verify` names it, and the offset expected there.
+def _first_damage(
+    segment: Segment, advance: Callable[[int], None], bounds: PlaceBounds | None
+) -> tuple[int, int, str] | None:
+    """Return the byte of the first damage in a segment, the log end offset there, and what it is; None: there is none.
 
-    None: no batch is wrong, but the name of the file.
+    bounds: what bounds its offsets; None: it is of 0.7.
     """
-    with Source.open(_path(segment)) as source:
-        found = misplaced_batches(source, partition_bounds(partition)[segment.base_offset], ScanOptions())
-    wrong = next((each for each in found.batches if each.fault == "offset"), None)
-    return None if wrong is None else (wrong.position, wrong.expected_offset)
+    is_v07 = bounds is None
+    watch = None if bounds is None else PlaceWatch(bounds)
+    last = segment.base_offset - (not is_v07)
+    found: tuple[int, int, str] | None = None
+    for item in _items(segment, advance, is_v07=is_v07, check=True):
+        if isinstance(item, Run):
+            last = item.batches.column("last_offset")[-1]
+            if watch is not None:
+                watch.run(item.batches)
+        elif item.reason != _OVER_LIMIT:
+            if watch is not None:
+                watch.damage(item)
+            end_offset = last + (not is_v07) if item.size_bytes else item.next_offset or 0
+            found = item.position, end_offset, f"{item.reason} at byte {item.position}"
+            break
+    if bounds is not None and watch is not None and watch.is_suspicious:
+        with Source.open(_path(segment)) as source:
+            misplaced = misplaced_batches(source, bounds, ScanOptions()).batches
+        wrong = [each for each in misplaced if each.fault == "offset"]  # none: the name of the file is wrong
+        if wrong and (found is None or wrong[0].position <= found[0]):
+            found = wrong[0].position, wrong[0].expected_offset, f"offset-order at byte {wrong[0].position}"
+    return found
 
 
 def _items(segment: Segment, advance: Callable[[int], None], *, is_v07: bool, check: bool) -> Iterator[Run | Damage]:

@@ -8,7 +8,9 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from kafkalog_cli.main import cli
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
@@ -183,6 +185,30 @@ def test_a_log_with_a_tail_that_is_no_batch_is_not_opened(tmp_path: Path) -> Non
     path.write_bytes(path.read_bytes() + b"torn")
     with pytest.raises(StorageError, match="truncate --as-broker"):
         open_log(tmp_path / "t-0")
+
+
+@pytest.mark.parametrize(
+    "epochs", ["0\n1\n0 0\n", "0\n2\n0 0\n1 4\n"], ids=["beyond a segment", "of a later leader epoch"]
+)
+def test_a_log_whose_last_batch_has_impossible_offsets_is_not_continued(tmp_path: Path, epochs: str) -> None:
+    """The command that the message names takes the batch away."""
+    log = open_log(tmp_path / "t-0")
+    for value in (b"a", b"b", b"c", b"d"):
+        log.append(bytearray(batch_of(value)))
+    log.close()
+    path, checkpoint = tmp_path / "t-0" / f"{0:020}.log", tmp_path / "t-0" / "leader-epoch-checkpoint"
+    data = bytearray(path.read_bytes())
+    last = len(data) * 3 // 4
+    data[last : last + 8] = ((1 << 40) if epochs.count("\n") == 3 else 1000).to_bytes(8, "big")
+    path.write_bytes(data)
+    checkpoint.write_text(epochs)
+    with pytest.raises(StorageError, match=r"impossible offsets.*kafkalog truncate --at-damage .* --apply"):
+        open_log(tmp_path / "t-0")
+    done = CliRunner().invoke(cli, ["truncate", "--at-damage", "--apply", "--kafka", "4.3", str(tmp_path / "t-0")])
+    assert done.exit_code == 0, done.output
+    again = open_log(tmp_path / "t-0")
+    assert consumed(again, 1 << 20, is_committed=False) == [0, 1, 2]
+    again.close()
 
 
 def test_verify_has_nothing_to_say_about_a_closed_log(tmp_path: Path) -> None:

@@ -350,6 +350,7 @@ BAD = {
     "twice": [batch(20, 24), batch(20, 24), batch(25, 29)],
     "too high": [batch(20, 24), HIGH, batch(30, 34)],
     "too high at the start": [HIGH, batch(25, 29), batch(30, 34)],
+    "too high at the end": [batch(20, 24), batch(25, 29), HIGH],
     "below the name": [batch(10, 14), batch(20, 24)],
     "checksum": [batch(20, 24), batch(25, 29)[:-1] + b"!", batch(30, 34)],
     "zeros": [batch(20, 24), bytes(80), batch(30, 34)],
@@ -599,7 +600,7 @@ def interrupted(draft: PlanDraft, root: Path, copy: Path, count: int) -> Path:
 # --- the command ------------------------------------------------------------------------------------------------------
 def run(*arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(cli, ["truncate", "--output", "table", "--kafka", "4.3", *arguments])
-    return result.exit_code, result.output
+    return result.exit_code, " ".join(result.output.split())  # where a line ends depends on the directory
 
 
 def test_a_plan_that_loses_records_ends_with_4(root: Path) -> None:
