@@ -31,6 +31,7 @@ __all__ = [
     "dirs_of_config",
     "identity_of",
     "node_of_config",
+    "other_dirs",
     "other_node_of_config",
     "related_dirs",
 ]
@@ -166,6 +167,20 @@ def related_dirs(
             same_node = _agree(own.node_id, other.node_id or node_of_config(server))
             found.setdefault(real(path), ClusterDir(path, is_same_broker=same_node))
     return own, tuple({**found, **beside.of_cluster(own), **found}.values())
+
+
+def other_dirs(log_dir: str | None, beside: NamedDirs, server: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths of the same broker's other log directories; the arguments are those of `related_dirs`.
+
+    Nothing where this user may not read who one of them belongs to: what may not be read shows nothing.
+    """
+    if log_dir is None:
+        return ()
+    try:
+        _, dirs = related_dirs(log_dir, beside, server)
+    except StorageError:
+        return ()
+    return tuple(each.path for each in dirs if each.is_same_broker)[1:]  # the first is its own
 
 
 def dirs_of_config(server: Mapping[str, str]) -> Iterator[str]:

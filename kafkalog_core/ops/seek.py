@@ -12,6 +12,7 @@ from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, fixed_file_name
 from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
 from kafkalog_core.kafka.fetch import Broker, BrokerAnswer, broker_offset, broker_time, offsets_before
+from kafkalog_core.kafka.named_dirs import NamedDirs, other_dirs
 from kafkalog_core.kafka.rules import fetch_rules
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, rows_at
 from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit, unit_of_file, unit_of_partition
@@ -187,6 +188,7 @@ class _Seeker:
         self._report = report
         self._checkpoints = Checkpoints()
         self._releases: dict[str, ReleaseGuess] = {}
+        self._named_dirs = next((target.named_dirs for target in request.targets), NamedDirs())
         self._options = ScanOptions(max_batch_bytes=request.max_batch_bytes)
 
     def chunks(self, log: _Log) -> Iterator[Chunk]:
@@ -222,7 +224,8 @@ class _Seeker:
         path = log.unit.log_dir or log.unit.path
         guess = self._releases.get(path)
         if guess is None:
-            guess = self._releases[path] = infer_release(path, kafka=self._request.kafka)
+            beside = () if self._request.kafka is not None else other_dirs(log.unit.log_dir, self._named_dirs, {})
+            guess = self._releases[path] = infer_release(path, kafka=self._request.kafka, beside=beside)
         trace = Trace()
         trace.add("release", f"the rules of {guess.describe()}", release=str(guess.release))
         with PartitionLookup(

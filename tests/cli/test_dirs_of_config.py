@@ -90,6 +90,13 @@ def test_the_release_is_what_the_metadata_log_shows(
     assert f"node {NODE} registered as one that knows metadata.version" in str(together["release_evidence"])
 
 
+@pytest.mark.parametrize("command", [*COMMANDS, ("seek", "--offset", "1", "--explain")])
+def test_the_release_is_what_the_other_directory_shows(data: Path, metadata: Path, command: tuple[str, ...]) -> None:
+    """Both are named on the command line, and no server.properties."""
+    rows = [row for row in rows_of(*command, data, metadata) if str(data) in json.dumps(row)]
+    assert f"node {NODE} registered as one that knows metadata.version" in json.dumps(rows)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_checkpoint_takes_what_is_lost_from_them(tmp_path: Path, data: Path, metadata: Path, form: str) -> None:
     config = config_of(tmp_path, form.format(data=data, metadata=metadata))

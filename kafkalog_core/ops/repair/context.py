@@ -16,7 +16,7 @@ from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
 from kafkalog_core.kafka.cluster import DirectoryOwners, metadata_file, other_node_of, read_topic_id
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.kafka.named_dirs import NamedDirs, related_dirs
+from kafkalog_core.kafka.named_dirs import NamedDirs, other_dirs, related_dirs
 from kafkalog_core.kafka.releases import with_log_files
 from kafkalog_core.kafka.settings import read_server, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
@@ -260,8 +260,7 @@ def guess_release(target: TargetDir, request: SettingsRequest) -> ReleaseGuess:
     others: tuple[str, ...] = ()
     if request.kafka is None and target.log_dir is not None:
         with suppress(SettingError, StorageError):
-            _, dirs = related_dirs(target.log_dir.path, target.named_dirs, read_server(request))
-            others = tuple(each.path for each in dirs if each.is_same_broker)[1:]  # the first is its own
+            others = other_dirs(target.log_dir.path, target.named_dirs, read_server(request))
     return infer_release(target.root, kafka=request.kafka, beside=others)
 
 

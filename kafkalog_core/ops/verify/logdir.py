@@ -129,6 +129,7 @@ class LogDirs:
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
         self._ends: dict[str, dict[Place, LogEnd]] = {}
+        self._unmeasured: list[tuple[BrokerDir | None, PartitionPath]] = []
         self._foreign: set[str] = set()
         self._contexts: dict[str, DirContext] = {}
         self._unmarkings: dict[str, Unmarking] = {}
@@ -299,10 +300,7 @@ class LogDirs:
         """Note what `across` needs of a partition that another call has checked."""
         broker_dir = self._broker_dir(target)
         self._note_topic_id(broker_dir, place, read_metadata(place))
-        with suppress(StorageError):
-            extent = read_extent(read_partition(place.path))
-            if extent is not None:
-                self._note_end(broker_dir, place, extent.end)
+        self._unmeasured.append((broker_dir, place))
 
     def across(self) -> Iterator[PlaceVerdict]:
         """Yield what only several log directories together show, by the directory that it is about."""
@@ -342,6 +340,12 @@ class LogDirs:
         if self._depth is not None and self._depth.level != "records":
             return
         max_bytes = MAX_BATCH_BYTES if self._depth is None else self._depth.max_batch_bytes
+        if any(place.name.topic == OFFSETS_TOPIC for _, place in self._unmeasured):
+            for broker_dir, place in self._unmeasured:
+                with suppress(StorageError):
+                    extent = read_extent(read_partition(place.path))
+                    if extent is not None:
+                        self._note_end(broker_dir, place, extent.end)
         for ends in self._ends.values():
             logs = [path for (topic, _), (_, path) in ends.items() if topic == OFFSETS_TOPIC]
             yield from committed_past_end(logs, ends, max_bytes)
