@@ -605,7 +605,7 @@ def run(*arguments: str) -> tuple[int, str]:
 def test_a_plan_that_loses_records_ends_with_4(root: Path) -> None:
     lose(root)
     status, text = run("--at-damage", str(root))
-    assert (status, "20 records" in text) == (4, True)
+    assert (status, "20 records" in " ".join(text.split())) == (4, True)  # a line may end in between
     assert batches_of(root / "t-0")[:6] == ALL[:6], "nothing was changed"
     assert run("--at-damage", "--apply", str(root))[0] == 0
     assert run("--at-damage", str(root))[0] == 0
