@@ -21,6 +21,7 @@ A broker trusts all of them (`LogSegment.recover`, `FileLogInputStream`): it ser
 
 from __future__ import annotations
 
+import os
 from array import array
 from bisect import bisect_left, bisect_right
 from itertools import pairwise
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
+from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.storage.scan import Damage, Run, scan
@@ -65,13 +67,11 @@ class PlaceBounds(Struct, frozen=True, kw_only=True):
         base_offset: the number in its name.
         next_base: the number in the name of the next segment; None: there is none.
         epochs: the leader epochs of the checkpoint, ascending; empty: it is missing, or not used.
-        next_log: the path of the next segment's log; None: there is none, or it is not asked.
     """
 
     base_offset: int
     next_base: int | None = None
     epochs: tuple[EpochStart, ...] = ()
-    next_log: str | None = None
 
     @property
     def end(self) -> int:
@@ -87,27 +87,25 @@ class PlaceBounds(Struct, frozen=True, kw_only=True):
 
 def partition_bounds(partition: Partition) -> dict[int, PlaceBounds]:
     """Return what bounds the offsets of each live segment of a partition, by its base offset."""
-    logs = [(each.base_offset, None if each.log is None else each.log.path) for each in partition.segments]
     directory = partition.path if partition.format == "log" else None
-    return {each.base_offset: each for each in segment_bounds(directory, logs)}
+    return segment_bounds(directory, [each.base_offset for each in partition.segments])
 
 
-def segment_bounds(directory: str | None, logs: Sequence[tuple[int, str | None]]) -> Iterator[PlaceBounds]:
-    """Yield what bounds the offsets of consecutive segments.
+def segment_bounds(directory: str | None, bases: Sequence[int]) -> dict[int, PlaceBounds]:
+    """Return what bounds the offsets of consecutive segments, by their base offsets, which ascend.
 
     A checkpoint of more epochs than a cluster elects leaders in its life is not used: it is as good as missing.
-
-    Args:
-        directory: of the checkpoint; None: none is used.
-        logs: base offset and path of the log of each segment; None: it has no log.
+    `directory`: of the checkpoint; None: none is used.
     """
     file = None if directory is None else read_epoch_file(directory, most=_MOST_EPOCHS)
     epochs = EpochCache(() if file is None or file.refusal else file.entries, LATEST).entries
     starts = [each.start_offset for each in epochs]  # ascending
-    for (base, _), (next_base, next_log) in zip(logs, [*logs[1:], (None, None)], strict=False):
-        until = MAX_INT64 if next_base is None else next_base
+    found: dict[int, PlaceBounds] = {}
+    for base, following in zip(bases, [*bases[1:], None], strict=False):
+        until = MAX_INT64 if following is None else following
         inside = epochs[bisect_right(starts, base) : bisect_left(starts, until)]
-        yield PlaceBounds(base_offset=base, next_base=next_base, epochs=inside, next_log=next_log)
+        found[base] = PlaceBounds(base_offset=base, next_base=following, epochs=inside)
+    return found
 
 
 class Misplaced(NamedTuple):
@@ -160,7 +158,7 @@ class PlaceWatch:
     @property
     def is_suspicious(self) -> bool:
         """Whether a batch may be wrong, of those that were seen so far."""
-        return self._contradicts or (self._ends_with_new_epoch and self._bounds.next_log is not None)
+        return self._contradicts or (self._ends_with_new_epoch and self._bounds.next_base is not None)
 
     def suspect(self) -> None:
         """Note that a batch may be wrong."""
@@ -238,7 +236,7 @@ def misplaced_batches(
     offsets = _in_order(batches, bounds)
     chain = _within(batches, offsets, bounds)
     kept = _epochs_ascend(batches, chain)
-    after = _epoch_after(batches, kept, bounds, options)
+    after = _epoch_after(source.path, batches, kept, bounds, options)
     if after != _NO_EPOCH:
         kept.pop()
     found = sorted([*_wrong_offsets(batches, chain, bounds), *_wrong_epochs(batches, chain, {*kept}, after)])
@@ -336,15 +334,20 @@ def _epochs_ascend(batches: _Batches, rows: Sequence[int]) -> list[int]:
     return _longest_chain((row, 2 * epochs[row] + 1, 2 * epochs[row]) for row in rows if epochs[row] >= 0)
 
 
-def _epoch_after(batches: _Batches, kept: Sequence[int], bounds: PlaceBounds, options: ScanOptions) -> int:
-    """Return the leader epoch of the next segment, which the last batch of a chain contradicts; -1: it does not."""
-    if len(kept) < 2 or bounds.next_log is None:
+def _epoch_after(path: str, batches: _Batches, kept: Sequence[int], bounds: PlaceBounds, options: ScanOptions) -> int:
+    """Return the leader epoch of the segment after that of a path, which the last batch of a chain contradicts.
+
+    -1: it does not.
+    """
+    if len(kept) < 2 or bounds.next_base is None:
         return _NO_EPOCH
     before, last = batches.epoch[kept[-2]], batches.epoch[kept[-1]]
     if before == last:
         return _NO_EPOCH
     try:
-        with Source.open(bounds.next_log) as source:
+        with Source.open(
+            os.path.join(os.path.dirname(path), segment_file_name(bounds.next_base, FileKind.LOG))
+        ) as source:
             epochs = _first_epochs(source, bounds.next_base, options)
     except StorageError:
         return _NO_EPOCH

@@ -171,7 +171,7 @@ def test_no_acknowledged_record_is_lost_when_the_disk_becomes_read_only(tmp_path
             assert caught.value.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR
             errors = server.errors()
             assert "read-only file system" in errors.lower()
-            assert re.search(r"an append to t-\d failed: ", errors)
+            assert re.search(r"an append to (t|__cluster_metadata)-\d failed: ", errors)
             assert OFFLINE in errors
             sender.check(server)
             if chance.random() < 0.5:

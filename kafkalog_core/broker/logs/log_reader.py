@@ -199,7 +199,7 @@ class LiveLogReader(ABC):
             raise StorageError("the partition was deleted", path=self.path)
         with Source.open(segment.path) as source:
             known = self._bounds.get(segment.base_offset) or PlaceBounds(base_offset=segment.base_offset)
-            bounds = replace(known, next_base=segment.end_offset, next_log=None)  # a clean may have joined segments
+            bounds = replace(known, next_base=segment.end_offset)  # a clean may have joined segments
             found = map_batches(source, bounds, options=CHECKED)
         self._holes.report(segment.path, found)
         segment.max_timestamp_ms = max(segment.max_timestamp_ms, found.max_timestamp_ms)

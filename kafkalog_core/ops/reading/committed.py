@@ -378,10 +378,9 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
 def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[str, PlaceBounds]:
     """Return what bounds the offsets of each file, by its path."""
     every = [*files, *following]
-    named = [(file.base_offset, file.path) for file in every if file.base_offset is not None]
-    found = segment_bounds(os.path.dirname(named[0][1]) if named else None, named)
-    bounds = {path: each for (_, path), each in zip(named, found, strict=True)}
-    return {file.path: bounds.get(file.path, PlaceBounds(base_offset=0)) for file in every}
+    bases = [file.base_offset for file in every if file.base_offset is not None]
+    bounds = segment_bounds(os.path.dirname(every[0].path) if every else None, bases)
+    return {file.path: bounds.get(file.base_offset or 0, PlaceBounds(base_offset=0)) for file in every}
 
 
 def _misplaced(file: LogFile, bounds: PlaceBounds, options: ScanOptions) -> list[Damage]:
