@@ -16,6 +16,7 @@ from kafkalog_core.broker.security.authorization import (
     amended,
     completed,
     refusal,
+    split,
     with_operations,
 )
 from kafkalog_core.structs import replace
@@ -203,9 +204,8 @@ def _describe(
     topics_of: Callable[[Body], Iterator[str]],
 ) -> Answer:
     """DESCRIBE on each group, and on each topic that its members have."""
-    names = context.body[asked]
-    allowed = [each for each in names if _may_see(access, each)]
-    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in names if each not in allowed]
+    allowed, hidden = split(context.body[asked], partial(_may_see, access))
+    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in hidden]
 
     def amend(body: Body) -> Body:
         return body | {"groups": [described(each) for each in body["groups"]] + refused}
@@ -239,9 +239,8 @@ def _no_topics(group: Body) -> Iterator[str]:
 
 def _delete(access: Access, context: RequestContext, handler: Handler) -> Answer:
     """DELETE on each group."""
-    names = context.body["groups_names"]
-    allowed = [each for each in names if access.to_group(AclOperation.DELETE, each)]
-    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in names if each not in allowed]
+    allowed, kept = split(context.body["groups_names"], partial(access.to_group, AclOperation.DELETE))
+    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in kept]
 
     def amend(body: Body) -> Body:
         return body | {"results": [*body["results"], *refused]}

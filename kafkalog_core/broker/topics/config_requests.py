@@ -131,7 +131,8 @@ class ConfigRequests:
             elif operation in {_APPEND, _SUBTRACT} and name in _LISTS:
                 present = [part for part in in_effect.get(name, "").split(",") if part]
                 given = value.split(",")
-                kept = [part for part in present if part not in given]
+                replaced = frozenset(given)
+                kept = [part for part in present if part not in replaced]
                 changes[name] = ",".join([*kept, *given] if operation == _APPEND else kept)
             else:
                 message = f"Config value append is not allowed for config key: {name}"
