@@ -17,7 +17,7 @@ from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, Partition
 from kafkalog_core.broker.disks.start_notes import finding_notes, undecodable_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs, own_configs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
-from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure, unreported
+from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure, OfflineError, unreported
 from kafkalog_core.broker.logs.partition_access import PartitionError
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
@@ -70,6 +70,7 @@ _CHECKPOINTS: Final = (
 )
 _MARK: Final = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
 _NEW_NODE: Final = 1
+_MOST_FAILURES: Final = 100
 _SHARE_VERSION: Final = "share.version"
 _PARTITIONS_OF: Final = {
     "__consumer_offsets": "offsets.topic.num.partitions",
@@ -530,13 +531,21 @@ class LiveDisks:
 
     @contextmanager
     def _reported(self, what: str) -> Iterator[None]:
-        """Report a failure of the directory; the same one once, though clients try again and again."""
+        """Report a failure of the directory; the same one once, though clients try again and again.
+
+        That the directory is offline was reported when it went offline. Clients choose the names in `what`, so only
+        the latest failures are kept.
+        """
         try:
             yield
+        except OfflineError:
+            raise
         except (StorageError, OSError) as error:
-            if self._failures.get(what) != str(error):
-                self._failures[what] = str(error)
+            if self._failures.pop(what, None) != str(error):
                 self._failed(what, error)
+            self._failures[what] = str(error)
+            if len(self._failures) > _MOST_FAILURES:
+                del self._failures[next(iter(self._failures))]
             raise
         self._failures.pop(what, None)
 

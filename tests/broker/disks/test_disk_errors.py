@@ -175,3 +175,40 @@ def test_a_base_offset_that_no_log_can_have_hides_no_other_topic(tmp_path: Path)
         assert len(live.failures) == 1
         assert f"kafkalog verify {tmp_path}/t-0" in live.failures[0]
     assert log.read_bytes() == old
+
+
+def asked_to_create(live: Live, name: str, count: int) -> set[int]:
+    """The errors of one request that creates many topics."""
+    fields = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    topics = [{"name": f"{name}-{number}", **fields} for number in range(count)]
+    answer = live.ask("CreateTopics", 7, topics=topics, timeout_ms=0, validate_only=False)
+    return {each["error_code"] for each in answer["topics"]}
+
+
+def test_clients_do_not_fill_the_memory_or_stderr_of_a_broker_that_is_offline(tmp_path: Path) -> None:
+    """Each names other topics, and nothing succeeds any more; that it is offline was reported once."""
+    disk = BadDisk()
+    with going_offline(tmp_path, disk) as live:
+        live.create("t")
+        disk.failing, disk.place = {"write": EIO, "truncate": EIO}, "/t-0/"
+        assert send(live) == STORAGE
+        disk.failing = {}
+        reported = list(live.failures)
+        assert [each for each in reported if "all further writing" in each]
+        assert [asked_to_create(live, name, 300) for name in "ab"] == [{STORAGE}] * 2
+        assert live.failures == reported
+        assert not live.disks._failures
+
+
+def test_only_the_latest_failures_of_a_full_disk_are_kept(tmp_path: Path) -> None:
+    disk = BadDisk()
+    with living(tmp_path, disk=disk) as live:
+        disk.failing, disk.place = {"mkdir": ENOSPC}, "/new"
+        assert asked_to_create(live, "new", 300) == {STORAGE}
+        assert len(live.failures) == 300
+        assert len(live.disks._failures) == 100
+        assert live.create("new-299")["error_code"] == STORAGE
+        assert len(live.failures) == 300, "the same one again"
+        disk.failing = {}
+        assert live.create("new-299")["error_code"] == 0
+        assert len(live.disks._failures) == 99

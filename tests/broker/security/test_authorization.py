@@ -454,7 +454,7 @@ def test_a_directory_without_a_metadata_log_takes_no_acls(tmp_path: Path) -> Non
 
 
 # --- many names -------------------------------------------------------------------------------------------------------
-MANY: Final = 200
+MANY: Final = 100
 
 
 class Name(str):
