@@ -352,9 +352,11 @@ class LiveDisks:
         """Return the first offset of a partition that no clean has seen; None: it was never cleaned."""
         return self._offsets[FileKind.CLEANER_OFFSET].get((name, number))
 
-    def note_cleaned(self, name: str, number: int, offset: int) -> None:
-        """Note where a clean ended."""
+    def note_cleaned(self, name: str, number: int, log: LiveLog, offset: int) -> None:
+        """Note where a clean of a log ended; nothing if its topic was deleted meanwhile, and perhaps created again."""
         with self._lock:
+            if self._opened.get((name, number)) is not log:
+                return
             self._offsets[FileKind.CLEANER_OFFSET][name, number] = offset
             self._write_checkpoints()
 

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-__all__ = ["LogDirFailure", "OfflineError", "unreported"]
+__all__ = ["ClosedLogError", "LogDirFailure", "OfflineError", "unreported"]
 
 
 class OfflineError(StorageError):
     """The log directory is offline for writes."""
+
+
+class ClosedLogError(StorageError):
+    """The partition was deleted or closed, so nothing is written to it."""
 
 
 def unreported(what: str, error: BaseException) -> None:
@@ -99,6 +103,7 @@ class Writing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A batch that is too large for a segment is refused before anything is written (`Appender.append_set`).
-        if error is not None and not isinstance(error, LimitError):
+        # A batch that is too large for a segment is refused before anything is written (`Appender.append_set`), and so
+        # is every change of a partition that another thread has deleted.
+        if error is not None and not isinstance(error, LimitError | ClosedLogError):
             self._failure.note(self._what, error)
