@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.broker.disks.partition_dirs import Key, PartitionDirs
 from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
-from kafkalog_core.broker.disks.start_notes import finding_notes, undecodable_notes
+from kafkalog_core.broker.disks.start_notes import finding_notes, stray_notes, undecodable_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs, own_configs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
 from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure, OfflineError, unreported
@@ -241,6 +241,10 @@ class LiveDisks:
             self._cluster.begin()
         self._use_broker_configs(self._cluster.broker_configs)
         self._list_topics()
+        strays = [
+            each for key, each in self._places.items() if key[0] != METADATA_TOPIC and not self.has_partition(*key)
+        ]
+        self.notes += stray_notes(each.path for each in strays)
 
     def _use_broker_configs(self, configs: Mapping[str, str]) -> None:
         try:
@@ -434,6 +438,9 @@ class LiveDisks:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its files. Ranges that are being sent stay readable.
 
+        On a full disk too: the directories are deleted before the checkpoints are written, which `checkpoint` tries
+        again if there is no space for them yet.
+
         Raises StorageError: before anything is changed if one of its directories is a link, or is not the one that was
         here at the start.
         """
@@ -451,9 +458,11 @@ class LiveDisks:
                     offsets.pop(key, None)
             places = [self._places.pop(key) for key in keys]
             self._list_topics()
-            self._write_checkpoints()
-            for place in places:
-                self._directories.delete(place)
+            self._directories.delete(places)
+            try:
+                self._write_checkpoints()
+            except (StorageError, OSError) as error:
+                self._failed(f"the checkpoints without topic {name}", error)
 
     def set_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic; None: back to the broker's. Raises SettingError."""

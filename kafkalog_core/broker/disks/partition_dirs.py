@@ -157,7 +157,18 @@ class PartitionDirs:
                 )
         return keys
 
-    def delete(self, place: PartitionPath) -> None:
+    def delete(self, places: Iterable[PartitionPath]) -> None:
+        """Delete directories, all that can be. Raises the first StorageError of one that is kept."""
+        kept: list[StorageError] = []
+        for place in places:
+            try:
+                self._delete(place)
+            except StorageError as error:
+                kept.append(error)
+        if kept:
+            raise kept[0]
+
+    def _delete(self, place: PartitionPath) -> None:
         """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""
         if not self.trusted.exists(place.path):
             return  # somebody has deleted it
