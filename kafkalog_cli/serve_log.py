@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafkalog_cli.options.listening import HostPort
     from kafkalog_core.broker.live_server import LiveBroker
-    from kafkalog_core.broker.logs.partition_view import ServedHole
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.broker.metrics.open_metrics import Metrics
     from kafkalog_core.broker.network.answers import ConnectionFacts
     from kafkalog_core.broker.server import ReadOnlyBroker

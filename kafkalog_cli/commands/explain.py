@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
 
 import click
 
@@ -17,7 +17,7 @@ from kafkalog_cli.render.summary import command_text
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_core.errors import AccessError
 from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, entries, explained, near
+from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, candidates, entries, explained, near
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
@@ -35,12 +35,13 @@ __all__ = ["code_lines", "digest_lines", "entry_lines", "explain_command", "head
 
 EXAMPLES = (
     Example("kafkalog explain crc-mismatch", "What a code means"),
+    Example("kafkalog explain crc", "All codes with a word in them"),
     Example(
         'kafkalog explain "Corruption found in segment 0, truncating to offset 606"',
         "What a line of a broker's log means",
     ),
     Example("kafkalog explain --log /var/log/kafka/server.log", "What a whole log reports about the disks"),
-    Example("journalctl -u kafka | kafkalog explain --log -", "The same, from another program"),
+    Example("journalctl -u kafka | kafkalog explain", "The same, from another program"),
 )
 NOT_KNOWN: Final = (
     "kafkalog: no message about a log directory that kafkalog knows. If the broker does not start, "
@@ -49,11 +50,13 @@ NOT_KNOWN: Final = (
 _HELP: Final = f"""Explain a code of kafkalog, or a line of a broker's log.
 
 CODE is the code of a finding (segment.gap), a reason of damage (crc-mismatch), a message (broker.stray), or the part
-before the dot of a code, which shows all codes of that subject. Without CODE all codes are listed, one on each line.
+before the dot of a code, which shows all codes of that subject. A word that several codes contain lists them. Without
+CODE all codes are listed, one on each line.
 
-LINE is one or more lines of a broker's log, as any release from 0.8 to {LATEST} writes them. The output shows what
-happened, why, what the broker did, and what to run next. The exit status is 3 if no line is recognised. --log shows
-each message of a log once, the most severe first, with its line numbers.
+LINE is one or more lines of a broker's log, as any release from 0.8 to {LATEST} writes them, in the layout of log4j,
+Strimzi, journald or JSON. The output shows what happened, why, what the broker did, and what to run next. The exit
+status is 3 if no line is recognised. --log shows each message of a log once, the most severe first, with its line
+numbers. The same is shown of lines on standard input.
 """
 _CODE: Final = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _GZIP: Final = b"\x1f\x8b"
@@ -87,6 +90,8 @@ def explain_command(words: tuple[str, ...], log: str | None, output: str) -> int
         if words:
             raise click.UsageError("--log FILE cannot be combined with CODE or LINE")
         return _explain_log(log, output)
+    if not text and (first := _first_given()):
+        return _show_digest(Digest().take(_lines(sys.stdin.buffer, first)), "standard input", output)
     if not text:
         return _show(tables.EXPLANATION, entries().values(), output, code_lines(entries().values()))
     if _CODE.fullmatch(text):
@@ -96,6 +101,8 @@ def explain_command(words: tuple[str, ...], log: str | None, output: str) -> int
 
 def _explain_code(code: str, output: str) -> int:
     found = explained(code)
+    if not found and len(found := candidates(code)) > 1:
+        return _show(tables.EXPLANATION, found, output, code_lines(found))
     if not found:
         names = near(code)
         hint = f"; is one of these meant? {', '.join(names)}" if names else "; kafkalog explain lists all codes"
@@ -127,9 +134,16 @@ def _explain_log(path: str, output: str) -> int:
     return _show_digest(digest, "standard input" if path == "-" else path, output)
 
 
-def _lines(stream: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a log, cut at the length of the longest message."""
-    while line := stream.readline(LINE_CHARACTERS):
+def _first_given() -> bytes:
+    """Return the first line of standard input; nothing if that is a terminal, closed or empty."""
+    stdin = cast("TextIO | None", sys.stdin)
+    return b"" if stdin is None or stdin.isatty() else stdin.buffer.readline(LINE_CHARACTERS)
+
+
+def _lines(stream: BinaryIO, first: bytes = b"") -> Iterator[str]:
+    """Yield the lines of a log, cut at the length of the longest message; first: the line that was read before."""
+    while line := first or stream.readline(LINE_CHARACTERS):
+        first = b""
         yield line.decode("utf-8", "replace")
         while line and not line.endswith(b"\n"):
             line = stream.readline(LINE_CHARACTERS)

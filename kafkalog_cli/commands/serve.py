@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_cli.options.listening import Listening
-    from kafkalog_core.broker.logs.partition_view import ServedHole
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["serve_command"]
@@ -263,6 +263,7 @@ def _serve_live(paths: tuple[str, ...], selection: Selection, run: _Run) -> int:
                     clock_ms=clock_ms,
                     new_id=lambda: uuid.uuid4().bytes,
                     failed=metrics.network_error,
+                    notify=_Holes(log, metrics),
                 )
             )
         )

@@ -49,8 +49,7 @@ _TAIL: Final = (
 
 START_ACTIONS: Final = {
     "payload": StartAction(
-        "Does not decode the records of a batch at its start. Keeps the batch and serves it to consumers, which fail "
-        "here.",
+        "Does not decode the records of the batch at its start. Keeps the batch and serves it.{consumers}",
     ),
     "unreadable": StartAction(
         "Takes the whole log directory offline at the first read that reaches this place, at its start or later."
@@ -78,12 +77,10 @@ START_ACTIONS: Final = {
         "are lost, whole batches among them.",
         _SAVE,
     ),
-    "kept": StartAction(
-        "Recovers the segment, because {why}, and keeps this place. Consumers may skip records here, or fail.", _REPLICA
-    ),
-    "unread-order": StartAction("Does not notice it at its start; consumers may skip records here."),
+    "kept": StartAction("Recovers the segment, because {why}, and keeps this place.{consumers}", _REPLICA),
+    "unread-order": StartAction("Does not notice it at its start.{consumers}"),
     "unread-checksum": StartAction(
-        "Computes no checksum at its start, because {why}, and serves the batch to consumers, which fail here.",
+        "Computes no checksum at its start, because {why}, and serves the batch.{consumers}",
         _REPLICA,
     ),
     "unread-tail": StartAction(
@@ -108,8 +105,7 @@ START_ACTIONS: Final = {
         AT_DAMAGE,
     ),
     "unread": StartAction(
-        "Does not read this place at its start, because {why}. Fetches that come here fail, so consumers do not reach "
-        "the {rest} after it.",
+        "Does not read this place at its start, because {why}.{consumers}",
         _REPLICA,
     ),
     "v07-tail": StartAction(

@@ -1,22 +1,21 @@
-"""The catalog of messages in a broker's own log, and the search in it.
+"""The catalog of messages in a broker's own log.
 
-A wording is the text of the message as a release writes it, with `{name}` for each value. All wordings of one message,
-from 0.8 to the newest known release, are together. The layout of the line around them (log4j, SLF4J, a container's
-prefix) does not matter. Of several messages that match a line the first one counts, so special messages come before
-general ones. The messages about a log in use, and those that are not about a log directory, are in this module.
+A wording is the text of the message as a release writes it, with `{name}` for each value; `broker_lines` finds it in a
+line. All wordings of one message, from 0.8 to the newest known release, are together. A wording that ends in a value is
+complete: nothing follows the value in the text that Kafka writes, except punctuation. Of several messages that match a
+line the first one counts, so special messages come before general ones. The messages about a log in use, and those that
+are not about a log directory, are in this module.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from kafkalog_core.findings.kinds import BrokerMessage
 from kafkalog_core.findings.messages_directories import DIRECTORIES
 from kafkalog_core.findings.messages_start import FILES, RECOVERY
-from kafkalog_core.structs import NamedTuple
 
-__all__ = ["BROKER_MESSAGES", "ELSEWHERE", "RUNNING", "Heard", "hear"]
+__all__ = ["BROKER_MESSAGES", "ELSEWHERE", "RUNNING"]
 
 
 _NOTHING: Final = "Nothing needs to be done."
@@ -30,7 +29,7 @@ RUNNING: Final = (
         ("Non-monotonic update of high watermark from {reason}",),
         "The high watermark of {partition} went back or was corrected: from {reason}.",
         "replication-offset-checkpoint has a value outside the log, or the log was truncated.",
-        "Uses the new value. Consumers that have read past it may get an out-of-range error.",
+        "Uses the new value.",
         "Nothing needs to be done, if no line about a truncation comes with it.",
         ("checkpoint",),
         ("kafkalog dump --files {log_dir}/replication-offset-checkpoint", "kafkalog verify {place}"),
@@ -78,7 +77,10 @@ RUNNING: Final = (
         "broker.out-of-order-sequence",
         "warning",
         (
-            "Out of order sequence number for producer {producer} at offset {offset} in partition {partition}:",
+            (
+                "Out of order sequence number for producer {producer} at offset {offset} in partition {partition}: "
+                "{reason}"
+            ),
             "Out of order sequence number for producerId {producer}",
             "Out of order sequence number for producer {producer}",
         ),
@@ -93,7 +95,11 @@ RUNNING: Final = (
     BrokerMessage(
         "broker.invalid-txn-state",
         "error",
-        ("Expected transactional write from producer {producer}", "InvalidTxnStateException"),
+        (
+            "Expected transactional write from producer {producer} at offset {offset} in partition {partition}",
+            "Expected transactional write from producer {producer}",
+            "InvalidTxnStateException",
+        ),
         "Producer {producer} wrote a non-transactional batch while its transaction was open.",
         "At the start: a record in the log contradicts the transaction before it. Its marker may have been truncated, "
         "or two logs were joined. While the broker runs: an error of the client.",
@@ -110,7 +116,7 @@ RUNNING: Final = (
             "ProducerFencedException",
             "InvalidProducerEpochException",
             "TransactionCoordinatorFencedException",
-            "Invalid coordinator epoch: ",
+            "Invalid coordinator epoch: {reason}",
         ),
         "The broker refused a producer, or a transaction coordinator, of an older epoch.",
         "A newer instance with the same transactional id is running.",
@@ -122,8 +128,8 @@ RUNNING: Final = (
         "broker.offsets-out-of-order",
         "error",
         (
-            "Out of order offsets found in append to {partition}:",
-            "Unexpected offset in append to {partition}.",
+            "Out of order offsets found in append to {partition}: {reason}",
+            "Unexpected offset in append to {partition}. {reason}",
             "Attempt to append an offset ({offset}) to position {number} no larger than the last offset appended",
             "Attempt to append an offset {offset} to position {number} no larger than the last offset appended",
         ),
@@ -137,19 +143,16 @@ RUNNING: Final = (
         "broker.fetch-failed",
         "error",
         (
-            (
-                "Error processing fetch with max size {count} from consumer on partition {reason}:{partition}: "
-                "PartitionData"
-            ),
-            "Error processing fetch operation on partition {partition}",
+            "Error processing fetch with max size {count} from {reason} on partition {partition}: PartitionData",
+            "Error processing fetch operation on partition {partition}, offset {offset}",
+            "Error processing fetch operation on partition {partition} offset {offset}",
             "Error processing fetch with max size",
-            "Found invalid messages during fetch for partition {partition}",
+            "Found invalid messages during fetch for partition {partition} offset {offset}",
         ),
         "A consumer or a follower could not read {partition}.",
         "A batch is damaged, or an index points into the middle of a batch, at the requested offset.",
-        "Answers with an error. The reader cannot continue past that offset.",
-        "Verify the partition on the leader. Consumers continue past a damaged batch only if they seek to an offset "
-        "after it.",
+        "Answers with an error.",
+        "Verify the partition on the leader. A reader that stops there goes on after a seek past the batch.",
         ("crc-mismatch", "bad-length", "index"),
     ),
     BrokerMessage(
@@ -169,7 +172,8 @@ RUNNING: Final = (
         (
             "Unexpected exception thrown when cleaning log {other}. Marking its partition ({partition}) as uncleanable",
             "Failed to clean up log for {partition} in dir {dir} due to IOException",
-            "Failed to access checkpoint file {path}",
+            "Failed to access checkpoint file {other} in dir {dir}",
+            "Failed to access checkpoint file in dir {dir}",
         ),
         "Compaction of {partition} failed. The broker does not try again until its next start.",
         "A batch in the dirty part is damaged, an offset is out of range, or the disk fails.",
@@ -188,6 +192,24 @@ RUNNING: Final = (
         "The exception after this line names the partition. Repair it, and start the broker again.",
         ("crc-mismatch", "payload-limit"),
         ("kafkalog verify {log_dir}",),
+    ),
+    BrokerMessage(
+        "broker.cleaner-map-full",
+        "error",
+        (
+            "{count} messages in segment {partition}/{file} but offset map can fit only {number}. You can increase",
+            "Unable to build the offset map for segment {partition}/{file}. You can increase",
+        ),
+        "The log cleaner could not clean {partition}: {file} does not fit into its offset map.",
+        "Before 0.10.1 the cleaner maps whole segments only (KAFKA-3894). Its map is log.cleaner.dedupe.buffer.size, "
+        "divided by log.cleaner.threads, and has an entry of 24 bytes for each key. Up to 0.9 the number of offsets in "
+        "the segment counts, not the number of its keys.",
+        "The thread of the log cleaner dies: it compacts nothing until a restart, and compacted topics grow. No record "
+        "changes.",
+        "Raise log.cleaner.dedupe.buffer.size, or lower log.cleaner.threads, and start the broker again. Releases "
+        "0.10.1 and later clean a part of such a segment.",
+        (),
+        _SEGMENTS,
     ),
     BrokerMessage(
         "broker.cleaner-offset-reset",
@@ -234,20 +256,101 @@ RUNNING: Final = (
         _SEGMENTS,
     ),
     BrokerMessage(
+        "broker.roll-existing",
+        "error",
+        (
+            (
+                "Trying to roll a new log segment for topic partition {partition} with start offset {offset} "
+                "=max(provided offset = {reason}, LEO = {end}) while it already exists. Existing segment is {other}"
+            ),
+            (
+                "Trying to roll a new log segment for topic partition {partition} with start offset {offset} "
+                "=max(provided offset = {reason}, LEO = {end}) lower than start offset of the active segment {other}"
+            ),
+            (
+                "Trying to roll a new log segment for topic partition {partition} with start offset {offset} while it "
+                "already exists"
+            ),
+        ),
+        "{partition} needs a new segment at offset {offset}, but has a segment with this base offset, or with a higher "
+        "one, that is not empty.",
+        "The log end offset is not above the base offset of the last segment: its batches have offsets below its "
+        "name. The file was renamed or copied from another place, or the base offset of a batch is damaged (no "
+        "checksum protects it).",
+        "Refuses the append, and every later one that needs a new segment. The partition accepts no records; the log "
+        "directory remains online.",
+        "Verify the partition: the findings name the segment. If a replica is in sync and leads, stop this broker and "
+        "move the partition directory out of the log directory: the broker fetches the partition again.",
+        ("segment.misnamed", "offset-order"),
+        ("kafkalog dump --segments {place}", "kafkalog verify {place}"),
+    ),
+    BrokerMessage(
+        "broker.roll-empty",
+        "warning",
+        (
+            (
+                "Trying to roll a new log segment with start offset {offset}=max(provided offset = {reason}, LEO = "
+                "{end}) while it already exists and is active with size 0"
+            ),
+            (
+                "Trying to roll a new log segment with start offset {offset} =max(provided offset = {reason}, LEO = "
+                "{end}) while it already exists and is active with size 0"
+            ),
+        ),
+        "The active segment of {partition} is empty, but one of its indexes has no room for an entry, so the broker "
+        "replaced the segment.",
+        "An index file was created with a size of 0 (KAFKA-6388), or segment.index.bytes is smaller than an entry.",
+        "Deletes the empty segment and creates it again. No record is lost.",
+        "Nothing needs to be done, unless the line comes again and again: then raise segment.index.bytes.",
+        ("segment.deleted",),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.roll-leftover",
+        "warning",
+        ("Newly rolled segment file {path} already exists; deleting it first",),
+        "{path} existed before the broker rolled a segment of that name, and the broker deleted it.",
+        "An earlier roll failed halfway, or somebody put the file there while the broker ran.",
+        "Deletes the file and creates an empty one. What a .log of that name held is lost.",
+        "Nothing needs to be done, unless somebody put the file there on purpose: then restore it from its origin.",
+        (),
+        _SEGMENTS,
+    ),
+    BrokerMessage(
+        "broker.future-timestamp",
+        "warning",
+        (
+            (
+                "LogSegment(baseOffset={segment}, {reason}) contains future timestamp(s), making it ineligible to be "
+                "deleted"
+            ),
+            "contains future timestamp(s), making it ineligible to be deleted",
+        ),
+        "The segment {segment} of {partition} has a record whose timestamp is later than the broker's clock.",
+        "A producer sent the timestamp, because its clock is wrong or its unit is not milliseconds; or the broker's "
+        "own clock is slow. Retention by time compares the largest timestamp of a segment with the clock.",
+        "Keeps the segment, and every later one, until that timestamp is older than retention.ms. Retention by size "
+        "still applies.",
+        "Look at the timestamps. If they are wrong, limit retention.bytes, or delete records up to an offset "
+        "(kafka-delete-records.sh). message.timestamp.after.max.ms refuses such records from now on.",
+        ("batch.future-timestamp", "retain.future-timestamp"),
+        ("kafkalog dump --segments {place}", "kafkalog retain {place}"),
+    ),
+    BrokerMessage(
         "broker.retention",
         "info",
         (
             "Found deletable segments with base offsets {reason} due to {other} breach",
-            "Deleting segment {segment} from log {partition}",
+            "Deleting segment {segment} from log {partition}.",
             "Deleting segment LogSegment(baseOffset={segment}",
             "Deleting segments due to {reason}",
             "Deleting segment files {reason}",
             "Scheduling log segment {segment} for log {partition} for deletion",
             "Scheduling segments for deletion {reason}",
-            "Deleted log {path}.deleted",
-            "Deleted offset index {path}",
-            "Deleted time index {path}",
-            "Deleted transaction index {path}",
+            "Deleted log {path}.",
+            "Deleted offset index {path}.",
+            "Deleted time index {path}.",
+            "Deleted transaction index {path}.",
             "Deleting index {path}",
         ),
         "Segments were deleted, by retention, compaction or with their topic.",
@@ -277,25 +380,42 @@ RUNNING: Final = (
         "broker.dir-deleted",
         "info",
         (
-            "Deleted log for partition {partition} in {path}",
-            "Log for partition {partition} is renamed to {path} and is scheduled for deletion",
+            "Deleted log for partition {other} in {entry}.",
+            "Log for partition {partition} is renamed to {partition_dir} and is scheduled for deletion",
         ),
-        "{partition} was deleted from this broker.",
+        "{path} was deleted from this broker.",
         "Its topic was deleted, or the replica was moved away.",
         "Renames the directory to end in -delete, and deletes it a minute later.",
         "If this was intended, nothing needs to be done. Else stop the broker and copy the -delete directory at once.",
         ("dir.delete",),
-        ("kafkalog dump --segments {path}",),
+        _SEGMENTS,
     ),
     BrokerMessage(
         "broker.load-from-topic",
         "warning",
-        ("Failed to load metadata from {partition} with epoch {number} due to {reason}",),
+        ("Failed to load metadata from {partition} with epoch {number} due to {reason}.",),
         "A coordinator could not load {partition}: {reason}.",
         "The partition is not online here, or its records cannot be read.",
         "Has no coordinator for the groups or transactions of that partition.",
         "Look for errors about this partition in the lines before.",
         (),
+    ),
+    BrokerMessage(
+        "broker.coordinator-write-failed",
+        "warning",
+        (
+            "Failed to flush the pending records to {partition}: {reason}.",
+            "Failed to write records to {partition} due to an unexpected error: {reason}.",
+            "The state machine of the coordinator {partition} is out of sync with the underlying log",
+        ),
+        "The coordinator of groups, shares or transactions could not append its records to {partition}: {reason}.",
+        "The append failed: the log directory is offline, the broker no longer leads the partition, or the log "
+        "refuses the batch. A line before this one may have the exception.",
+        "Answers the requests that waited for these records with the error, and takes back their changes in memory. "
+        "Clients try again. Nothing was written.",
+        "Nothing needs to be done if clients continue. Else look for errors about this partition in the lines before, "
+        "and verify it.",
+        ("file.not-readable",),
     ),
     BrokerMessage(
         "broker.move-failed",
@@ -327,7 +447,16 @@ def _elsewhere(name: str, happened: str, *wordings: str, why: str = "") -> Broke
     )
 
 
+_FILE_OF_SETTINGS: Final = _elsewhere(
+    "elsewhere-settings-file",
+    "A file that a setting refers to could not be read.",
+    "Could not read file {other} for property",
+    why="DirectoryConfigProvider reads secrets and other settings from files.",
+)
+"""It comes before the message about a file of a partition, which begins with the same words."""
+
 ELSEWHERE: Final = (
+    _FILE_OF_SETTINGS,
     _elsewhere(
         "elsewhere-controller",
         "The controller changed, or no broker led a partition for a moment.",
@@ -369,94 +498,7 @@ ELSEWHERE: Final = (
 )
 
 
-BROKER_MESSAGES: Final = {message.name: message for message in (*RECOVERY, *FILES, *DIRECTORIES, *RUNNING, *ELSEWHERE)}
+BROKER_MESSAGES: Final = {
+    message.name: message for message in (_FILE_OF_SETTINGS, *RECOVERY, *FILES, *DIRECTORIES, *RUNNING, *ELSEWHERE)
+}
 """By name, in the order in which they are tried."""
-
-NUMBERS: Final = frozenset(
-    [
-        "offset",
-        "position",
-        "segment",
-        "end",
-        "start",
-        "count",
-        "size_bytes",
-        "version",
-        "number",
-        "old",
-        "new",
-        "broker",
-    ]
-)
-_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
-_WORD: Final = re.compile(r"[A-Za-z]+")
-_PREFIX: Final = re.compile(r"\[\w+ partition=(?P<partition>[^,\]\s]+)(?:, dir=(?P<dir>[^\]]+))?\]")
-_OLD_PARTITION: Final = re.compile(r"\[?(?P<topic>[\w.-]+),\s?(?P<number>\d+)\]?")
-
-
-class Heard(NamedTuple):
-    """A recognized line: its message, and the values of the placeholders (`path`, `partition`, `offset`, ...)."""
-
-    message: BrokerMessage
-    values: dict[str, str]
-
-
-class _Wording(NamedTuple):
-    anchor: str
-    pattern: re.Pattern[str]
-    message: BrokerMessage
-
-
-def hear(line: str) -> Heard | None:
-    """Return the first message of the catalog that matches a line; None: no message does."""
-    words = set(_WORD.findall(line))
-    for number in sorted({number for word in words & _BY_WORD.keys() for number in _BY_WORD[word]}):
-        wording = _WORDINGS[number]
-        if wording.anchor in line:
-            match = wording.pattern.search(line)
-            if match:
-                return Heard(wording.message, _values(line, match))
-    return None
-
-
-def _values(line: str, match: re.Match[str]) -> dict[str, str]:
-    prefix = _PREFIX.search(line)
-    found = (prefix.groupdict() if prefix else {}) | match.groupdict()
-    values = {name: text.strip().rstrip(".,:;") for name, text in found.items() if text and text.strip()}
-    old = _OLD_PARTITION.fullmatch(values.get("partition", ""))
-    if old:
-        values["partition"] = f"{old['topic']}-{old['number']}"
-    return values
-
-
-def _compiled(wording: str, message: BrokerMessage) -> _Wording:
-    """Return the pattern of a wording, and its longest literal part, which a search tries first because it is cheap."""
-    parts = _PLACEHOLDER.split(wording)
-    literals, names = parts[0::2], parts[1::2]
-    pattern = re.escape(literals[0])
-    for name, literal in zip(names, literals[1:], strict=True):
-        pattern += f"(?P<{name}>{_group(name, is_last=not literal)})" + re.escape(literal)
-    return _Wording(max(literals, key=len), re.compile(pattern), message)
-
-
-def _group(name: str, *, is_last: bool) -> str:
-    if name in NUMBERS:
-        return r"-?\d+"
-    if name == "path" and is_last:
-        return r"\S+"
-    return ".*" if is_last else ".*?"
-
-
-def _telling_word(anchor: str) -> str:
-    """Return the longest word of the anchor that is a whole word in every line with this wording."""
-    words = [match[0] for match in _WORD.finditer(anchor)]
-    whole = words[:-1] if len(words) > 1 and anchor[-1].isalpha() else words
-    return max(whole, key=len)
-
-
-_WORDINGS: Final = tuple(
-    _compiled(wording, message) for message in BROKER_MESSAGES.values() for wording in message.wordings
-)
-_BY_WORD: Final[dict[str, list[int]]] = {}
-for _number, _wording in enumerate(_WORDINGS):
-    _BY_WORD.setdefault(_telling_word(_wording.anchor), []).append(_number)

@@ -533,6 +533,15 @@ SMALL_FILES: Final = {
         "meta.properties was written again, or copied from another broker (KIP-858, 3.7 and later).",
         next_step="sed -i.before s/^node.id=.*/node.id=NODE_ID/ {file}",
     ),
+    "meta.other-node-of-config": FindingType(
+        "error",
+        "The {key} is {value}, but {config} has {expected}.",
+        "Does not start with this server.properties: the id in meta.properties of each of its log directories must be "
+        "its own.",
+        "Start the log directory with the server.properties of its own broker. If the id in meta.properties was "
+        "changed by mistake, set it back with the broker stopped.",
+        "The server.properties is another broker's, or the disk is.",
+    ),
     "meta.no-voter": FindingType(
         "error",
         "The directory.id is {value}, but the metadata log in this directory has node {node_id} as a voter with "

@@ -91,7 +91,9 @@ class BrokerMessage(NamedTuple):
 
     Args:
         severity: for the disk: error if records are lost, or if a partition, a directory or the broker is offline.
-        wordings: the texts of the message in all releases, with placeholders.
+        wordings: the texts of the message in all releases, with placeholders. `{dir}` is a log directory, `{dirs}` a
+            list of them, `{entry}` a file or directory in one, `{partition_dir}` the directory of a partition, and
+            `{path}` a file of any of them.
         codes: related findings, damage reasons, or subjects of findings.
         commands: templates of the command lines to run next.
         is_elsewhere: whether the message is not about a log directory.

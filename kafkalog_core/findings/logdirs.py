@@ -394,8 +394,9 @@ CHECKPOINTS: Final = {
         "The topic id is not on this disk: there is no other partition of the topic, and no metadata log.",
         "Does not start, or takes the log directory offline. Without the file it renames the directory to end in "
         "-stray.",
-        "Name the broker's other log directories with --beside, or write the file by hand: `version: 0`, and in a "
-        "second line `topic_id: ` with the id that kafka-topics.sh --describe shows.",
+        "Name the broker's other log directories with --beside, or give its server.properties with --config, or write "
+        "the file by hand: `version: 0`, and in a second line `topic_id: ` with the id that kafka-topics.sh --describe "
+        "shows.",
         "The cluster creates the topic id; the log does not contain it.",
         next_step=CHECKPOINT_WITH_OTHERS,
     ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.client_reads import consumers, leader
 from kafkalog_core.findings.kinds import (
     AT_DAMAGE,
     CLEAN_MARK,
@@ -43,16 +44,12 @@ _REPLICA: Final = (
     "Copy the partition from a healthy replica. If there is none, run kafkalog dump --resync before a broker starts "
     "on the directory: it shows the records after this place."
 )
-_SERVED: Final = (
-    "Does not decode the records of a batch with a good checksum: it serves the batch, and the consumer fails. The "
-    "log cleaner stops at it."
-)
-_BY_HEADER: Final = (
-    "Consumers continue after the last offset in the header: they may skip records, or read them again and again."
-)
+_SERVED: Final = "Does not decode the records of a batch with a good checksum: it serves the batch."
+_CLEANER: Final = "The log cleaner stops at it."
 _SKIP: Final = (
-    "Let consumers seek past the batch. The producer wrote it this way, so every replica has the same bytes. "
-    "Retention deletes it in time, unless the topic is compacted."
+    "See what can be read: kafkalog dump --records --resync. Where a consumer stops, it goes on after a seek past the "
+    "batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention deletes "
+    "it in time, unless the topic is compacted."
 )
 _CHECKPOINT: Final = "Refuses the file. From 1.0 on it takes the log directory offline; earlier releases do not start."
 _SNAPSHOT: Final = (
@@ -95,17 +92,23 @@ class LogDamageType(NamedTuple):
         )
 
 
+def _served(code: str, before: str = _SERVED, after: str = _CLEANER) -> str:
+    """Return what a broker does with a batch whose checksum is good, and what consumers do that get it."""
+    return " ".join(part for part in (before, consumers(code), after) if part)
+
+
 def _payload(
     code: str,
     meaning: str,
-    broker_action: str = _SERVED,
+    broker_action: str | None = None,
     cure: str = _SKIP,
     *,
     message: str = _IN_BATCH,
     severity: Severity = "error",
     next_step: str | None = DUMP_RECORDS,
 ) -> LogDamageType:
-    return LogDamageType(code, message, meaning, broker_action, cure, severity, next_step)
+    action = _served(code) if broker_action is None else broker_action
+    return LogDamageType(code, message, meaning, action, cure, severity, next_step)
 
 
 LOG_DAMAGE: Final = {
@@ -171,8 +174,7 @@ LOG_DAMAGE: Final = {
         "The offsets of a complete batch are below those of the batch before it, or below the base offset in the file "
         "name.",
         "In recovery it empties the segment and deletes all later ones, or does not start, or does not notice, "
-        "depending on where index entries are. Otherwise it serves the batch, and consumers may read records twice or "
-        "miss them.",
+        f"depending on where index entries are. Otherwise it serves the batch. {consumers('batch.offset-order')}",
         "Copy the partition from a healthy replica.",
     ),
     # --- payload under a good checksum: format.decode -----------------------------------------------------------------
@@ -180,7 +182,7 @@ LOG_DAMAGE: Final = {
     "payload-limit": _payload(
         "batch.payload-limit",
         "Compressed records are larger than --max-batch-bytes when decompressed, or are in more than 262,144 parts.",
-        "Reads them: the limit is kafkalog's own. Consumers and compaction need the memory for it.",
+        "Reads them: the limit is kafkalog's own.",
         "Raise --max-batch-bytes, if the size may be right.",
         next_step=RAISE_LIMIT,
     ),
@@ -188,10 +190,25 @@ LOG_DAMAGE: Final = {
     "payload-trailing": _payload(
         "batch.payload-trailing",
         "There are bytes after the end of the compressed records. Kafka ignores them; the records were read.",
-        "Ignores them, as consumers do.",
+        _served("batch.payload-trailing", "Ignores them.", ""),
         _NOTHING,
         severity="warning",
         next_step=None,
+    ),
+    "payload-checksum": _payload(
+        "batch.payload-checksum",
+        "The checksum or the size of the content in an lz4 frame is wrong. Kafka verifies neither; the records were "
+        "read, and may be damaged.",
+        _served("batch.payload-checksum", "Does not verify it.", ""),
+        "Compare the records with another replica (kafkalog dump --records).",
+        message="In the batch at byte {position}: {detail}.",
+        severity="warning",
+        next_step=DUMP_RECORDS,
+    ),
+    "payload-dependent": _payload(
+        "batch.payload-dependent",
+        "The blocks of an lz4 frame depend on each other, which Java's code refuses. The records were read.",
+        message="In the batch at byte {position}: {detail}.",
     ),
     "wrapper-value": _payload(
         "batch.wrapper-value", "A compressed message has no value, or its key and value lengths do not fit."
@@ -212,13 +229,19 @@ LOG_DAMAGE: Final = {
     "header-contradiction": _payload(
         "batch.header-contradiction",
         "The offsets and the record count of a complete batch contradict each other.",
-        "Does not compare them. " + _BY_HEADER,
+        _served(
+            "batch.header-contradiction",
+            "Does not compare them when it loads the log.",
+            leader("batch.header-contradiction"),
+        ),
         message="The header of the batch at byte {position} contradicts itself: {detail}.",
     ),
     "record-offset": _payload(
         "record.offset-outside",
         "A record of a complete batch has an offset outside the offsets of the batch.",
-        "Does not check it. " + _BY_HEADER,
+        _served(
+            "record.offset-outside", "Does not compare them when it loads the log.", leader("record.offset-outside")
+        ),
         message="In the batch at byte {position}: {detail}.",
     ),
     "headers-limit": _payload("record.headers-limit", "A record has more than a million headers."),
@@ -227,18 +250,20 @@ LOG_DAMAGE: Final = {
     "message-value": _payload("record.inner-value", "The value of an inner message passes its end."),
     "message-magic": _payload("record.inner-magic", "An inner message has an unknown magic."),
     "message-nested": _payload(
-        "record.inner-nested", "A compressed message contains a compressed message; only Kafka 0.7 writes this."
+        "record.inner-nested",
+        "A compressed message contains a compressed message. Kafka 0.7 wrote such messages, and so did producers that "
+        "compressed again what they sent again. kafkalog dump --records --resync shows the records of both.",
     ),
     "message-cut": _payload(
         "record.inner-cut",
-        "The inner messages end inside a message. Consumers get those before it.",
+        "The inner messages end inside a message. Those before it were read.",
         severity="warning",
         next_step=None,
     ),
     "message-crc": _payload(
         "record.inner-crc",
         "A message inside a compressed one has a wrong checksum of its own, although the outer checksum is right. "
-        "Consumers since 0.8 refuse it, unless check.crcs is off.",
+        "Whether a consumer verifies it depends on the client.",
         message=(
             "In the batch at byte {position}, which ends at offset {last}, the message at offset {offset} has a wrong "
             "checksum of its own, although the checksum of the whole batch is right."
@@ -299,8 +324,7 @@ _COMPARE: Final = (
     "healthy one."
 )
 _WRITTEN_SO: Final = (
-    "The checksum is good, so the batch was written this way, and other replicas hold the same bytes. kafkalog dump "
-    "--records shows what can be read."
+    "The checksum is good, so the batch was written this way. kafkalog dump --records shows what can be read."
 )
 
 _HEADERS: Final = {
@@ -344,8 +368,8 @@ _HEADERS: Final = {
         "error",
         "The batch at byte {position}, offset {offset}, is compressed with codec {codec}, which does not exist in "
         "magic {magic}.",
-        "Loads the batch, because recovery does not check the codec. Consumers and the cleaner fail on it.",
-        _WRITTEN_SO + "Let consumers seek past the batch.",
+        _served("batch.unknown-codec", "Loads the batch, because recovery does not check the codec."),
+        _SKIP,
         "The codec id is unknown, or is zstd in a message of magic 0 or 1: the records cannot be read.",
         next_step=DUMP_RECORDS,
     ),
@@ -376,7 +400,7 @@ _HEADERS: Final = {
         "{position}.",
         "Ignores them when it searches by time.",
         "Nothing needs to be done on the disk. Check the clock and the code of the producer.",
-        "The timestamps are before 1970. Kafka's own producers refuse them.",
+        "The timestamps are before 1970.",
     ),
 }
 
@@ -385,7 +409,7 @@ _RECORDS: Final = {
         "error",
         "In the batch at byte {position}, offsets {first} to {last}, the record at offset {offset} is not above the "
         "record before it.",
-        "Refuses such a batch from a producer, so no producer wrote it. Consumers may get records twice or skip some.",
+        _served("record.offset-order", "Loads the batch.", leader("record.offset-order")),
         _WRITTEN_SO,
         "Offsets in a batch always increase.",
         next_step=DUMP_RECORDS,
@@ -394,7 +418,7 @@ _RECORDS: Final = {
         "error",
         "The compressed message at byte {position} starts with offset {offset}, but the batch before it has reached "
         "this offset already; its own offset is {last}.",
-        "Loads the message. Consumers get these offsets twice.",
+        _served("record.wrapper-overlap", "Loads the message.", ""),
         f"{_COPY}. kafkalog dump --records shows the offsets.",
         "The offset of a compressed message of magic 0 or 1 is above the batch before it, but the offsets of the "
         "messages inside are not.",
@@ -404,7 +428,7 @@ _RECORDS: Final = {
         "error",
         "The last message inside the compressed message at byte {position} has offset {offset}, but the compressed "
         "message has {last}.",
-        "Loads the message, and uses only the outer offset. Consumers get the inner offsets.",
+        _served("record.wrapper-end", "Loads the message, and uses only the outer offset.", ""),
         f"{_COPY}. kafkalog dump --records shows the offsets.",
         "A compressed message has the offset of its last inner message. No checksum protects the outer offset.",
         next_step=DUMP_RECORDS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
 
 __all__ = ["FILES", "RECOVERY"]
@@ -44,14 +45,15 @@ RECOVERY: Final = (
             "Found invalid messages in log segment {path} at byte offset {position}.",
             "Found invalid messages in log {partition}",
         ),
-        "At byte {position} of {path} recovery found an incomplete batch: {reason}.",
-        "A crash during an append leaves a torn or zero-filled tail. Anything else is damage by the disk, by a copy, "
-        "or by somebody who edited the file.",
+        "At byte {position} of {path} recovery found a batch that is not valid: {reason}.",
+        "The reason is a wrong checksum (stored crc, computed crc), an impossible size, or a control record that "
+        "cannot be read. A crash during an append leaves zeros, whose size is 0. For a batch that the end of the file "
+        "cuts off, recovery writes no such line.",
         "Truncates the segment there. After an unclean shutdown it also deletes all later segments of the partition "
         "(a line about corruption or truncation follows). If only the index was missing, it keeps later segments, "
         "with a gap before them.",
         _LOST,
-        ("crc-mismatch", "torn-tail", "bad-length", "zero-filled"),
+        ("crc-mismatch", "bad-length", "zero-filled", "record.control-key"),
         ("kafkalog dump --resync {path}", "kafkalog verify {place}"),
     ),
     BrokerMessage(
@@ -144,7 +146,7 @@ RECOVERY: Final = (
         "warning",
         (
             "Found a corrupted index file corresponding to log file {path} due to {reason}, recovering segment",
-            "Found a corrupted index file due to {reason}. deleting {path}, ",
+            "Found a corrupted index file due to {reason}. deleting {path}, {other} and rebuilding index",
             "Found a corrupted index file, {path}, deleting and rebuilding index",
         ),
         "An index of {path} failed its check and is rebuilt: {reason}.",
@@ -161,6 +163,7 @@ RECOVERY: Final = (
         (
             "Corrupt index found, index file ({path}) has non-zero size but the last offset is {offset}",
             "Corrupt time index found, time index file ({path}) has non-zero size but",
+            "Time index file {path} is corrupt, found {size_bytes} bytes which is",
             "Index file {path} is corrupt, found {size_bytes} bytes which is",
         ),
         "The check of {path} failed: its last entry is not above its base offset, or its size is not a whole number "
@@ -176,7 +179,10 @@ RECOVERY: Final = (
     BrokerMessage(
         "broker.index-orphan",
         "warning",
-        ("Found an orphaned index file {path}, with no corresponding log file", "Found an orphaned index file, {path}"),
+        (
+            "Found an orphaned index file {path}, with no corresponding log file",
+            "Found an orphaned index file, {path}, with no corresponding log file",
+        ),
         "{path} had no log file, and the broker deleted it.",
         "Somebody deleted the log file, or it was lost in a copy. Its records are not on this disk.",
         "Deletes the index.",
@@ -186,7 +192,10 @@ RECOVERY: Final = (
     BrokerMessage(
         "broker.txnindex-version",
         "error",
-        ("Unexpected aborted transaction version {version} in transaction index {path}, current version",),
+        (
+            "Unexpected aborted transaction version {version} in transaction index {path}, current version",
+            "Unexpected aborted transaction version {version} in transaction index {path}, supported version",
+        ),
         "{path} has an entry of version {version}, but only version 0 exists.",
         "The transaction index is damaged.",
         "Does not start.",
@@ -210,7 +219,7 @@ RECOVERY: Final = (
         "broker.segment-split",
         "warning",
         (
-            "Splitting overflowed segment {path}",
+            "Splitting overflowed segment {reason}",
             "Detected offset overflow at offset {offset} in segment",
             "Found log segments with overflow",
         ),
@@ -227,7 +236,7 @@ RECOVERY: Final = (
         "A batch in {path} has a size of {size_bytes} bytes, less than the smallest batch: there are zeros or garbage.",
         "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
         "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
-        "At the start it does not start. While it runs, the fetch fails, and consumers and followers stop there.",
+        "At the start it does not start. While it runs, the fetch fails.",
         "Copy the directory away, and look at the records after the bad place. If you can lose them, delete "
         f"{CLEAN_MARK}: the next start recovers the log and truncates it there. {MARK_OF_ALL}",
         ("zero-filled", "bad-length"),
@@ -237,14 +246,15 @@ RECOVERY: Final = (
         "broker.crc-mismatch",
         "error",
         (
-            "is corrupt (stored crc = {stored}, computed crc = {computed}",
+            "is corrupt (stored crc = {stored}, computed crc = {computed})",
+            "Record is corrupt (stored crc = {stored}) in topic partition {partition}.",
             "Record is corrupt {reason}",
             "CRC is corrupt",
         ),
         "The stored checksum of a batch is not the checksum of its bytes (stored {stored}, computed {computed}).",
         "Bytes changed on the disk, in memory or in a copy. If the line is about a request, a client may have sent "
         "the batch.",
-        "In recovery it truncates the log there. A follower or a consumer stops fetching the partition.",
+        f"In recovery it truncates the log there. Else it serves the batch. {consumers('batch.crc-mismatch')}",
         "Copy the partition from a healthy replica. Check the disk (dmesg, SMART).",
         ("crc-mismatch",),
     ),
@@ -320,7 +330,10 @@ RECOVERY: Final = (
     BrokerMessage(
         "broker.loading-failed",
         "error",
-        ("Error while loading logs in {dir} in {count}ms", "Error while loading log dir {dir}"),
+        (
+            "Error while loading logs in {partition_dir} in {count}ms ({number}/{end} completed in {dir})",
+            "Error while loading log dir {dir}",
+        ),
         "Not all partitions of {dir} could be loaded.",
         "A line near this one names the cause.",
         "Continues or stops, as that line says.",
@@ -351,6 +364,7 @@ FILES: Final = (
         (
             "Malformed line in checkpoint file [{path}]: {reason}",
             "Malformed line in checkpoint file ({path}): {reason}",
+            "Malformed line in offset checkpoint file: '{reason}'.",
             "Malformed line in offset checkpoint file: {reason}",
         ),
         "A line of {path} is malformed: {reason}.",
@@ -380,8 +394,8 @@ FILES: Final = (
         "error",
         (
             "Unrecognised version:{version}, expected version: {number} in checkpoint file at: {path}",
-            "Unrecognized version of the checkpoint file ({path})",
-            "Unrecognized version of the highwatermark checkpoint file {version}",
+            "Unrecognized version of the checkpoint file ({path}): {version}",
+            "Unrecognized version of the highwatermark checkpoint file: {version}",
         ),
         "The first line of {path} is {version}, not 0.",
         "The file is damaged, or it is another file.",
@@ -412,6 +426,7 @@ FILES: Final = (
         "error",
         (
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}, resetting",
+            "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}. Resetting",
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}",
         ),
         "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not flushed.",
@@ -429,7 +444,7 @@ FILES: Final = (
     BrokerMessage(
         "broker.checkpoint-unreadable",
         "error",
-        ("Error while reading checkpoint file {path}", "Failed to read checkpoint file {path}"),
+        ("Error while reading checkpoint file {path}",),
         "{path} could not be read.",
         "The lines after this one show the reason: a malformed line, a wrong count or version, or a failing disk.",
         "From 1.0 on takes the log directory offline. If it is a leader-epoch-checkpoint, its partition is not loaded "
@@ -441,10 +456,7 @@ FILES: Final = (
     BrokerMessage(
         "broker.checkpoint-write-deleted",
         "info",
-        (
-            "Failed to write to checkpoint file {path} This is ok if the topic/partition is being deleted",
-            "Failed to write to checkpoint file {path}. This is ok if the topic/partition is being deleted",
-        ),
+        ("Failed to write to checkpoint file {path}. This is ok if the topic/partition is being deleted",),
         "{path} could not be written because its directory no longer exists.",
         "The partition was deleted or renamed (-delete, -stray) at the same time.",
         "Continues.",
@@ -456,13 +468,14 @@ FILES: Final = (
         "error",
         (
             "Error while writing to checkpoint file {path}",
-            "Disk error while writing to recovery point file in directory {path}",
-            "Disk error while writing recovery offsets checkpoint in directory {path}",
-            "Disk error while writing to logStartOffset file in directory {path}",
-            "Disk error while writing log start offsets checkpoint in directory {path}",
-            "Error while writing to highwatermark file in directory {path}",
+            "Error while writing partition metadata file {path}",
+            "Disk error while writing to recovery point file in directory {dir}",
+            "Disk error while writing recovery offsets checkpoint in directory {dir}: {reason}",
+            "Disk error while writing to logStartOffset file in directory {dir}",
+            "Disk error while writing log start offsets checkpoint in directory {dir}: {reason}",
+            "Error while writing to highwatermark file in directory {dir}",
         ),
-        "{path} could not be written.",
+        "The broker could not write a checkpoint: {path}.",
         "The disk is full, read-only or failing, or the file belongs to another user.",
         _OFFLINE,
         "Check the free space, the mount and dmesg. Give the files of the directory to the broker's user.",
@@ -476,7 +489,8 @@ FILES: Final = (
             "Malformed line in partition metadata file [{path}]: {reason}",
             "Invalid topic ID in partition metadata file ({path})",
             "Error while reading partition metadata file {path}",
-            "Unrecognized version of partition metadata file",
+            "Unrecognized version of partition metadata file ({path}): {version}",
+            "Unrecognized version of partition metadata file + ({path}): {version}",
         ),
         "{path} is damaged: it must have two lines, version: 0 and topic_id: with 22 characters.",
         "Somebody edited the file, it was truncated, or it is another file.",
@@ -502,8 +516,9 @@ FILES: Final = (
         "broker.topic-id-mismatch",
         "error",
         (
-            "Tried to assign topic ID {reason} to log for topic partition {partition}",
-            "Topic ID in memory: {reason} does not match",
+            "Tried to assign topic ID {reason} to log for topic partition {partition},but log already contained",
+            "Tried to assign topic ID {reason} to log for topic partition {partition}, but log already contained",
+            "Topic ID in memory: {reason} does not match the topic ID for partition {partition} received: {other}",
         ),
         "The topic id of {partition} on the disk is not the one that the cluster has.",
         "The topic was deleted and created again while this broker was down, or the directory belongs to another "
@@ -519,7 +534,7 @@ FILES: Final = (
         "info",
         (
             "No checkpointed highwatermark is found for partition {partition}",
-            "No previously checkpointed highwatermark value found for topic {reason} partition {number}",
+            "No previously checkpointed highwatermark value found for topic {reason} partition {number}.",
             "No highwatermark file is found. Returning {number} as the highwatermark for partition {partition}",
         ),
         "No checkpoint has a high watermark for the partition: it starts at 0 or at the log start offset.",
@@ -531,7 +546,7 @@ FILES: Final = (
     BrokerMessage(
         "broker.epoch-unknown",
         "info",
-        ("Unable to read the broker epoch in {dir}",),
+        ("Unable to read the broker epoch in {dir}.",),
         "{dir} has no readable .kafka_cleanshutdown.",
         "The last shutdown was not clean, or this is the first start.",
         "Registers as a broker without a previous epoch: the controller removes it from the in-sync replicas until it "

@@ -252,6 +252,19 @@ PARTITIONS: Final = {
         "If the partition is new, nothing needs to be done. Else look for its files before a broker starts on it.",
         "The directory of a partition has no log file.",
     ),
+    "partition.committed-past-end": FindingType(
+        "warning",
+        "The log ends at offset {offset}, but group {group} has committed offset {committed} (a lag of {lag}){more}.",
+        "Answers a fetch at that offset with OFFSET_OUT_OF_RANGE. A Java consumer whose commit has a leader epoch then "
+        "continues at the end of the log. Other consumers follow auto.offset.reset: with earliest they read the "
+        "partition again from its start, with latest they skip what was written in the meantime.",
+        LOST_CURE + " Do so before producers write to the partition: a group silently skips new records below its "
+        "committed offset.",
+        "The log lost its end after a group had committed: a crash, an unclean election, a truncation or an older "
+        "copy. Or this disk is of a follower, and its copy of __consumer_offsets is newer than that of the partition. "
+        "Or a client committed an offset that the log never had: a broker accepts any offset.",
+        next_step="kafkalog dump {file} --stats",
+    ),
     "partition.changing": FindingType(
         "warning",
         "The files changed while they were checked, so findings about changed files are not errors ({count}).",

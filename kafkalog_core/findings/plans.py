@@ -310,8 +310,8 @@ ROLLING: Final = {
     ),
     "roll.jitter": FindingType(
         "info",
-        "A broker subtracts a random part of segment.jitter.ms={jitter_ms} from segment.ms for each segment. The "
-        "rolls shown do not contain it.",
+        "A broker subtracts a random number from segment.ms for each segment, at most {most} ms "
+        "(segment.jitter.ms={jitter_ms}). The rolls shown do not contain it.",
         "Draws a number when it opens a segment, and again at each restart.",
         "Choose the random numbers with --jitter-seed; a broker draws again when it restarts.",
         "No file holds the number, so the exact rolls of a broker cannot be predicted.",

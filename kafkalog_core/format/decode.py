@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
-from kafkalog_core.format.decompression import FRAMED_CODECS, TrailingError, block_decompressor, inflater
-from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V2, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
+from kafkalog_core.format.decompression import FRAMED_CODECS, OddStreamError, block_decompressor, inflater
+from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V1, MAGIC_V2, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
+from kafkalog_core.format.nested import flattened
 from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ __all__ = [
     "codec_name",
     "damage_at",
     "decode_backwards",
+    "decode_batch",
     "decode_run",
     "decode_some",
     "first_offset",
@@ -43,11 +45,11 @@ __all__ = [
 
 ARENA_BYTES: Final = 128 * 1024  # decompressed before the records are decoded: small enough for the processor's cache
 _ROOM: Final = 8  # the arena has this many times ARENA_BYTES, because the last row may be large
+_NESTED: Final = "a compressed message is inside the compressed message; the records of both are shown"
 _V07_ROWS: Final = 512  # messages that are searched for wrappers at a time
 _INFLATE_ERRORS: Final = (
     (LimitError, "payload-limit"),
     (TruncatedError, "payload-truncated"),
-    (TrailingError, "payload-trailing"),
     (FormatError, "payload"),
 )
 
@@ -55,8 +57,8 @@ _INFLATE_ERRORS: Final = (
 class PayloadDamage(Struct, frozen=True):
     """A batch (row `batch`) whose checksum is correct, but whose records cannot all be decoded.
 
-    `records_before` records were decoded. For the reason `payload-trailing` no record is missing: other bytes follow
-    the records. `next_offset`: the first offset that was not decoded; `None` if unknown or if none is missing.
+    `records_before` records were decoded. `next_offset`: the first offset that was not decoded; `None` if unknown or
+    if none is missing.
     """
 
     batch: int
@@ -64,6 +66,16 @@ class PayloadDamage(Struct, frozen=True):
     detail: str
     records_before: int
     next_offset: int | None = None
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether a broker and its cleaner do not notice it, and read all records."""
+        return self.reason in {"payload-trailing", "payload-checksum"}
+
+    @property
+    def is_read(self) -> bool:
+        """Whether no record is missing."""
+        return self.is_ignored or self.reason == "payload-dependent"
 
 
 def codec_name(codec: int) -> str:
@@ -92,7 +104,9 @@ def lost_offsets(batches: BatchColumns, row: int, lost_from: int | None) -> str:
 class Arena:
     """Decompressed payloads one after the other, and a copy of the batch columns with spans of them."""
 
-    def __init__(self, memory: memoryview, batches: BatchColumns, max_bytes: int) -> None:
+    def __init__(
+        self, memory: memoryview, batches: BatchColumns, max_bytes: int, *, opens_nested: bool = False
+    ) -> None:
         self.memory = memoryview(b"")
         self.columns = batches.copy()
         self._memory = memory
@@ -103,7 +117,9 @@ class Arena:
         self._starts, self._ends = self.columns.column("payload_start"), self.columns.column("payload_end")
         self._opener = _WrapperOpener() if self._formats[0] == FORMAT_V07 else None  # a 0.7 file has 0.7 messages only
         self._room = kernels.uncleared(_ROOM * ARENA_BYTES)
-        self._is_framed = self._opener is None and max_bytes >= len(self._room)  # see `_unpack`
+        self._opens_nested = opens_nested
+        is_fast = self._opener is None and not opens_nested
+        self._is_framed = is_fast and max_bytes >= len(self._room)  # see `_unpack`
         self._row = self._size_bytes = 0  # the next row, and the bytes of those before it
         self._held: tuple[int, Content] | None = None  # a row that was decompressed when there was no room left
 
@@ -123,7 +139,7 @@ class Arena:
                 self._unpack(last)
                 if not self._fill_rows(last):
                     break
-        except TrailingError as error:
+        except OddStreamError as error:
             if self._put(error.content):
                 damage = self._damage(self._row - 1, error)
         except FormatError as error:
@@ -164,6 +180,8 @@ class Arena:
                     break
                 if start < end:
                     content = inflate(memory[start:end], batch_format, max_bytes)
+                    if self._opens_nested and batch_format <= MAGIC_V1:
+                        self._refuse_nested(content)
                 elif start < 0:
                     raise FieldError("its key and value lengths do not fit, or it has no value")
                 else:  # a batch that the cleaner emptied has no payload
@@ -183,6 +201,12 @@ class Arena:
             return False
         return True
 
+    def _refuse_nested(self, content: Content) -> None:
+        """Raise OddStreamError, with all messages, for a compressed message in a compressed one."""
+        flat = flattened(content, limit_bytes=self._max_bytes)
+        if flat is not None:
+            raise OddStreamError(flat, "message-nested", _NESTED, position=None)
+
     def _put(self, content: Content) -> bool:
         """Add the content of the next row; too large a one becomes the whole arena. Return whether there is room."""
         filled = self._size_bytes + len(content)
@@ -200,10 +224,10 @@ class Arena:
         if self._payloads[0][row] < 0:
             reason, detail = "wrapper-value", str(error)
         else:
-            reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
             detail = f"{codec_name(self._codecs[row])}: {error}"
-        if isinstance(error, TrailingError):
-            return PayloadDamage(row, reason, detail, 0)
+            if isinstance(error, OddStreamError):
+                return PayloadDamage(row, error.reason, detail, 0)
+            reason = next(name for kind, name in _INFLATE_ERRORS if isinstance(error, kind))
         lost_from = first_offset(self._batches, row)
         return PayloadDamage(row, reason, detail + lost_offsets(self._batches, row, lost_from), 0, lost_from)
 
@@ -218,23 +242,23 @@ class _WrapperOpener:
     def __init__(self) -> None:
         self._columns = BatchColumns(_V07_ROWS)
         self._left_bytes = 0
-        self._trailing: TrailingError | None = None
+        self._odd: OddStreamError | None = None
 
     def inflate(self, codec: int, payload: Buffer, _format: int, max_bytes: int) -> Content:
         """Return all messages of one wrapper, nested ones included. An `Inflater` of its codec, with its errors."""
         self._left_bytes = max_bytes
-        self._trailing = None
+        self._odd = None
         content = self._flat(self._opened(codec, payload), depth=1)
-        if self._trailing is not None:
-            raise TrailingError(content, self._trailing.trailing_bytes, position=self._trailing.position)
+        if self._odd is not None:
+            raise OddStreamError(content, self._odd.reason, self._odd.detail, position=self._odd.position)
         return content
 
     def _opened(self, codec: int, payload: Buffer) -> Content:
         content: Content
         try:
             content = inflater(codec)(payload, MAGIC_V0, self._left_bytes)
-        except TrailingError as error:
-            content, self._trailing = error.content, error
+        except OddStreamError as error:
+            content, self._odd = error.content, error
         self._left_bytes -= len(content)
         return content
 
@@ -289,6 +313,7 @@ def decode_run(
     max_bytes: int,
     wanted: Callable[[int], bool] | None = None,
     records: RecordColumns | None = None,
+    opens_nested: bool = False,
 ) -> Iterator[RecordRun | PayloadDamage]:
     """Yield the decoded records of a run in order.
 
@@ -298,6 +323,8 @@ def decode_run(
         max_bytes: the largest decompressed payload of one batch.
         wanted: returns for a row whether to decode the batch; other batches are not decompressed.
         records: columns to reuse.
+        opens_nested: whether compressed messages of magic 0 and 1 in compressed messages are decoded too; they are
+            damage all the same.
     """
     columns = records or RecordColumns()
     if wanted is None and batches.count == 1 and not batches.cell("codec", 0):
@@ -309,8 +336,18 @@ def decode_run(
         if codecs[first] == 0:
             yield from _decode(memory, batches, first, last, columns)
             continue
-        arena = arena or Arena(memory, batches, max_bytes)
+        arena = arena or Arena(memory, batches, max_bytes, opens_nested=opens_nested)
         yield from _inflate_and_decode(arena, first, last, columns)
+
+
+def decode_batch(
+    memory: memoryview, batches: BatchColumns, row: int, *, max_bytes: int, records: RecordColumns | None = None
+) -> Iterator[RecordRun | PayloadDamage]:
+    """Yield the decoded records of one batch of a run, as `decode_run` does; it is row 0 of what is yielded.
+
+    It looks at no other row, so that a caller may ask for one after another.
+    """
+    yield from decode_run(memory, batches.part(row, row + 1), max_bytes=max_bytes, records=records)
 
 
 def _spans(batches: BatchColumns, wanted: Callable[[int], bool] | None) -> Iterator[tuple[int, int]]:
@@ -355,6 +392,7 @@ def decode_backwards(
     max_bytes: int,
     wanted: Callable[[int], bool] | None = None,
     records: RecordColumns | None = None,
+    opens_nested: bool = False,
 ) -> Iterator[RecordRun | PayloadDamage]:
     """Yield the same as `decode_run`, from the last run to the first; the rows of each run are in ascending order."""
     columns = records or RecordColumns()
@@ -364,7 +402,7 @@ def decode_backwards(
         if codecs[first] == 0:
             yield from _decode_backwards(memory, batches, first, last, columns)
             continue
-        arena = arena or Arena(memory, batches, max_bytes)
+        arena = arena or Arena(memory, batches, max_bytes, opens_nested=opens_nested)
         for start, stop in _groups_backwards(sizes, first, last):
             yield from _inflate_backwards(arena, start, stop, columns)
 

@@ -41,6 +41,7 @@ __all__ = [
     "PIECE_BYTES",
     "Buffer",
     "Content",
+    "OddStreamError",
     "TrailingError",
     "block_decompressor",
     "decompress",
@@ -67,13 +68,23 @@ class Content(Protocol):
 Inflater = Callable[[Buffer, int, int], "Content"]
 
 
-class TrailingError(FieldError):
-    """Bytes after the end of a whole stream, which Kafka ignores; `content` is the content of the stream."""
+class OddStreamError(FieldError):
+    """Something odd about a stream that is read all the same; `content` is its content, `reason` that of the damage."""
+
+    def __init__(self, content: Content, reason: str, detail: str, *, position: int | None) -> None:
+        super().__init__(detail, position=position)
+        self.content = content
+        self.reason = reason
+        self.detail = detail
+
+
+class TrailingError(OddStreamError):
+    """Bytes after the end of a whole stream, which Kafka ignores."""
 
     def __init__(self, content: Content, trailing_bytes: int, *, position: int | None) -> None:
         noun = "byte" if trailing_bytes == 1 else "bytes"
-        super().__init__(f"{trailing_bytes} {noun} after the end of the stream, which Kafka ignores", position=position)
-        self.content = content
+        detail = f"{trailing_bytes} {noun} after the end of the stream, which Kafka ignores"
+        super().__init__(content, "payload-trailing", detail, position=position)
         self.trailing_bytes = trailing_bytes
 
 
@@ -123,7 +134,9 @@ def decompress(codec: int, payload: Buffer, *, magic: int, limit_bytes: int) -> 
         TruncatedError: the stream ends early.
         LimitError: the content exceeds the limit, there are too many parts, or the window of a zstd frame is too large.
         UnsupportedError: no release writes this codec id, or not with this magic.
-        TrailingError: bytes follow the end of the stream, which Kafka ignores. The error has the content.
+        OddStreamError: the content was read, but bytes follow the stream, an lz4 frame has a checksum or a size of its
+            content that is wrong (Kafka ignores all of these), or has blocks that depend on each other (Java refuses
+            it). The error has the content.
         FieldError: any other damage.
     """
     return inflater(codec)(payload, magic, limit_bytes)
@@ -294,6 +307,7 @@ class _Lz4Header(NamedTuple):
     block_checksum_bytes: int
     content_checksum_bytes: int
     has_content_size: bool
+    is_dependent: bool
 
 
 @cache
@@ -305,24 +319,55 @@ def _lz4() -> Any:
 def _unlz4(payload: Buffer, magic: int, limit_bytes: int) -> Buffer:
     """Return the content of the one frame; see `decompress`."""
     header = _lz4_header(payload)
-    if header.has_content_size:
-        size_field = payload[layout.LZ4_BD_POSITION + 1 : header.size_bytes - 1]
-        if int.from_bytes(size_field, "little") > limit_bytes:
-            raise over_limit(limit_bytes)
     end, bound_bytes = _lz4_bound(payload, header)
     frame: Buffer = memoryview(payload)[:end]
     if magic == layout.MAGIC_V0:
         frame = _repaired(frame, header)
     try:
-        # The library copies the whole content once more, so large frames are decompressed in pieces. Otherwise one byte
-        # more than the bound is asked for: with a full buffer the library does not read the end mark.
-        is_large = bound_bytes > min(limit_bytes, _WHOLE_BYTES)
-        content = gather(_lz4_pieces(memoryview(frame), PIECE_BYTES if is_large else bound_bytes + 1), limit_bytes)
-    except RuntimeError as error:
-        raise FieldError(f"not an lz4 frame: {error}") from error
+        content = _lz4_content(frame, bound_bytes, limit_bytes)
+    except FieldError as error:
+        unverified = _lz4_unverified(frame, header, bound_bytes, limit_bytes)
+        if unverified is None:
+            raise
+        detail = "the lz4 frame's checksum or size of its content is wrong, which Kafka does not verify"
+        raise OddStreamError(unverified, "payload-checksum", detail, position=end) from error
+    if header.is_dependent:
+        detail = "the lz4 frame has dependent blocks, which Kafka's Java code refuses"
+        raise OddStreamError(content, "payload-dependent", detail, position=layout.LZ4_FLG_POSITION)
     if end < len(payload):
         raise TrailingError(content, len(payload) - end, position=end)
     return content
+
+
+def _lz4_content(frame: Buffer, bound_bytes: int, limit_bytes: int) -> bytearray:
+    """Return the content of a frame as the library reads it."""
+    try:
+        # The library copies the whole content once more, so large frames are decompressed in pieces. Otherwise one byte
+        # more than the bound is asked for: with a full buffer the library does not read the end mark.
+        is_large = bound_bytes > min(limit_bytes, _WHOLE_BYTES)
+        return gather(_lz4_pieces(memoryview(frame), PIECE_BYTES if is_large else bound_bytes + 1), limit_bytes)
+    except RuntimeError as error:
+        raise FieldError(f"not an lz4 frame: {error}") from error
+
+
+def _lz4_unverified(frame: Buffer, header: _Lz4Header, bound_bytes: int, limit_bytes: int) -> bytearray | None:
+    """Return the content of a frame that the library refuses, without its checksum and size; None: it refuses that too.
+
+    Kafka's `Lz4BlockInputStream` steps over both. It verifies the checksum of the header, and refuses dependent blocks.
+    """
+    flags = frame[layout.LZ4_FLG_POSITION]
+    position = header.size_bytes - 1
+    is_header_right = frame[position] == lz4_header_checksum(bytes(frame[layout.LZ4_FLG_POSITION : position]))
+    if header.is_dependent or not is_header_right or not (header.content_checksum_bytes or header.has_content_size):
+        return None
+    flags &= ~(layout.LZ4_FLG_CONTENT_CHECKSUM | layout.LZ4_FLG_CONTENT_SIZE)
+    descriptor = bytes([flags, frame[layout.LZ4_BD_POSITION]])
+    blocks = frame[header.size_bytes : len(frame) - header.content_checksum_bytes]
+    plain = bytes(layout.LZ4_FRAME_MAGIC) + descriptor + bytes([lz4_header_checksum(descriptor)]) + bytes(blocks)
+    try:
+        return _lz4_content(plain, bound_bytes, limit_bytes)
+    except FieldError:
+        return None
 
 
 def _lz4_pieces(frame: memoryview, piece_bytes: int) -> Iterator[bytes]:
@@ -394,6 +439,7 @@ def _lz4_descriptor(flags: int, block_descriptor: int) -> _Lz4Header:
         block_checksum_bytes=layout.LZ4_CHECKSUM_SIZE if flags & layout.LZ4_FLG_BLOCK_CHECKSUM else 0,
         content_checksum_bytes=layout.LZ4_CHECKSUM_SIZE if flags & layout.LZ4_FLG_CONTENT_CHECKSUM else 0,
         has_content_size=has_content_size,
+        is_dependent=not flags & layout.LZ4_FLG_INDEPENDENT,
     )
 
 

@@ -186,8 +186,7 @@ class _MessageWriter:
         """Write each record of some batches as a message. Raises FormatError; the records before it are written."""
         for item in decode_run(data, batches, max_bytes=self.max_batch_bytes, records=self._columns):
             if isinstance(item, PayloadDamage):
-                # No record is missing where bytes follow them; consumers ignore those bytes.
-                if item.reason != "payload-trailing":
+                if not item.is_read:
                     raise FieldError(f"a batch cannot be decoded: {item.detail}")
                 continue
             self._write(item)

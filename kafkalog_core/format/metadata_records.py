@@ -55,6 +55,8 @@ _FIRST_WITH_SHUTDOWN: Final = 1
 _FIRST_WITH_MIGRATION: Final = 2
 _LOG_DIRS_TAG: Final = 0
 _FIRST_WITH_DIRECTORIES: Final = 1
+_CHANGED_ISR_TAG: Final = 0
+_CHANGED_LEADER_TAG: Final = 1
 _CHANGED_REPLICAS_TAG: Final = 2
 _CHANGED_DIRECTORIES_TAG: Final = 8
 
@@ -129,12 +131,16 @@ class PartitionAssigned(Struct, frozen=True, kw_only=True):
         partition: its number.
         replicas: node ids; `None`: unchanged.
         directories: ids of the log directories that hold the replicas, in the same order; `None`: unchanged.
+        in_sync: node ids of the ISR; `None`: unchanged.
+        leader: node id; -1: there is none; `None`: unchanged.
     """
 
     topic_id: str
     partition: int
     replicas: tuple[int, ...] | None
     directories: tuple[str, ...] | None
+    in_sync: tuple[int, ...] | None = None
+    leader: int | None = None
 
 
 MetadataRecord: TypeAlias = (
@@ -175,23 +181,35 @@ def _topic(cursor: FlexibleReader, _: int) -> TopicCreated:
 def _partition(cursor: FlexibleReader, version: int) -> PartitionAssigned:
     partition, topic_id = cursor.int32(), cursor.uuid()
     replicas = cursor.compact_array(cursor.int32)
-    for _ in range(3):  # in sync, to be removed, to be added
+    in_sync = cursor.compact_array(cursor.int32)
+    for _ in range(2):  # to be removed, to be added
         cursor.compact_array(cursor.int32)
-    for _ in range(3):  # leader, leader epoch, partition epoch
+    leader = cursor.int32()
+    for _ in range(2):  # leader epoch, partition epoch
         cursor.int32()
     directories = cursor.compact_array(cursor.uuid) if version >= _FIRST_WITH_DIRECTORIES else None
-    return PartitionAssigned(topic_id=topic_id, partition=partition, replicas=replicas, directories=directories)
+    return PartitionAssigned(
+        topic_id=topic_id,
+        partition=partition,
+        replicas=replicas,
+        directories=directories,
+        in_sync=in_sync,
+        leader=leader,
+    )
 
 
 def _partition_change(cursor: FlexibleReader, _: int) -> PartitionAssigned:
     partition, topic_id = cursor.int32(), cursor.uuid()
     tagged = {field.tag: field.data for field in cursor.tagged_fields()}
     replicas, directories = tagged.get(_CHANGED_REPLICAS_TAG), tagged.get(_CHANGED_DIRECTORIES_TAG)
+    in_sync, leader = tagged.get(_CHANGED_ISR_TAG), tagged.get(_CHANGED_LEADER_TAG)
     return PartitionAssigned(
         topic_id=topic_id,
         partition=partition,
         replicas=None if not replicas else _ints(replicas),
         directories=None if not directories else _uuids(directories),
+        in_sync=None if not in_sync else _ints(in_sync),
+        leader=None if not leader else FlexibleReader(leader, 0, "leader of a partition").int32(),
     )
 
 

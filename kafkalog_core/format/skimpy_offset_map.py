@@ -37,8 +37,6 @@ __all__ = [
 
 CLEAN_ROWS: Final = 2 * RECORD_ROWS
 """Records that are judged at a time. A larger batch is decoded twice if some of its records are removed."""
-TRAILING: Final = "payload-trailing"
-"""The damage that a broker ignores silently: bytes after the compressed records."""
 
 
 class DecodedBatches(Struct, frozen=True):
@@ -97,7 +95,7 @@ def _inflated(
         end, damage = arena.fill(first, last)
         if (yield from _decoded(arena.memory, arena.columns, first, end, records)):
             return True
-        if damage is not None and damage.reason != TRAILING:
+        if damage is not None and not damage.is_ignored:
             yield damage
             return True
         first = end

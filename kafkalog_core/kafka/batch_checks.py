@@ -9,7 +9,7 @@ from array import array
 from collections import Counter
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError
 from kafkalog_core.findings.catalog import FINDING_TYPES, SHOWN
@@ -25,7 +25,7 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkalog_core.findings.kinds import Severity
+    from kafkalog_core.findings.catalog import Sink
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.decode import RecordRun
     from kafkalog_core.storage.scan import Damage, Run
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "FUTURE_MS",
     "BatchCheck",
-    "BatchSink",
     "CheckedLog",
     "OffsetGap",
     "RecordCheck",
@@ -101,26 +100,6 @@ class CheckedLog(Struct, frozen=True, kw_only=True):
         return reduce(or_, bits, others)
 
 
-class BatchSink(Protocol):
-    """What takes the findings, as `findings.catalog.Sink` does."""
-
-    def add(
-        self,
-        code: str,
-        path: str,
-        *,
-        position: int | None = None,
-        size_bytes: int | None = None,
-        offset: int | None = None,
-        severity: Severity | None = None,
-        **details: object,
-    ) -> None:
-        """Add one finding of the catalog; see `findings.found`."""
-
-    def count_more(self, code: str, path: str, count: int) -> None:
-        """Count `count` more findings of a code in a file."""
-
-
 class SegmentEpochStart(Struct, frozen=True):
     """The first batch of a leader epoch in a segment, by its header, after a batch of another epoch.
 
@@ -178,7 +157,7 @@ class SegmentFigures(Struct, frozen=True, kw_only=True):
 class BatchCheck:
     """The check of headers, run by run; `has_producers`: whether the last run has batches with a producer."""
 
-    def __init__(self, log: CheckedLog, sink: BatchSink) -> None:
+    def __init__(self, log: CheckedLog, sink: Sink) -> None:
         self._sink = sink
         self._path = log.path
         self._most = log.shown
@@ -370,7 +349,7 @@ class RecordCheck:
     offsets that are missing within such messages and before them.
     """
 
-    def __init__(self, log: CheckedLog, sink: BatchSink) -> None:
+    def __init__(self, log: CheckedLog, sink: Sink) -> None:
         self._sink = sink
         self._path = log.path
         self._most = log.shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings.catalog import found
+from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.kafka.batch_checks import BatchCheck, CheckedLog, RecordCheck
@@ -20,7 +20,7 @@ from kafkalog_core.storage.scan import Damage, Run
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.findings.kinds import Severity
+    from kafkalog_core.findings.kinds import Finding
     from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.storage.scan import ScanOptions
     from kafkalog_core.storage.source import Source
@@ -30,50 +30,32 @@ __all__ = ["BatchFaults"]
 _PLACE_CODES: Final = {"offset": "batch.offset-order", "epoch": "batch.epoch-back"}
 
 
-class _Errors:
-    """The errors of batches, the first one of each, by its position; a sink for the checks."""
+class _Errors(Sink):
+    """The errors of batches, the first one of each, by its position; all of them, and nothing else."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.by_position: dict[int, Damage] = {}
         self.new: list[int] = []
         self.of_headers: set[int] = set()
 
-    def add(
-        self,
-        code: str,
-        path: str,
-        *,
-        position: int | None = None,
-        size_bytes: int | None = None,
-        offset: int | None = None,
-        severity: Severity | None = None,
-        **details: object,
-    ) -> None:
+    def _is_shown(self, code: str, path: str) -> bool:
+        """Return True: none is only counted."""
+        del code, path
+        return True
+
+    def _append(self, finding: Finding) -> None:
         """Keep an error of a batch."""
-        finding = found(
-            code,
-            path,
-            position=position,
-            size_bytes=size_bytes,
-            offset=offset,
-            severity=severity,
-            hides_records=False,
-            topic=None,
-            partition=None,
-            **details,
-        )
+        position, code = finding.position, finding.code
         if position is None or position in self.by_position or finding.severity != "error":
             return
         reason = DAMAGE_REASONS.get(code, code)
         self.by_position[position] = Damage(
-            position, size_bytes or 0, reason, finding.message.removesuffix("."), offset
+            position, finding.size_bytes or 0, reason, finding.message.removesuffix("."), finding.offset
         )
         self.new.append(position)
         if is_of_header(code):
             self.of_headers.add(position)
-
-    def count_more(self, code: str, path: str, count: int) -> None:
-        """Do nothing: warnings are only counted."""
 
 
 class BatchFaults:

@@ -13,6 +13,8 @@ Offsets ascend, and leader epochs never decrease. Of witnesses that contradict e
 - The last batch is wrong if a later leader epoch starts below it, exactly where the batch would end if it continued the
   batch before it. A line of a text file alone would be no reason: it has no checksum either.
 - Of what is left, the longest chain whose leader epochs do not decrease is right.
+- The last batch of that chain is wrong if the first two batches of the next segment have a lower leader epoch, but not
+  a lower one than the batch before it.
 
 A broker trusts all of them (`LogSegment.recover`, `FileLogInputStream`): it serves them, or does not start.
 """
@@ -24,10 +26,12 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_INT32, MAX_INT64
 from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.storage.scan import Damage, Run, scan
+from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.leader_epochs import EpochStart
     from kafkalog_core.storage.partition import Partition
     from kafkalog_core.storage.scan import ScanOptions
-    from kafkalog_core.storage.source import Source
 
 __all__ = [
     "Misplaced",
@@ -51,6 +54,7 @@ __all__ = [
 ]
 
 _NO_EPOCH: Final = -1
+_MOST_EPOCHS: Final = 20_000
 
 
 class PlaceBounds(Struct, frozen=True, kw_only=True):
@@ -60,11 +64,13 @@ class PlaceBounds(Struct, frozen=True, kw_only=True):
         base_offset: the number in its name.
         next_base: the number in the name of the next segment; None: there is none.
         epochs: the leader epochs of the checkpoint, ascending; empty: it is missing, or not used.
+        next_log: the path of the next segment's log; None: there is none, or it is not asked.
     """
 
     base_offset: int
     next_base: int | None = None
     epochs: tuple[EpochStart, ...] = ()
+    next_log: str | None = None
 
     @property
     def end(self) -> int:
@@ -79,15 +85,23 @@ class PlaceBounds(Struct, frozen=True, kw_only=True):
 
 
 def partition_bounds(partition: Partition) -> dict[int, PlaceBounds]:
-    """Return what bounds the offsets of each live segment of a partition, by its base offset."""
-    file = None if partition.format != "log" else read_epoch_file(partition.path)
+    """Return what bounds the offsets of each live segment of a partition, by its base offset.
+
+    A checkpoint of more epochs than a cluster elects leaders in its life is not used: it is as good as missing.
+    """
+    file = None if partition.format != "log" else read_epoch_file(partition.path, most=_MOST_EPOCHS)
     epochs = EpochCache(() if file is None or file.refusal else file.entries, LATEST).entries
-    bases = [segment.base_offset for segment in partition.segments]
+    starts = [each.start_offset for each in epochs]  # ascending
     found: dict[int, PlaceBounds] = {}
-    for base, following in zip(bases, [*bases[1:], None], strict=False):
-        until = MAX_INT64 if following is None else following
-        inside = tuple(each for each in epochs if base < each.start_offset < until)
-        found[base] = PlaceBounds(base_offset=base, next_base=following, epochs=inside)
+    for segment, following in zip(partition.segments, [*partition.segments[1:], None], strict=False):
+        base = segment.base_offset
+        until = MAX_INT64 if following is None else following.base_offset
+        found[base] = PlaceBounds(
+            base_offset=base,
+            next_base=None if following is None else following.base_offset,
+            epochs=epochs[bisect_right(starts, base) : bisect_left(starts, until)],
+            next_log=None if following is None or following.log is None else following.log.path,
+        )
     return found
 
 
@@ -135,15 +149,25 @@ class PlaceWatch:
         self._end = MAX_INT64
         self._end_of: int | None = None  # the leader epoch that this is the end of
         self._epoch = _NO_EPOCH
-        self.is_suspicious = False
+        self._contradicts = False
+        self._ends_with_new_epoch = False
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether a batch may be wrong, of those that were seen so far."""
+        return self._contradicts or (self._ends_with_new_epoch and self._bounds.next_log is not None)
+
+    def suspect(self) -> None:
+        """Note that a batch may be wrong."""
+        self._contradicts = True
 
     def damage(self, damage: Damage) -> None:
         """Take damage; offsets go back at one of size 0."""
-        self.is_suspicious |= not damage.size_bytes
+        self._contradicts |= not damage.size_bytes
 
     def run(self, batches: BatchColumns) -> None:
         """Take whole batches."""
-        if self.is_suspicious or not batches.count:
+        if self._contradicts or not batches.count:
             return
         epochs = batches.column("leader_epoch")
         lowest, latest = min(epochs), max(epochs)
@@ -151,9 +175,11 @@ class PlaceWatch:
             lowest = min(epoch for epoch in epochs if epoch >= 0)
         if lowest != self._end_of:
             self._end, self._end_of = min(self._bounds.end, self._bounds.end_of(lowest)), lowest
-        self.is_suspicious = max(batches.column("last_offset")) >= self._end or (
+        self._contradicts = max(batches.column("last_offset")) >= self._end or (
             0 <= lowest < self._epoch or (lowest != latest and not _ascend(epochs))
         )
+        before = max(epochs[:-1], default=_NO_EPOCH)
+        self._ends_with_new_epoch = 0 <= max(before, self._epoch) < epochs[-1]
         self._epoch = max(self._epoch, latest)
 
 
@@ -207,7 +233,10 @@ def misplaced_batches(
     offsets = _in_order(batches, bounds)
     chain = _within(batches, offsets, bounds)
     kept = _epochs_ascend(batches, chain)
-    found = sorted([*_wrong_offsets(batches, chain, bounds), *_wrong_epochs(batches, chain, kept)])
+    after = _epoch_after(batches, kept, bounds, options)
+    if after != _NO_EPOCH:
+        kept.pop()
+    found = sorted([*_wrong_offsets(batches, chain, bounds), *_wrong_epochs(batches, chain, {*kept}, after)])
     renamed = None
     if chain and batches.first[chain[0]] < bounds.base_offset:
         detail = _why_wrong(batches, chain[0], len(batches.position), bounds.base_offset, bounds)
@@ -295,12 +324,37 @@ def _within(batches: _Batches, rows: list[int], bounds: PlaceBounds) -> list[int
     return rows
 
 
-def _epochs_ascend(batches: _Batches, rows: Sequence[int]) -> set[int]:
+def _epochs_ascend(batches: _Batches, rows: Sequence[int]) -> list[int]:
     """Return the rows of the longest chain of batches whose leader epochs do not decrease."""
     epochs = batches.epoch
     # doubled, an epoch begins after an equal one ends
-    order = ((row, 2 * epochs[row] + 1, 2 * epochs[row]) for row in rows if epochs[row] >= 0)
-    return set(_longest_chain(order))
+    return _longest_chain((row, 2 * epochs[row] + 1, 2 * epochs[row]) for row in rows if epochs[row] >= 0)
+
+
+def _epoch_after(batches: _Batches, kept: Sequence[int], bounds: PlaceBounds, options: ScanOptions) -> int:
+    """Return the leader epoch of the next segment, which the last batch of a chain contradicts; -1: it does not."""
+    if len(kept) < 2 or bounds.next_log is None:
+        return _NO_EPOCH
+    before, last = batches.epoch[kept[-2]], batches.epoch[kept[-1]]
+    if before == last:
+        return _NO_EPOCH
+    try:
+        with Source.open(bounds.next_log) as source:
+            epochs = _first_epochs(source, bounds.next_base, options)
+    except StorageError:
+        return _NO_EPOCH
+    return epochs[0] if len(epochs) == 2 and before <= epochs[0] <= epochs[1] < last else _NO_EPOCH
+
+
+def _first_epochs(source: Source, base_offset: int | None, options: ScanOptions) -> list[int]:
+    """Return the leader epochs of the first two whole batches of a log; fewer: it has not as many."""
+    found: list[int] = []
+    for item in scan(source, base_offset=base_offset, options=options):
+        if isinstance(item, Run):
+            found += item.batches.column("leader_epoch")[:2]
+        if len(found) >= 2:
+            break
+    return found[:2]
 
 
 def _wrong_offsets(batches: _Batches, chain: Sequence[int], bounds: PlaceBounds) -> Iterator[Misplaced]:
@@ -333,13 +387,14 @@ def _offsets(first: int, last: int) -> str:
     return f"offset {last}" if first == last else f"offsets {first} to {last}"
 
 
-def _wrong_epochs(batches: _Batches, chain: Sequence[int], kept: set[int]) -> Iterator[Misplaced]:
+def _wrong_epochs(batches: _Batches, chain: Sequence[int], kept: set[int], at_end: int) -> Iterator[Misplaced]:
+    """Yield the batches that are not kept; `at_end`: the leader epoch after the last one."""
     with_epoch = [row for row in chain if batches.epoch[row] >= 0]
     for at, row in enumerate(with_epoch):
         if row in kept:
             continue
         before = next((batches.epoch[each] for each in reversed(with_epoch[:at]) if each in kept), _NO_EPOCH)
-        after = next((batches.epoch[each] for each in with_epoch[at + 1 :] if each in kept), _NO_EPOCH)
+        after = next((batches.epoch[each] for each in with_epoch[at + 1 :] if each in kept), at_end)
         epoch = batches.epoch[row]
         detail = f"leader epoch {epoch}, but the batches around it have {before} and {after}"
         found = _misplaced(batches, row, "epoch", batches.first[row], detail)

@@ -24,7 +24,7 @@ from kafkalog_core.kafka.cluster_metadata import ClusterTopics, read_history
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import PropertyText, read_properties
-from kafkalog_core.kafka.named_dirs import identity_of
+from kafkalog_core.kafka.named_dirs import identity_of, other_node_of_config
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field, replace
@@ -45,6 +45,7 @@ __all__ = [
     "DirectoryOwners",
     "any_topic_id",
     "metadata_file",
+    "other_node_of",
     "read_assignments",
     "read_metadata_file",
     "read_topic_id",
@@ -108,6 +109,8 @@ class ClusterAssignments(Struct):
                 record,
                 replicas=known.replicas if record.replicas is None else record.replicas,
                 directories=known.directories if record.directories is None else record.directories,
+                in_sync=known.in_sync if record.in_sync is None else record.in_sync,
+                leader=known.leader if record.leader is None else record.leader,
             )
         of_topic[record.partition] = record
 
@@ -287,6 +290,26 @@ class DirectoryOwners:
         if self._last is None or self._last.path != log:
             self._last = read_assignments(log)
         return self._last
+
+
+def other_node_of(config: str | None, server: Mapping[str, str], log_dir: str) -> Finding | None:
+    """Return the finding that a server.properties has another broker id than meta.properties; None: it has not.
+
+    Since there is a meta.properties: `KafkaServer.getBrokerIdAndOfflineDirs`, with KRaft `KafkaRaftServer`, from 3.7 on
+    `MetaPropertiesEnsemble.verify`.
+
+    Args:
+        config: path of the server.properties; None: none was given.
+        server: its values.
+        log_dir: path of the log directory.
+    """
+    own = identity_of(log_dir)
+    expected = other_node_of_config(server, own)
+    if config is None or expected is None:
+        return None
+    path = f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}"
+    key = "broker.id" if own.uses_zookeeper else "node.id"
+    return found("meta.other-node-of-config", path, key=key, value=own.node_id, expected=expected, config=config)
 
 
 def metadata_file(place: PartitionPath | Partition) -> EntryFile:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.control import KRaftVoters, decode_control_key, decode_control_value
-from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.decode import RecordRun, decode_batch, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAX_BATCH_BYTES
 from kafkalog_core.format.metadata_records import (
     BROKER_RESOURCE,
@@ -247,7 +247,7 @@ def _ends_with_footer(run: Run) -> bool:
     last = len(run.batches.column("attributes")) - 1
     if not run.batches.column("attributes")[last] & CONTROL_BIT:
         return False
-    for piece in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES, wanted=lambda row: row == last):
+    for piece in decode_batch(run.memory, run.batches, last, max_bytes=MAX_BATCH_BYTES):
         if isinstance(piece, RecordRun):
             start, size = (piece.records.column(name)[-1] for name in ("key_start", "key_size"))
             try:

@@ -29,7 +29,6 @@ from kafkalog_core.kafka.releases import (
     last_before,
     parse_release,
     release_of_level,
-    rule_class,
     short_name,
 )
 from kafkalog_core.storage.listing import stat_path
@@ -143,7 +142,7 @@ class ReleaseGuess(Struct, frozen=True, kw_only=True):
 
     Args:
         release: the release; the latest of the candidates where it is not certain.
-        is_certain: whether all candidates are of one class of rules, or the user named the release.
+        is_certain: whether no other release fits, or the user named it; what is not ruled out is not certain.
         candidates: every release that fits, without its bug fixes.
         evidence: sentences, the strongest first.
         is_newer: whether the directory is of a release after the newest known one, whose rules are used instead.
@@ -180,6 +179,10 @@ class _Sign(NamedTuple):
     sentence: str
 
 
+_OPEN_END: Final = _Sign(LATEST, "nothing in it rules out the latest known release")
+"""The last release where nothing shows one."""
+
+
 class _Level(Struct, frozen=True, kw_only=True):
     """A level of metadata.version; `words`: its source; `is_registered`: whether the node itself registered it."""
 
@@ -197,9 +200,13 @@ class _Level(Struct, frozen=True, kw_only=True):
 
 
 class _Signs(Struct, frozen=True, kw_only=True):
-    """All signs. `log_dir` None: partitions outside a log directory, where no missing file counts."""
+    """All signs. `log_dir` None: partitions outside a log directory, where no missing file counts.
+
+    Of `others`, the same broker's log directories, only what is about the metadata log counts.
+    """
 
     log_dir: LogDir | None
+    others: tuple[LogDir, ...] = ()
     meta: PropertyFile
     marker_contents: PropertyFile
     partitions: tuple[PartitionSigns, ...]
@@ -213,10 +220,20 @@ class _Signs(Struct, frozen=True, kw_only=True):
         return any(test(partition) for partition in self.partitions)
 
     @property
+    def log_dirs(self) -> tuple[LogDir, ...]:
+        """The log directory and those of the same broker."""
+        return self.others if self.log_dir is None else (self.log_dir, *self.others)
+
+    @property
+    def metadata_logs(self) -> list[str]:
+        """Paths of the metadata log, which one of a broker's log directories has."""
+        places = (place for log_dir in self.log_dirs for place in log_dir.partitions)
+        return [place.path for place in places if place.name.topic == METADATA_TOPIC]
+
+    @property
     def is_formatted_in_log(self) -> bool:
         """Whether `kafka-storage format` wrote the features into the log's first snapshot, not bootstrap.checkpoint."""
-        places = () if self.log_dir is None else self.log_dir.partitions
-        firsts = (f"{place.path}/{_FIRST_SNAPSHOT}" for place in places if place.name.topic == METADATA_TOPIC)
+        firsts = (f"{path}/{_FIRST_SNAPSHOT}" for path in self.metadata_logs)
         return any(read_file_levels(first).finalized is not None for first in firsts)
 
     def has_kind(self, kind: FileKind) -> bool:
@@ -228,8 +245,13 @@ class _Signs(Struct, frozen=True, kw_only=True):
         return self.log_dir is not None and any(place.name.state is state for place in self.log_dir.partitions)
 
 
-def infer_release(path: str, *, kafka: str | None = None) -> ReleaseGuess:
+def infer_release(path: str, *, kafka: str | None = None, beside: Iterable[str] = ()) -> ReleaseGuess:
     """Return the release of a log directory, or of a partition directory and the log directory around it.
+
+    Args:
+        path: the directory.
+        kafka: the release, where it was given.
+        beside: other log directories of the same broker: one of them may hold the metadata log.
 
     Raises NotFoundError or AccessError for the directory itself, SettingError for a `kafka` that is not a release.
     """
@@ -241,8 +263,8 @@ def infer_release(path: str, *, kafka: str | None = None) -> ReleaseGuess:
     stat_path(path)
     above = parent(path)
     if is_broker_dir(path):
-        return _guess(_read_signs(path, None))
-    return _guess(_read_signs(above, path) if is_broker_dir(above) else _read_alone(path))
+        return _guess(_read_signs(path, None, beside))
+    return _guess(_read_signs(above, path, beside) if is_broker_dir(above) else _read_alone(path))
 
 
 def _named(release: Release, option: str) -> ReleaseGuess:
@@ -259,7 +281,7 @@ def _guess(signs: _Signs) -> ReleaseGuess:
         return _between(exact, exact)
     first = max(_firsts(signs, levels), default=_Sign(RELEASES[0], "nothing shows the earliest possible release"))
     last = min((sign for sign in _lasts(signs) if sign.release >= first.release), default=None)
-    return _between(first, last or _Sign(LATEST, "nothing in it rules out the latest known release"))
+    return _between(first, last or _OPEN_END)
 
 
 def _newer(level: _Level) -> ReleaseGuess:
@@ -270,10 +292,9 @@ def _newer(level: _Level) -> ReleaseGuess:
 
 def _between(first: _Sign, last: _Sign) -> ReleaseGuess:
     candidates = tuple(release for release in RELEASES if first.release <= release <= last.release)
-    classes = {rule_class(release) for release in candidates}
     return ReleaseGuess(
         release=candidates[-1],
-        is_certain=len(classes) == 1,
+        is_certain=len(candidates) == 1 and last is not _OPEN_END,
         candidates=candidates,
         evidence=(first.sentence,) if first == last else (first.sentence, last.sentence),
     )
@@ -289,10 +310,8 @@ def _levels(signs: _Signs) -> Iterator[_Level]:
         return
     node_id = parse_int32(signs.meta.get("node.id") or "")
     node = "every node" if node_id is None else f"node {node_id}"
-    for place in signs.log_dir.partitions:
-        if place.name.topic != METADATA_TOPIC:
-            continue
-        found = read_log_levels(place.path, node_id)
+    for path in signs.metadata_logs:
+        found = read_log_levels(path, node_id)
         own = found.of_node(node_id)
         if own is not None:
             words = f"{node} registered as one that knows {METADATA_VERSION} {own}"
@@ -300,7 +319,7 @@ def _levels(signs: _Signs) -> Iterator[_Level]:
         if found.finalized is not None:
             words = f"the metadata log sets {METADATA_VERSION} {found.finalized}"
             yield _Level(level=found.finalized, words=words)
-    for file in signs.log_dir.files:
+    for file in (file for log_dir in signs.log_dirs for file in log_dir.files):
         level = read_file_levels(file.path).finalized if file.name.raw == _BOOTSTRAP else None
         if level is not None:
             yield _Level(level=level, words=f"{_BOOTSTRAP} asks for {METADATA_VERSION} {level}")
@@ -378,14 +397,19 @@ def _absences(signs: _Signs) -> Iterator[tuple[bool, Release, str]]:
     yield no_id, Since.DIRECTORY_ID, "meta.properties without a directory.id"
 
 
-def _read_signs(path: str, partition: str | None) -> _Signs:
+def _read_signs(path: str, partition: str | None, beside: Iterable[str]) -> _Signs:
     """Return the signs in a log directory; in any case those of `partition`, if one is given."""
+    others: list[LogDir] = []
+    for other in beside:
+        with suppress(StorageError):
+            others.append(read_log_dir(other))
     log_dir = read_log_dir(path)
     places = [place.path for place in log_dir.partitions if place.name.topic != METADATA_TOPIC]
     step = -(-len(places) // _MAX_PARTITIONS) or 1
     chosen = [*([] if partition is None else [partition]), *places[::step]]
     return _Signs(
         log_dir=log_dir,
+        others=tuple(others),
         meta=_read_contents(path, FileKind.META_PROPERTIES),
         marker_contents=_read_contents(path, FileKind.CLEAN_SHUTDOWN),
         partitions=tuple(signs for place in chosen if (signs := read_partition_signs(place)) is not None),

@@ -37,8 +37,8 @@ class EpochFile(Struct, frozen=True):
     refusal: Refusal | None
 
 
-def read_epoch_file(directory: str) -> EpochFile | None:
-    """Read the file of a partition directory; None: there is none, or it cannot be read."""
+def read_epoch_file(directory: str, *, most: int | None = None) -> EpochFile | None:
+    """Read the file of a partition directory; None: there is none, it cannot be read, or it has more than `most`."""
     path = f"{directory}/{fixed_file_name(FileKind.LEADER_EPOCH)}"
     entries: list[EpochStart] = []
     refusal: Refusal | None = None
@@ -47,6 +47,8 @@ def read_epoch_file(directory: str) -> EpochFile | None:
             text = TextWindows(source)
             for item in read_epoch_checkpoint(text.windows()):
                 if isinstance(item, CheckpointEpoch):
+                    if len(entries) == most:
+                        return None
                     entries.append(EpochStart(item.leader_epoch, item.start_offset))
                 elif isinstance(item, CheckpointVerdict):
                     refusal = item.refusal

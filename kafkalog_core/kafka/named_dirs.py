@@ -24,11 +24,22 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.properties import PropertyFile
 
-__all__ = ["ClusterDir", "Identity", "NamedDirs", "identity_of", "node_of_config", "related_dirs"]
+__all__ = [
+    "ClusterDir",
+    "Identity",
+    "NamedDirs",
+    "dirs_of_config",
+    "identity_of",
+    "node_of_config",
+    "other_node_of_config",
+    "related_dirs",
+]
 
 T = TypeVar("T")
 _NODE: Final = ("node.id", "broker.id")
 _DIRS: Final = ("log.dirs", "log.dir")
+_GENERATED_ID: Final = "-1"
+"""broker.id.generation.enable: the broker takes its id from ZooKeeper, and writes it into meta.properties alone."""
 _READ: Final = frozenset({FileKind.LOG, FileKind.KRAFT_SNAPSHOT})
 """The files in the directory of the metadata log that settings are read from."""
 
@@ -122,8 +133,15 @@ def identity_of(log_dir: str | None) -> Identity:
 
 
 def node_of_config(server: Mapping[str, str]) -> str | None:
-    """Return the broker id in a server.properties; None: it has none."""
-    return _first(server, _NODE)
+    """Return the broker id in a server.properties; None: it has none, or ZooKeeper gives the broker one."""
+    node_id = _first(server, _NODE)
+    return None if node_id == _GENERATED_ID else node_id
+
+
+def other_node_of_config(server: Mapping[str, str], own: Identity) -> str | None:
+    """Return the broker id in a server.properties if it is not that of a log directory; None: they agree."""
+    node_id = node_of_config(server)
+    return None if _agree(node_id, own.node_id) else node_id
 
 
 def related_dirs(
@@ -141,17 +159,20 @@ def related_dirs(
     """
     own = identity_of(log_dir)
     found = {} if log_dir is None else {real(log_dir): ClusterDir(log_dir, is_same_broker=True)}
-    for path in _configured(server):
+    for path in dirs_of_config(server):
         _check_rights(path)
         other = identity_of(path)
         if _agree(own.cluster_id, other.cluster_id):
-            same_node = _agree(own.node_id, other.node_id)
+            same_node = _agree(own.node_id, other.node_id or node_of_config(server))
             found.setdefault(real(path), ClusterDir(path, is_same_broker=same_node))
     return own, tuple({**found, **beside.of_cluster(own), **found}.values())
 
 
-def _configured(server: Mapping[str, str]) -> Iterator[str]:
-    """Yield the log directories of a server.properties that are on this machine."""
+def dirs_of_config(server: Mapping[str, str]) -> Iterator[str]:
+    """Yield the log directories of a server.properties that are on this machine, with that of the metadata log.
+
+    `KafkaConfig.logDirs` reads log.dir only where there is no log.dirs.
+    """
     listed = (_first(server, _DIRS) or "").split(",")
     for path in map(str.strip, (*listed, server.get("metadata.log.dir") or "")):
         if os.path.isabs(path) and (os.path.isdir(path) or denied_above(path) is not None):

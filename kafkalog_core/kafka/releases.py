@@ -30,11 +30,9 @@ __all__ = [
     "RELEASES",
     "KnownRelease",
     "Release",
-    "RuleClass",
     "describe_known",
     "parse_release",
     "release_of_level",
-    "rule_class",
     "with_log_files",
 ]
 
@@ -160,16 +158,6 @@ class Since:
     FEATURES_IN_SNAPSHOT: Final = Release(4, 4)  # kafka-storage format writes no bootstrap.checkpoint
 
 
-class RuleClass(NamedTuple):
-    """A named span of releases: all from `first` on, below the next span.
-
-    Rules differ within a span; `ReleaseGuess.agree` compares them.
-    """
-
-    name: str
-    first: Release
-
-
 class KnownRelease(NamedTuple):
     """A release without its bug fixes; `levels`: the first and last level of metadata.version that came with it."""
 
@@ -203,18 +191,6 @@ RELEASES: Final = tuple(known.release for known in KNOWN)
 LATEST: Final = RELEASES[-1]
 NEWEST_LEVEL: Final = max(known.levels[1] for known in KNOWN if known.levels is not None)
 """The highest level of metadata.version that a known release uses: a higher one is of a newer release."""
-_CLASSES: Final = (
-    RuleClass("0.7", Release(0, 7)),
-    RuleClass("0.8.0", Release(0, 8, 0)),
-    RuleClass("0.8.2", Release(0, 8, 1)),
-    RuleClass("0.9 and 0.10.0", Release(0, 9)),
-    RuleClass("0.10.1 and 0.10.2", Release(0, 10, 1)),
-    RuleClass("0.11 and 1.x", Release(0, 11)),
-    RuleClass("2.x", Release(2, 0)),
-    RuleClass("3.x", Release(3, 0)),
-    RuleClass("4.x", Release(4, 0)),
-)
-_FIRSTS: Final = tuple(each.first for each in _CLASSES)
 
 
 def parse_release(text: str) -> Release:
@@ -255,11 +231,6 @@ def last_before(release: Release) -> Release:
 def with_log_files(release: Release) -> Release:
     """Return the release, or the first one whose partitions have `.log` files for a release before it (0.7)."""
     return max(release, Since.LOG_FILES)
-
-
-def rule_class(release: Release) -> RuleClass:
-    """Return the class of a release; the latest class for later releases than are known."""
-    return _CLASSES[max(0, bisect_right(_FIRSTS, release) - 1)]
 
 
 def _is_known(release: Release) -> bool:

@@ -25,7 +25,7 @@ from kafkalog_core.format.properties import read_java_properties
 from kafkalog_core.format.textfile import MAX_LINE_BYTES
 from kafkalog_core.kafka.cluster_metadata import ClusterConfigs, read_copies
 from kafkalog_core.kafka.logdir.text_files import read_offsets
-from kafkalog_core.kafka.named_dirs import NamedDirs, node_of_config, related_dirs
+from kafkalog_core.kafka.named_dirs import NamedDirs, node_of_config, other_node_of_config, related_dirs
 from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.setting_requests import parse_assignment, parse_topic_assignment
@@ -57,7 +57,6 @@ _POLICY: Final = "cleanup.policy"
 _CLEANER: Final = "log.cleaner.enable"
 _CLEANER_OFFSET: Final = fixed_file_name(FileKind.CLEANER_OFFSET)
 _CHECKPOINT: Final = "inferred: the cleaner's checkpoint"
-_GENERATED_ID: Final = "-1"  # broker.id.generation.enable: the broker takes its id from ZooKeeper
 
 
 class _Candidate(NamedTuple):
@@ -338,7 +337,7 @@ def read_settings(
     for text in request.topic_assignments:
         topic, key, value = parse_topic_assignment(text)
         of_topics.setdefault(topic, {})[key] = value
-    server = {} if request.config is None else _read_server_properties(request.config)
+    server = read_server(request)
     named = beside or NamedDirs()
     own, dirs = related_dirs(log_dir, named, server)
     together = frozenset([each.path for each in dirs])
@@ -355,14 +354,14 @@ def read_settings(
         cleaned=cleaned | cleaners.get(log_dir or "", {}),
         cleaner=f"{of_broker[0]}/{_CLEANER_OFFSET}" if of_broker else None,
         uses_zookeeper=own.uses_zookeeper,
-        foreign_config=_foreign_config(request.config, node_of_config(server), own),
+        foreign_config=_foreign_config(request.config, other_node_of_config(server, own), own),
         names_topics=request.names_topics,
     )
 
 
 def _foreign_config(config: str | None, node_id: str | None, own: Identity) -> str | None:
-    """Return that a server.properties is of another broker than the log directory; None: nothing shows that."""
-    if config is None or node_id is None or own.node_id is None or node_id in {own.node_id, _GENERATED_ID}:
+    """Return that a server.properties is of another broker, by its id; None: nothing shows that."""
+    if node_id is None:
         return None
     return f"{config} is of broker {node_id}, and the log directory of broker {own.node_id}"
 
@@ -384,7 +383,11 @@ def _cleaned(dirs: Iterable[ClusterDir]) -> tuple[dict[str, str], dict[str, dict
     return topics, found
 
 
-def _read_server_properties(path: str) -> dict[str, str]:
+def read_server(request: SettingsRequest) -> dict[str, str]:
+    """Return the lines of the server.properties that was given. Raises SettingError, NotFoundError or AccessError."""
+    path = request.config
+    if path is None:
+        return {}
     with Source.open(path) as source:
         data = source.read(0, MAX_LINE_BYTES + 1)
     try:

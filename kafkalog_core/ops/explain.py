@@ -12,34 +12,55 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_word
 from kafkalog_core.findings import FINDING_TYPES
-from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, hear
+from kafkalog_core.findings.broker_lines import hear, messages_in
+from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
+from kafkalog_core.format.names import FileKind, parse_file_name
 from kafkalog_core.structs import NamedTuple, Struct, field
 from kafkalog_core.text import names_near
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkalog_core.findings.broker_messages import Heard
+    from kafkalog_core.findings.broker_lines import Heard
     from kafkalog_core.findings.kinds import BrokerMessage, Severity
 
-__all__ = ["Digest", "Entry", "Heading", "entries", "explained", "near", "texts_of"]
+__all__ = ["Digest", "Entry", "Heading", "candidates", "entries", "explained", "near", "places_of", "texts_of"]
 
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "info")
 SHOWN_PLACES: Final = 10
 SHOWN_UNKNOWN: Final = 5
 SAMPLE_CHARACTERS: Final = 500
-LINE_CHARACTERS: Final = 16 * 1024
+LINE_CHARACTERS: Final = 1024 * 1024
+"""More than a message has: in JSON a line has a message, and an exception with all of its lines."""
 _LEVEL: Final = re.compile(r"\b(?:WARN|ERROR|FATAL)\b")
 _LEVEL_WITHIN: Final = 200  # the level is near the start of a line
 _NEAR: Final = 5
 _PARTITION_DIR: Final = re.compile(r".+-\d+(?:\.[0-9a-f]{32}-(?:delete|future|stray))?")
+_PLACES: Final = ("partition", "path", "partition_dir", "entry", "dir", "dirs")
+_IN_COMMANDS: Final = ("dir", "dirs", "path", "partition_dir", "entry", "place", "log_dir")
+_OF_LOG_DIR: Final = frozenset(
+    {
+        FileKind.RECOVERY_POINT,
+        FileKind.HIGH_WATERMARK,
+        FileKind.LOG_START_OFFSET,
+        FileKind.CLEANER_OFFSET,
+        FileKind.META_PROPERTIES,
+        FileKind.CLEAN_SHUTDOWN,
+        FileKind.LOCK,
+    }
+)
+_DIRS: Final = re.compile(r",\s*(?=/|[A-Za-z]:|\.)")
 _NOT_NAMED: Final = {
     "path": "a file",
+    "partition_dir": "a partition directory",
+    "entry": "a file",
+    "dirs": "the log directories",
     "partition": "a partition",
     "dir": "the log directory",
     "reason": "the line says no more",
     "other": "another place",
+    "file": "a segment",
     "stored": "?",
     "computed": "?",
 }
@@ -77,7 +98,7 @@ class Heading(Struct):
         """Count one more line."""
         self.count += 1
         self.last_line = number
-        place = heard.values.get("partition") or heard.values.get("path") or heard.values.get("dir")
+        place = next((heard.values[name] for name in _PLACES if name in heard.values), None)
         if place and place not in self.places:
             if len(self.places) < SHOWN_PLACES:
                 self.places.append(place)
@@ -111,7 +132,7 @@ class Digest:
         self._headings: dict[str, Heading] = {}
 
     def take(self, lines: Iterable[str]) -> Digest:
-        """Read lines, of each at most 16 Ki characters, and return the digest itself."""
+        """Read lines, of each at most 1 Mi characters, and return the digest itself."""
         for line in lines:
             self.lines += 1
             self._take(line[:LINE_CHARACTERS].rstrip("\r\n"))
@@ -125,18 +146,20 @@ class Digest:
         )
 
     def _take(self, line: str) -> None:
-        heard = hear(line)
-        if heard is None:
-            if _LEVEL.search(line, 0, _LEVEL_WITHIN):
-                self.unknown += 1
-                if len(self.unknown_samples) < SHOWN_UNKNOWN:
-                    self.unknown_samples.append((self.lines, line[:SAMPLE_CHARACTERS]))
-            return
-        self.recognised += 1
-        name = heard.message.name
-        if name not in self._headings:
-            self._headings[name] = Heading(heard.message, self.lines, line[:SAMPLE_CHARACTERS], heard.values)
-        self._headings[name].add(self.lines, heard)
+        found: dict[str, Heard] = {}
+        for text in messages_in(line):
+            heard = hear(text)
+            if heard is not None:
+                found.setdefault(heard.message.name, heard)
+        if not found and _LEVEL.search(line, 0, _LEVEL_WITHIN):
+            self.unknown += 1
+            if len(self.unknown_samples) < SHOWN_UNKNOWN:
+                self.unknown_samples.append((self.lines, line[:SAMPLE_CHARACTERS]))
+        self.recognised += bool(found)
+        for name, heard in found.items():
+            if name not in self._headings:
+                self._headings[name] = Heading(heard.message, self.lines, line[:SAMPLE_CHARACTERS], heard.values)
+            self._headings[name].add(self.lines, heard)
 
 
 def entries() -> dict[str, Entry]:
@@ -168,6 +191,12 @@ def explained(word: str) -> list[Entry]:
     return [entry for code, entry in known.items() if code.startswith(f"{word}.")]
 
 
+def candidates(word: str) -> list[Entry]:
+    """Return the entries whose code has a text in it, those that have it as a whole word first."""
+    found = [entry for code, entry in entries().items() if word in code]
+    return sorted(found, key=lambda entry: word not in re.split(r"[.-]", entry.code))
+
+
 def near(word: str) -> list[str]:
     """Return codes that resemble a word, the best match first."""
     return names_near(word, entries(), count=_NEAR, least=0.5)
@@ -175,11 +204,13 @@ def near(word: str) -> list[str]:
 
 def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
     """Return the texts of a message about one line, with its values, quoted for a shell in the commands."""
-    filled = defaultdict(lambda: "?", _NOT_NAMED | values)
-    quoted = {name: shell_word(value) for name, value in (values | _places(values)).items()}
-    in_commands = defaultdict(
-        lambda: "...", {name: name.upper() for name in ("dir", "path", "place", "log_dir")} | quoted
-    )
+    path = _path(values)
+    named = values if path is None else {"path": path} | values
+    filled = defaultdict(lambda: "?", _NOT_NAMED | named)
+    quoted = {name: shell_word(value) for name, value in (named | places_of(values)).items()}
+    if "dirs" in values:
+        quoted["dirs"] = " ".join(map(shell_word, _DIRS.split(values["dirs"])))
+    in_commands = defaultdict(lambda: "...", {name: name.upper() for name in _IN_COMMANDS} | quoted)
     return {
         "happened": message.happened.format_map(filled),
         "why": message.why.format_map(filled),
@@ -190,18 +221,39 @@ def texts_of(message: BrokerMessage, values: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _places(values: dict[str, str]) -> dict[str, str]:
+def _path(values: dict[str, str]) -> str | None:
+    """Return the file or directory that a line names; None: it names none."""
+    return next((values[name] for name in _PLACES[1:] if name in values), None)
+
+
+def places_of(values: dict[str, str]) -> dict[str, str]:
     """Return `place`, the partition directory or the best known directory, and `log_dir`, if they are known."""
-    log_dir, partition, path = values.get("dir"), values.get("partition"), values.get("path")
-    if path and "/" in path:
-        parent, _, name = path.rpartition("/")
-        if _PARTITION_DIR.fullmatch(name):
-            return {"place": path, "log_dir": log_dir or parent}
-        above, _, parent_name = parent.rpartition("/")
-        return {"place": parent, "log_dir": log_dir or (above if _PARTITION_DIR.fullmatch(parent_name) else parent)}
-    if log_dir:
-        return {"place": f"{log_dir}/{partition}" if partition else log_dir, "log_dir": log_dir}
-    return {"place": f"LOG_DIR/{partition}"} if partition else {}
+    log_dir, partition = values.get("dir"), values.get("partition")
+    directory = values.get("partition_dir")
+    if directory is None and "/" in values.get("path", ""):
+        directory = _directory_of(values["path"])
+    if "entry" in values:
+        log_dir = values["entry"].rpartition("/")[0]
+    if directory is None:
+        if log_dir:
+            return {"place": f"{log_dir}/{partition}" if partition else log_dir, "log_dir": log_dir}
+        return {"place": f"LOG_DIR/{partition}"} if partition else {}
+    is_partition = "partition_dir" in values or _is_partition(values["path"], directory)
+    return {"place": directory, "log_dir": log_dir or (directory.rpartition("/")[0] if is_partition else directory)}
+
+
+def _directory_of(path: str) -> str:
+    """Return the directory that a path is in, or the path itself if it can only be a directory."""
+    parent, _, name = path.rpartition("/")
+    is_directory = parse_file_name(name).kind is FileKind.UNKNOWN and _PARTITION_DIR.fullmatch(name)
+    return path if is_directory else parent
+
+
+def _is_partition(path: str, directory: str) -> bool:
+    """Return whether the directory of a path is that of a partition. A log directory may have the name `data-0`."""
+    if not _PARTITION_DIR.fullmatch(directory.rpartition("/")[2]):
+        return False
+    return parse_file_name(path.rpartition("/")[2]).kind not in _OF_LOG_DIR
 
 
 def _generic(text: str) -> str:

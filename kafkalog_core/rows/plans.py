@@ -67,9 +67,7 @@ PLAN: Final = new_table(
     Column("needed_bytes", "int64", "bytes that are needed meanwhile, on all file systems together"),
     Column("free_bytes", "int64", "free bytes of the file system that has the least left over"),
     Column("release", "string", "release of Kafka whose rules are used; null: it makes no difference"),
-    Column(
-        "is_release_certain", "bool", "whether the releases that fit are of one span such as 2.x, or the user named it"
-    ),
+    Column("is_release_certain", "bool", "whether no other release fits, or the user named it"),
     _RELEASE_EVIDENCE,
     _assumptions("lost"),
     Column("obstacles", "string", "why it cannot be applied as things are, one per line; null: it can"),

@@ -14,7 +14,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.filters.rows import content_marks, range_marks
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
-from kafkalog_core.format.decode import PayloadDamage, decode_run
+from kafkalog_core.format.decode import PayloadDamage, decode_batch, decode_run
 from kafkalog_core.format.index import split_size
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAGIC_V0, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
@@ -23,7 +23,7 @@ from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from kafkalog_core.format.layout import Layout
     from kafkalog_core.storage.listing import Segment
@@ -479,13 +479,8 @@ class SegmentLookup:
         """Yield the records of one batch in their order; if they cannot be read, that is noted."""
         batch = BatchPlace.of(self.segment, run, row)
         has_times = run.batches.column("format")[row] not in {MAGIC_V0, FORMAT_V07}
-        wanted: Callable[[int], bool] = row.__eq__
-        for item in decode_run(
-            run.memory,
-            run.batches,
-            max_bytes=self._options.max_batch_bytes,
-            wanted=wanted,
-            records=self._columns.records,
+        for item in decode_batch(
+            run.memory, run.batches, row, max_bytes=self._options.max_batch_bytes, records=self._columns.records
         ):
             if isinstance(item, PayloadDamage):
                 if trace is not None:

@@ -18,7 +18,15 @@ from kafkalog_core.wire.codec import codec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OFFSETS_TOPIC", "CommittedOffset", "GroupOffsets", "GroupRecord", "has_expired"]
+__all__ = [
+    "OFFSETS_TOPIC",
+    "CommittedOffset",
+    "GroupOffsets",
+    "GroupRecord",
+    "has_expired",
+    "offset_of_value",
+    "place_of_key",
+]
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 _OFFSET_KEYS: Final = frozenset({0, 1})
@@ -32,6 +40,7 @@ _MEMBER_KEYS: Final = range(4, 18)
 Members are gone with the cluster, and share groups have no committed offsets.
 """
 _KEY_VERSIONS: Final = 2  # bytes of the version in front of every key and value
+_OFFSET_END: Final = _KEY_VERSIONS + 8
 _NO_ID: Final = bytes(16)
 
 Place = tuple[str, int]
@@ -192,6 +201,22 @@ class GroupOffsets(Struct):
         except ProtocolError as error:
             self.skipped[str(error)] += 1
             return None
+
+
+def place_of_key(key: bytes | None) -> Place | None:
+    """Return the topic and partition of the key of a committed offset; None: it is another key, or damaged."""
+    if key is None or int.from_bytes(key[:_KEY_VERSIONS], "big") not in _OFFSET_KEYS:
+        return None
+    try:
+        decoded = codec("OffsetCommitKey", 0).decode_whole(memoryview(key)[_KEY_VERSIONS:])
+    except ProtocolError:
+        return None
+    return decoded["topic"], decoded["partition"]
+
+
+def offset_of_value(value: bytes) -> int:
+    """Return the offset in the value of a committed offset: the first field of each version of OffsetCommitValue."""
+    return int.from_bytes(value[_KEY_VERSIONS:_OFFSET_END], "big", signed=True)
 
 
 def has_expired(offset: CommittedOffset, *, empty_since_ms: int, now_ms: int, retention_ms: int) -> bool:

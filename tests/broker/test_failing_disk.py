@@ -1,4 +1,4 @@
-"""A disk that fails or is full under `serve --read-write`, with a real client: what was acknowledged stays readable.
+"""A disk that fails, is full or read-only under `serve --read-write`: what was acknowledged is read by a real client.
 
 Each seed chooses what fails, how often, for how long, and how the broker ends.
 """
@@ -12,8 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
+from tests.support.ext4_disk import ext4_disk
 from tests.support.failing_disk import FailingDisk, failing_library
 from tests.support.full_disk import mounted_disk
 from tests.support.live import QUIET, SECONDS, LiveServer, create_topics, read_all
@@ -25,15 +26,16 @@ pytestmark = pytest.mark.live
 
 RUNS: Final = 180
 FULL_RUNS: Final = 20
+READ_ONLY_RUNS: Final = 10
 FEW: Final = 6
 CALLS: Final = ("w", "wt", "wt", "ws", "wts", "s", "wt")
 NUMBERS: Final = (errno.EIO, errno.ENOSPC, errno.EROFS, errno.EDQUOT)
 OFFLINE: Final = "is offline for writes"
 
 
-def seeds(count: int) -> list[Any]:
+def seeds(count: int, few: int = FEW) -> list[Any]:
     """The first of them live, the others slow too."""
-    return [pytest.param(seed, marks=[] if seed < FEW else [pytest.mark.slow]) for seed in range(count)]
+    return [pytest.param(seed, marks=[] if seed < few else [pytest.mark.slow]) for seed in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +140,10 @@ def test_no_acknowledged_record_is_lost_when_the_disk_is_full(seed: int) -> None
         with server:
             create_topics(server.address, ["t"])
             sender = Sender(server, chance)
-            failed, end_s = 0, time.monotonic() + SECONDS
-            while not failed and time.monotonic() < end_s:
-                failed = sender.send(400, timeout_ms=1500)
-            assert failed, "the disk was never full"
-            errors = server.errors()
-            assert "failed: WriteError: " in errors
+            end_s = time.monotonic() + 4 * SECONDS
+            while "failed: WriteError: " not in (errors := server.errors()):
+                assert time.monotonic() < end_s, "the disk was never full"
+                sender.send(400, timeout_ms=1500)
             assert "no space left on device" in errors
             ballast.unlink()
             is_offline = OFFLINE in errors
@@ -151,3 +151,37 @@ def test_no_acknowledged_record_is_lost_when_the_disk_is_full(seed: int) -> None
             assert missing == (20 if is_offline else 0)
             sender.check(server)
             end_and_start_again(server, sender, chance, is_offline=OFFLINE in server.errors())
+
+
+@pytest.mark.parametrize("seed", seeds(READ_ONLY_RUNS, 2))
+def test_no_acknowledged_record_is_lost_when_the_disk_becomes_read_only(tmp_path: Path, seed: int) -> None:
+    """The kernel makes a file system read-only when its disk fails; what was fsynced is there after a repair."""
+    chance = random.Random(seed)
+    with ext4_disk(tmp_path) as disk:
+        settings = "log.segment.bytes=1048576", "log.flush.interval.messages=1"
+        with LiveServer(disk.path, *settings) as server:
+            create_topics(server.address, ["t"])
+            sender = Sender(server, chance)
+            assert sender.send(chance.randint(1, 200), timeout_ms=1000 * SECONDS) == 0
+            disk.turn_read_only()
+            count = chance.randint(1, 100)
+            assert sender.send(count, timeout_ms=1500) == count
+            with pytest.raises(KafkaException) as caught:
+                create_topics(server.address, ["other"])
+            assert caught.value.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR
+            errors = server.errors()
+            assert "read-only file system" in errors.lower()
+            assert re.search(r"an append to t-\d failed: ", errors)
+            assert OFFLINE in errors
+            sender.check(server)
+            if chance.random() < 0.5:
+                server.kill()
+            else:
+                assert server.end() == 3
+            disk.repair()
+            assert not (disk.path / ".kafka_cleanshutdown").exists()
+            server.start()
+            sender.check(server)
+            assert sender.send(20, timeout_ms=1000 * SECONDS) == 0
+            sender.check(server)
+            server.stop()

@@ -11,7 +11,8 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
-from kafkalog_core.ops.explain import entries
+from kafkalog_core.ops.explain import candidates, entries, texts_of
+from tests.ops.broker_layouts import LAYOUTS, SAMPLES, written
 from tests.support.for_each import for_each
 
 if TYPE_CHECKING:
@@ -52,6 +53,13 @@ def test_an_unknown_code_is_wrong_usage(word: str, hint: str) -> None:
     assert hint in result.stderr
 
 
+def test_a_word_lists_all_codes_that_have_it() -> None:
+    result = explain("crc")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [entry.code for entry in candidates("crc")]
+    assert explain("inner-crc").stdout == explain("record.inner-crc").stdout  # the only one
+
+
 def test_a_line_of_a_broker() -> None:
     result = explain(LINE)
     assert result.exit_code == 0
@@ -79,16 +87,37 @@ def test_an_unknown_line_is_said_to_be_unknown() -> None:
     assert "kafkalog verify LOG_DIR" in result.stderr
 
 
-@pytest.mark.parametrize("form", ["plain", "gzip", "stdin"])
+@pytest.mark.parametrize("form", ["plain", "gzip", "dash", "stdin"])
 def test_a_whole_log(tmp_path: Path, form: str) -> None:
     text = f"INFO start\n{'x' * 100_000} ERROR far too long\n{LINE}\n".encode() + b"\xff\xfe WARN not utf-8\n"
     path = tmp_path / "server.log"
     path.write_bytes(gzip.compress(text) if form == "gzip" else text)
-    result = explain("--log", "-", data=text) if form == "stdin" else explain("--log", str(path))
+    given = {"dash": ["--log", "-"], "stdin": []}.get(form, ["--log", str(path)])
+    result = explain(*given, data=text if form in {"dash", "stdin"} else None)
     assert result.exit_code == 0
     assert ": 4 lines, 1 of them recognised" in result.stdout
     assert "ERROR    broker.truncated-at-corruption: line 3\n" in result.stdout
     assert "Not recognised: 1 line" in result.stdout
+
+
+@pytest.mark.parametrize("way", ["argument", "log", "stdin"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_message_in_every_layout(tmp_path: Path, way: str, layout: str) -> None:
+    """The texts and commands are those of the values that the broker wrote."""
+    for samples in SAMPLES:
+        lines, expected = [], {}
+        for name, message in BROKER_MESSAGES.items():
+            text, values = written(message.wordings[0], samples)
+            lines.append(LAYOUTS[layout](text))
+            expected[name] = texts_of(message, values)
+        data = "\n".join(lines)
+        path = tmp_path / "server.log"
+        path.write_text(data)
+        given = {"argument": [data], "log": ["--log", str(path)], "stdin": []}[way]
+        result = explain(*given, "--output", "ndjson", data=data.encode() if way == "stdin" else None)
+        *rows, summary = map(json.loads, result.stdout.splitlines())
+        assert summary["exit_status"] == 0
+        assert {row["name"]: {key: row[key] for key in expected[row["name"]]} for row in rows} == expected
 
 
 def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:

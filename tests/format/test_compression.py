@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError, UnsupportedError
 from kafkalog_core.format import decompression
 from kafkalog_core.format.checksums import lz4_header_checksum
-from kafkalog_core.format.decompression import TrailingError, decompress
+from kafkalog_core.format.decompression import OddStreamError, TrailingError, decompress
 from tests.support.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, lz4_frame
 
 # `content` was inflated by other libraries than the ones under test.
@@ -273,10 +273,46 @@ def xxh32_second_byte(descriptor: bytes) -> int:
     return lz4_header_checksum(bytes(descriptor))
 
 
-def test_lz4_linked_blocks_are_read():
-    """Kafka refuses them; nothing else can tell what they hold."""
+def odd(payload: bytes, *, magic: int = 2) -> tuple[str, bytes]:
+    with pytest.raises(OddStreamError) as caught:
+        inflate(LZ4, payload, magic=magic)
+    return caught.value.reason, bytes(caught.value.content)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_lz4_linked_blocks_are_read_and_named(magic):
+    """Java's clients, brokers and cleaner refuse them; librdkafka and kafka-python read them."""
     content = TEXT * 200
-    assert inflate(LZ4, lz4.frame.compress(content, block_linked=True)) == content
+    assert odd(lz4.frame.compress(content, block_linked=True), magic=magic) == ("payload-dependent", content)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("framing", ["content-checksum", "sized"])
+@pytest.mark.parametrize("count", [1, 200])
+def test_lz4_sums_of_the_content_are_not_verified(magic, framing, count):
+    """`Lz4BlockInputStream` steps over the checksum and the size of the content."""
+    frame = bytearray(compress(LZ4, TEXT * count, framing=framing))
+    frame[-1 if framing == "content-checksum" else 6] ^= 0xFF
+    if framing == "sized":
+        frame[14] = lz4_header_checksum(bytes(frame[4:14]))
+    assert odd(bytes(frame), magic=magic) == ("payload-checksum", TEXT * count)
+
+
+def test_lz4_frames_with_wrong_sums_and_other_damage_are_refused():
+    """A header or block checksum is verified by Kafka, and by nothing less."""
+    frame = bytearray(compress(LZ4, TEXT, framing="content-checksum"))
+    frame[-1] ^= 0xFF
+    with pytest.raises(FieldError):
+        inflate(LZ4, bytes(frame[:6]) + bytes([frame[6] ^ 1]) + bytes(frame[7:]))
+    both = bytearray(lz4.frame.compress(TEXT, block_linked=False, block_checksum=True, content_checksum=True))
+    both[-1] ^= 0xFF
+    both[-9] ^= 0xFF
+    with pytest.raises(FieldError):
+        inflate(LZ4, bytes(both))
+    linked = bytearray(lz4.frame.compress(TEXT * 200, block_linked=True, content_checksum=True))
+    linked[-1] ^= 0xFF
+    with pytest.raises(FieldError, match="not an lz4 frame"):
+        inflate(LZ4, bytes(linked))
 
 
 @pytest.mark.parametrize(
@@ -289,7 +325,7 @@ def test_lz4_linked_blocks_are_read():
         ("04224d18614082", UnsupportedError),  # dictionary
         ("04224d18603082", FieldError),  # blocks of 16 KiB
         ("04224d1860408201000100", FieldError),  # a block of more than 64 KiB
-        ("04224d186840ffffffffffffff7f00", LimitError),  # content size
+        ("04224d186840ffffffffffffff7f00", TruncatedError),  # a content size that nothing verifies
     ],
 )
 def test_lz4_headers(payload, error):

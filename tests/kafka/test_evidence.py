@@ -11,7 +11,7 @@ import pytest
 from kafkalog_core.errors import NotFoundError, SettingError
 from kafkalog_core.format.names import parse_directory_name
 from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.releases import LATEST, NEWEST_LEVEL, RELEASES, Release, parse_release, rule_class
+from kafkalog_core.kafka.releases import LATEST, NEWEST_LEVEL, RELEASES, Release, parse_release
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.structs import replace
 from tests.support import build
@@ -39,15 +39,15 @@ def test_the_corpus(corpus: Path) -> None:
     seen = certain = 0
     for path, release in _directories(corpus):
         guess = infer_release(path)
-        classes = {rule_class(candidate) for candidate in guess.candidates}
-        assert rule_class(release) in classes, path
-        assert guess.is_certain == (len(classes) == 1), path
+        first, last = guess.candidates[0], guess.candidates[-1]
+        assert first <= release <= last._replace(patch=99, build=99), path
+        assert guess.is_certain <= (first == last), path
         assert guess.release == guess.candidates[-1]
         assert guess.evidence
         seen += 1
         certain += guess.is_certain
     assert seen > 20
-    assert certain > seen // 20
+    assert certain
 
 
 def _write(directory: Path, files: dict[str, bytes]) -> str:
@@ -204,7 +204,7 @@ def test_another_node_of_a_newer_release_says_nothing_about_this_one(tmp_path: P
 
 def test_a_formatted_directory_shows_its_release_by_where_its_features_are(tmp_path: Path) -> None:
     new = infer_release(_write(tmp_path / "new", {"meta.properties": META_37, FIRST_SNAPSHOT: _values(_finalize(22))}))
-    assert (new.candidates[0], new.is_certain) == (Release(4, 4), True)
+    assert (new.candidates, new.is_certain) == ((Release(4, 4),), False), "a later one may be known some day"
     assert new.evidence[0] == "features in the first metadata snapshot: 4.4 or later"
     files = {"bootstrap.checkpoint": _values(_finalize(22)), FIRST_SNAPSHOT: _values(b"\1\x14\0\0")}
     old = infer_release(_write(tmp_path / "old", {"meta.properties": META_37, **files}))
@@ -225,7 +225,7 @@ def test_a_node_that_never_registered_is_not_taken_for_another_one(tmp_path: Pat
 def test_bootstrap_gives_the_first_release(tmp_path: Path) -> None:
     files = {"meta.properties": META_37, "bootstrap.checkpoint": _values(_finalize(30))}
     guess = infer_release(_write(tmp_path, files))
-    assert guess.is_certain
+    assert (guess.candidates[0], guess.is_certain) == (Release(4, 3), False)
     assert guess.evidence[0] == "bootstrap.checkpoint asks for metadata.version 30: 4.3 or later"
 
 

@@ -20,7 +20,6 @@ from kafkalog_core.kafka.releases import (
     describe_known,
     parse_release,
     release_of_level,
-    rule_class,
 )
 from tests.support.for_each import for_each
 from tests.support.product import ROOT, modules
@@ -110,24 +109,6 @@ def test_every_release_of_the_corpus_is_known(corpus: Path) -> None:
     assert len(named) > 1
     for text in named:
         parse_release(text)
-
-
-@pytest.mark.parametrize(
-    ("texts", "name"),
-    [
-        (("0.7.2",), "0.7"),
-        (("0.8.0",), "0.8.0"),
-        (("0.8.1.1", "0.8.2.2"), "0.8.2"),
-        (("0.9.0.1", "0.10.0.1"), "0.9 and 0.10.0"),
-        (("0.10.1.0", "0.10.2.2"), "0.10.1 and 0.10.2"),
-        (("0.11.0.3", "1.0.0", "1.1.1"), "0.11 and 1.x"),
-        (("2.0.0", "2.8.2"), "2.x"),
-        (("3.0.0", "3.9.1"), "3.x"),
-        (("4.0", "4.3.1", "4.4.0"), "4.x"),
-    ],
-)
-def test_classes(texts: tuple[str, ...], name: str) -> None:
-    assert {rule_class(parse_release(text)).name for text in texts} == {name}
 
 
 # --- the table and the product's texts --------------------------------------------------------------------------------

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
+import shlex
 from pathlib import Path
 from string import Formatter
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.findings import FINDING_TYPES
-from kafkalog_core.findings.broker_messages import BROKER_MESSAGES, NUMBERS, hear
+from kafkalog_core.findings.broker_lines import Heard, hear, messages_in
+from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.findings.logs import ENTRY_DAMAGE, LOG_DAMAGE
-from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, Entry, entries, explained, near, texts_of
+from kafkalog_core.ops.explain import (
+    LINE_CHARACTERS,
+    Digest,
+    Entry,
+    candidates,
+    entries,
+    explained,
+    near,
+    places_of,
+    texts_of,
+)
+from tests.ops.broker_layouts import LAYOUTS, SAMPLES, fields_of, written
 from tests.support.for_each import for_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LINES = [
     tuple(line.split(" | ", 1))
@@ -24,7 +42,27 @@ LINES = [
 ]
 ALARMING = re.compile(r"^.{0,120}?\b(?:WARN|ERROR|FATAL)\b")
 DELETED = "/d/t-0.0123456789abcdef0123456789abcdef-delete"
-SAMPLES = {"path": "/d/t-0/00000000000000000005.index", "dir": "/d", "partition": "t-0", "other": "x", "reason": "y"}
+_DIR = r"\$(?:LOGDIR2?|METADIR)"
+_PARTITION = r"[\w.-]+-\d+(?:\.[0-9a-f]{32}-(?:delete|future|stray))?"
+PLACE_FORMS = {
+    "dir": _DIR,
+    "dirs": rf"{_DIR}(?:, {_DIR})*",
+    "log_dir": _DIR,
+    "entry": rf"{_DIR}/[^/ ]+",
+    "partition": _PARTITION,
+    "partition_dir": rf"{_DIR}/{_PARTITION}",
+    "place": rf"{_DIR}|(?:{_DIR}|LOG_DIR)/{_PARTITION}",
+    "path": rf"{_DIR}/(?:{_PARTITION}(?:/[\w.-]+)?|[a-z.-]+)",
+}
+EPOCHS_TRUNCATED = "New epoch entry a caused truncation of conflicting entries b. Cache now contains 0 entries."
+PLACES = {"path", "partition_dir", "entry", "dir", "dirs"}
+WORDINGS = [(name, wording) for name, message in BROKER_MESSAGES.items() for wording in message.wordings]
+
+
+def heard_in(line: str) -> Heard:
+    """Return what is heard in a line, in which one message is expected."""
+    (heard,) = [heard for text in messages_in(line) if (heard := hear(text)) is not None]
+    return heard
 
 
 @for_each(entries().values(), name=lambda entry: entry.code)
@@ -58,6 +96,13 @@ def test_a_subject_stands_for_all_of_its_codes() -> None:
     assert len(near("log.segment-of")) == 5  # the best of 16 codes
 
 
+def test_a_word_stands_for_all_codes_that_have_it() -> None:
+    codes = [entry.code for entry in candidates("crc")]
+    assert sorted(codes) == sorted(code for code in entries() if "crc" in code)
+    assert codes[0] == "batch.crc-mismatch"
+    assert candidates("nonsense") == []
+
+
 @for_each(BROKER_MESSAGES)
 def test_a_message_leads_on(name: str) -> None:
     message = BROKER_MESSAGES[name]
@@ -67,28 +112,42 @@ def test_a_message_leads_on(name: str) -> None:
     assert message.commands or message.is_elsewhere
     for command in message.commands:
         assert command.split()[0] in {"kafkalog", "ls", "df", "dmesg", "sysctl", "fuser"}
-    named = {field for wording in message.wordings for _, field, _, _ in Formatter().parse(wording) if field}
+    named = {name for wording in message.wordings for name in fields_of(wording)}
+    named |= {"path"} if named & PLACES else set()  # the text names the place that the line names
     for text in message[3:7]:
         needed = {field for _, field, _, _ in Formatter().parse(text) if field}
         assert needed <= named | {"partition", "dir"}, needed - named
 
 
-@for_each(BROKER_MESSAGES)
-def test_every_wording_is_heard_as_its_own_message(name: str) -> None:
-    """None is hidden behind another, whatever stands around it."""
-    for wording in BROKER_MESSAGES[name].wordings:
-        fields = {field for _, field, _, _ in Formatter().parse(wording) if field}
-        text = wording.format_map({field: "7" if field in NUMBERS else SAMPLES.get(field, "z") for field in fields})
-        heard = hear(f"[2026-11-21 02:35:01,000] WARN {text} (kafka.log.Log)")
-        assert heard is not None, wording
-        assert heard.message.name == name, wording
+@for_each(WORDINGS, name=" | ".join)
+def test_every_wording_in_every_layout(named_wording: tuple[str, str]) -> None:
+    """None is hidden behind another, and its values are exactly those that the broker wrote, whatever is around it."""
+    name, wording = named_wording
+    for samples in SAMPLES:
+        text, values = written(wording, samples)
+        for layout, line in LAYOUTS.items():
+            heard = heard_in(line(text))
+            assert (heard.message.name, heard.values) == (name, values), layout
+
+
+@for_each(WORDINGS, name=" | ".join)
+def test_the_commands_name_what_the_line_names(named_wording: tuple[str, str]) -> None:
+    name, wording = named_wording
+    for samples in SAMPLES:
+        _, values = written(wording, samples)
+        commands = texts_of(BROKER_MESSAGES[name], values)["commands"].splitlines()
+        known = {directory.strip() for directory in samples["dirs"].split(",")} | {*samples.values()}
+        known |= {path.rpartition("/")[0] for path in known}
+        for command in commands:
+            for word in shlex.split(command.replace("|", " ")):
+                if word.startswith("/"):
+                    assert word in known or word.rpartition("/")[0] in known, command
 
 
 @for_each(LINES, name=" | ".join)
 def test_lines_of_brokers_are_recognised(named_line: tuple[str, ...]) -> None:
     name, line = named_line
-    heard = hear(line)
-    assert heard is not None
+    heard = heard_in(line)
     assert heard.message.name == name
     for text in texts_of(heard.message, heard.values).values():
         assert "{" not in text.replace("{'", ""), text
@@ -124,8 +183,7 @@ def test_every_message_has_a_line() -> None:
     ],
 )
 def test_what_a_line_names_is_filled_in(line: str, values: dict[str, str], command: str) -> None:
-    heard = hear(line)
-    assert heard is not None
+    heard = heard_in(line)
     assert {name: heard.values[name] for name in values} == values
     assert texts_of(heard.message, heard.values)["commands"].splitlines()[-1] == command
 
@@ -160,14 +218,81 @@ def test_any_text_is_a_line(text: str) -> None:
     assert all(len(heading.sample) <= LINE_CHARACTERS for heading in digest.headings())
 
 
+def test_a_line_of_json_has_a_message_and_an_exception() -> None:
+    line = json.dumps(
+        {
+            "level": "ERROR",
+            "message": "Error while loading log dir /d",
+            "stack_trace": "E: Error while reading checkpoint file /d/t-0/leader-epoch-checkpoint\n\tat k.X.y(X:1)\n"
+            "Caused by: java.io.IOException: Malformed line in checkpoint file [/d/t-0/leader-epoch-checkpoint]: 7",
+        }
+    )
+    digest = Digest().take([line, "{" * 100_000 + '"}'])
+    assert (digest.lines, digest.recognised) == (2, 1)
+    places = {heading.message.name: heading.places for heading in digest.headings()}
+    epochs = ["/d/t-0/leader-epoch-checkpoint"]
+    expected = {"broker.loading-failed": ["/d"], "broker.checkpoint-malformed": epochs}
+    assert places == expected | {"broker.checkpoint-unreadable": epochs}
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "log_dir"),
+    [
+        ("FileNotFoundException: /data-0/meta.properties (Permission denied)", "/data-0", "/data-0"),
+        ("FileNotFoundException: /data-0/t-1/5.log (Permission denied)", "/data-0/t-1", "/data-0"),
+        ("AccessDeniedException: /data-0/t-1/00000000000000000005.log", "/data-0/t-1", "/data-0"),
+        ("AccessDeniedException: /data-0/t-1", "/data-0/t-1", "/data-0"),
+        ("Error: node ID not found in /var/lib/kafka-1", "/var/lib/kafka-1", "/var/lib/kafka-1"),
+        ("Found directory /data-0/foo-bar, 'foo-bar' is not in the form of topic-partition", "/data-0", "/data-0"),
+        ("Log in /data-0/t-1 marked stray and renamed to /data-0/t-1.0f-stray", "/data-0/t-1.0f-stray", "/data-0"),
+        ("[LogLoader partition=t-1, dir=/data-0] Recovering unflushed segment 0", "/data-0/t-1", "/data-0"),
+        ("[LocalLog partition=t-1, dir=/d/t-1] Deleting segment files x", "/d/t-1", "/d"),
+        ("[LocalLog partition=t-1, dir=/d/t-1.0f-delete] Deleting segment files x", "/d/t-1.0f-delete", "/d"),
+        ("[LocalLog partition=t-1, dir=/d] Deleting segment files x", "/d/t-1", "/d"),
+        ("Error processing append operation on partition SUuW-aTBTrCNh-1VPoZHBQ:t-1", "LOG_DIR/t-1", None),
+        (f"[LeaderEpochCache t-1] {EPOCHS_TRUNCATED}", "LOG_DIR/t-1", None),
+    ],
+)  # fmt: skip
+def test_the_directory_of_what_a_line_names(line: str, place: str, log_dir: str | None) -> None:
+    """A log directory may have a name that ends in a number, as a partition's has."""
+    heard = heard_in(line)
+    expected = {"place": place} | ({} if log_dir is None else {"log_dir": log_dir})
+    assert {name: value for name, value in places_of(heard.values).items() if name in expected} == expected
+    assert ("log_dir" in places_of(heard.values)) == (log_dir is not None)
+
+
+def broker_logs(corpus: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the lines of each broker's log in the corpus."""
+    for path in corpus.rglob("*broker*.log*"):
+        if path.name.endswith((".log", ".log.gz")):
+            data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            yield str(path.relative_to(corpus)), data.decode("utf-8", "replace").splitlines()
+
+
 @pytest.mark.corpus
 def test_every_alarming_line_of_the_corpus_is_recognised(corpus: Path) -> None:
     """A line that is not about a log directory is one of the messages `broker.elsewhere-...`."""
-    paths = [path for path in corpus.rglob("*broker*.log*") if path.name.endswith((".log", ".log.gz"))]
-    assert paths
+    logs = [*broker_logs(corpus)]
+    assert logs
     unknown = []
-    for path in paths:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        lines = data.decode("utf-8", "replace").splitlines()
-        unknown += [f"{path.name}: {line[:200]}" for line in lines if ALARMING.match(line) and hear(line) is None]
+    for name, lines in logs:
+        unknown += [
+            f"{name}: {line[:200]}" for line in lines if ALARMING.match(line) and not any(map(hear, messages_in(line)))
+        ]
     assert unknown == []
+
+
+@pytest.mark.corpus
+def test_no_line_of_the_corpus_is_read_with_a_wrong_path(corpus: Path) -> None:
+    """The corpus writes `$LOGDIR` for the log directory: every value of a place is one, or is in one, to the letter."""
+    wrong = set()
+    for name, lines in broker_logs(corpus):
+        for line in lines:
+            for heard in filter(None, map(hear, messages_in(line))):
+                values = heard.values | places_of(heard.values)
+                wrong |= {
+                    (name, heard.message.name, kind, values[kind])
+                    for kind, form in PLACE_FORMS.items()
+                    if kind in values and not re.fullmatch(form, values[kind])
+                }
+    assert wrong == set()

@@ -166,19 +166,22 @@ def test_signs_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert not runs.is_dead(store, "a")
 
 
-def test_a_run_that_begins_is_not_taken_for_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not at any moment from the first file that another run can see of it."""
-    store, seen = Store(str(tmp_path)), []
-    finish = Store.finish
+def test_a_run_begins_although_others_delete_its_unfinished_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They can not know whose it is before it has its name."""
+    store, finish, deleted = Store(str(tmp_path)), Store.finish, []
 
-    def look(self: Store, name: str) -> None:
-        seen.append({name: runs.is_dead(self, "a") for name in self.files() if run_of(name) == "a"})
+    def delete(self: Store, name: str) -> None:
         finish(self, name)
+        if len(deleted) < 3:
+            deleted.append(name)
+            self.delete([name])
 
-    monkeypatch.setattr(Store, "finish", look)
+    monkeypatch.setattr(Store, "finish", delete)
     with runs.LiveRun(store, "a"):
-        pass
-    assert seen == [{runs.sign_name("a"): False}]
+        assert deleted == [f"{runs.sign_name('a')}.new"] * 3
+        assert not runs.is_dead(store, "a")
 
 
 def test_a_sign_is_never_seen_half_written(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def test_rows_are_read_back(tmp_path, compression):
     assert table == plain(140)
     assert table.schema == arrow_schema(RECORDS), "readers see texts, whatever they were written from"
     bounds = {"offset": (0, 139_099), "timestamp_ms": (0, 140_029)}
-    assert written == (140 * 32, (tmp_path / "a.parquet").stat().st_size, bounds)
+    nulls = {name: table[name].null_count for name in bounds}
+    assert written == (140 * 32, (tmp_path / "a.parquet").stat().st_size, bounds, nulls)
     metadata = pq.read_metadata(tmp_path / "a.parquet")
     assert metadata.num_row_groups == 1
     assert metadata.row_group(0).column(5).compression == {"none": "UNCOMPRESSED"}.get(compression, compression.upper())

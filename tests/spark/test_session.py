@@ -14,6 +14,7 @@ import pytest
 from kafkalog_core.spark.session import session as session_module
 from kafkalog_core.spark.session.errors import SparkError
 from kafkalog_core.spark.session.session import LOG_CONF, SessionSettings, SparkLog, open_session, spark_session
+from tests.spark.exporting import batches, write_log
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -94,6 +95,24 @@ def confs_of(settings: SessionSettings) -> dict[str, str]:
         return session_module._confs(settings, log)
     finally:
         log.close()
+
+
+@pytest.mark.parametrize("name", ["kafkalog_core", "pyarrow"])
+def test_the_current_directory_is_not_imported_first(name, tmp_path):
+    """It may be a checkout without compiled kernels, next to what is installed."""
+    here = tmp_path / "here"
+    (here / name).mkdir(parents=True)
+    (here / name / "__init__.py").write_text("raise SystemExit('the current directory')")
+    write_log(tmp_path / "t-0", 0, batches(0, 10))
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "kafkalog_cli", "spark", "export", tmp_path / "t-0", "--to", tmp_path / "out"],
+        cwd=here,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0), done.stdout
 
 
 @pytest.mark.parametrize(

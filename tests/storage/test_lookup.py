@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.format import decode
 from kafkalog_core.kafka.fetch import Broker, broker_offset, broker_time
 from kafkalog_core.storage.lookup import PartitionLookup, floor_index
 from kafkalog_core.storage.lookup_trace import Trace
@@ -393,3 +394,22 @@ def test_a_broker_goes_by_modification_times_where_there_are_no_time_entries(tmp
         assert found_time(lookup, 4000) == (1, 7000)
         assert broker_time(lookup, 4000, BROKER, Trace()).outcome == "none"  # it believes the file of magic 0
         assert broker_time(lookup, 6000, BROKER, Trace()).record.offset == 1
+
+
+def test_a_search_by_time_looks_at_each_batch_once(tmp_path, monkeypatch):
+    """Batches without records are opened one after another; 200,000 of them once took ten minutes."""
+    looked_at = []
+    spans = decode._spans
+
+    def counting(batches, wanted):
+        looked_at.append(batches.count)
+        return spans(batches, wanted)
+
+    monkeypatch.setattr(decode, "_spans", counting)
+    path = tmp_path / "t-0"
+    path.mkdir()
+    emptied = [empty_batch(at, at, max_timestamp_ms=1000) for at in range(300)]
+    (path / f"{0:020}.log").write_bytes(b"".join(emptied))
+    with lookup_of(path) as lookup:
+        assert found_time(lookup, 1000) is None
+    assert sum(looked_at) <= 300, "each batch alone"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 from tests.support import build
@@ -25,6 +26,35 @@ def topic_record(name: str, number: int = 1) -> bytes:
 def removed_record(number: int = 1) -> bytes:
     """A RemoveTopicRecord."""
     return b"\1\x09\0" + _id(number) + b"\0"
+
+
+def partition_record(partition: int, replicas: tuple[int, ...], number: int = 1) -> bytes:
+    """A PartitionRecord: all replicas are in sync, and the first one leads."""
+    nodes = _ints(replicas)
+    return (
+        b"\1\3\0"
+        + struct.pack(">i", partition)
+        + _id(number)
+        + nodes * 2
+        + b"\1\1"
+        + struct.pack(">3i", replicas[0], 0, 0)
+        + b"\0"
+    )
+
+
+def partition_change_record(partition: int, in_sync: tuple[int, ...], leader: int, number: int = 1) -> bytes:
+    """A PartitionChangeRecord of the ISR and the leader."""
+    nodes = _ints(in_sync)
+    fields = b"\2\0" + bytes([len(nodes)]) + nodes + b"\1\4" + struct.pack(">i", leader)
+    return b"\1\5\0" + struct.pack(">i", partition) + _id(number) + fields
+
+
+def registered_record(node: int, *directories: bytes, level: int | None = None) -> bytes:
+    """A RegisterBrokerRecord of a broker with no end points, which knows metadata.version up to a level."""
+    ids, name = bytes([len(directories) + 1]) + b"".join(directories), b"metadata.version"
+    features = b"\1" if level is None else bytes([2, len(name) + 1]) + name + bytes([0, 1, 0, level, 0])
+    fields = node.to_bytes(4, "big") + b"\0" + bytes(16) + bytes(8) + b"\1" + features + b"\0\0\0"
+    return b"\1\0\3" + fields + b"\1" + bytes([0, len(ids)]) + ids
 
 
 def write_metadata_log(log_dir: Path, *values: bytes, damage: bytes = b"") -> Path:
@@ -53,6 +83,10 @@ def write_meta(log_dir: Path, *, cluster: str = "c", node: int = 7, key: str = "
 
 def _id(number: int) -> bytes:
     return number.to_bytes(16, "big")
+
+
+def _ints(values: tuple[int, ...]) -> bytes:
+    return bytes([len(values) + 1]) + struct.pack(f">{len(values)}i", *values)
 
 
 def _text(text: str | None) -> bytes:

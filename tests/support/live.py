@@ -1,4 +1,4 @@
-"""`kafkalog serve --read-write` in a process of its own, and what real clients do with it."""
+"""`kafkalog serve` in a process of its own, with `--read-write` or without it, and what real clients do with it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,13 @@ class LiveServer:
         *settings: str,
         options: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        is_read_only: bool = False,
     ) -> None:
         self.directory = directory
         self.environment = dict(environment or {})
         self._options = options
         self._settings = (*SETTINGS, *settings)
+        self._is_read_only = is_read_only
         self._process: subprocess.Popen[str] | None = None
         self._port = 0
         self._log = directory.with_name(f"{directory.name}.log")
@@ -64,10 +66,12 @@ class LiveServer:
 
     def start(self) -> None:
         """Start it, at the port that it had before, and wait until it serves."""
-        command = [sys.executable, "-m", "kafkalog_cli", "serve", "--read-write", str(self.directory)]
+        command = [sys.executable, "-m", "kafkalog_cli", "serve", str(self.directory)]
         command += ["--listen", f"127.0.0.1:{self._port}", *self._options]
-        for each in self._settings:
-            command += ["--set", each]
+        if not self._is_read_only:
+            command.append("--read-write")
+            for each in self._settings:
+                command += ["--set", each]
         with self._log.open("w") as log:  # not a pipe, which would fill and hold the server up
             variables = {**os.environ, **self.environment}
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=variables)

@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.cluster_log import ClusterLog, KnownTopic
-from kafkalog_core.broker.disks.partition_dirs import Key, PartitionDirs
+from kafkalog_core.broker.disks.partition_dirs import BrokerDisk, Key, PartitionDirs
 from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, PartitionCopy, ServedTopic
-from kafkalog_core.broker.disks.start_notes import finding_notes, stray_notes, undecodable_notes
+from kafkalog_core.broker.disks.start_notes import finding_notes, undecodable_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs, own_configs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
-from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure, OfflineError, unreported
+from kafkalog_core.broker.logs.log_dir_failure import ClientFailures, LogDirFailure, unreported
 from kafkalog_core.broker.logs.partition_access import PartitionError
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
@@ -44,7 +44,6 @@ from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.changing.lock import LogDirLocks
-from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, Disk
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import asdict, replace
@@ -55,10 +54,12 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.disks.live_settings import LiveSettings
     from kafkalog_core.broker.logs.appends import AppendPolicy
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.broker.quotas.client_quotas import ClientQuotas
     from kafkalog_core.broker.security.acls import AclBinding, Acls
     from kafkalog_core.broker.security.users import Users
     from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.storage.changing.writer import Disk
 
 __all__ = ["LiveDisks"]
 
@@ -70,7 +71,6 @@ _CHECKPOINTS: Final = (
 )
 _MARK: Final = fixed_file_name(FileKind.CLEAN_SHUTDOWN)
 _NEW_NODE: Final = 1
-_MOST_FAILURES: Final = 100
 _SHARE_VERSION: Final = "share.version"
 _PARTITIONS_OF: Final = {
     "__consumer_offsets": "offsets.topic.num.partitions",
@@ -83,18 +83,6 @@ _NOT_CLEAN: Final = (
     "shutdown file: the next start recovers the logs as after a crash. Find out why the disk does not answer (dmesg), "
     "then start kafkalog or the broker again"
 )
-
-
-class _BrokerDisk(Disk):
-    """The steps of a broker: a new file gets the group of its directory where this user may set it.
-
-    A repair refuses to change the group of a file; a broker creates its files with the group of its process.
-    """
-
-    def _set_attributes(self, descriptor: int, path: str, attributes: Attributes) -> None:
-        if os.geteuid() != SUPERUSER and attributes.gid not in {os.getegid(), *os.getgroups()}:
-            attributes = replace(attributes, gid=os.fstat(descriptor).st_gid)
-        super()._set_attributes(descriptor, path, attributes)
 
 
 class LiveDisks:
@@ -114,6 +102,7 @@ class LiveDisks:
         clock_ms: Callable[[], int],
         new_id: Callable[[], bytes],
         failed: Callable[[str, BaseException], None] = unreported,
+        notify: Callable[[ServedHole], None] | None = None,
         disk: Disk | None = None,
     ) -> None:
         """Lock the directory, recover its logs, and delete the clean shutdown file.
@@ -124,6 +113,7 @@ class LiveDisks:
             clock_ms: time of day, in milliseconds since 1970.
             new_id: returns a random id of 16 bytes.
             failed: receives what clients asked for and could not be done to the directory, and why.
+            notify: receives each damaged place of a log that is not served, once, on the thread that meets it.
             disk: performs the steps that change the directory.
 
         Raises StorageError: LockedError if a broker runs there, RefusedError if it cannot be recovered.
@@ -133,12 +123,13 @@ class LiveDisks:
         self.configs = TopicConfigs(settings.log)
         self.notes: list[str] = []
         self.log_dirs = [self.path]
-        self.disk = self._disk = disk or _BrokerDisk()
+        self.disk = self._disk = disk or BrokerDisk()
         self._clock_ms = clock_ms
         self._new_id = new_id
         self._failed = failed
+        self._notify = notify
         self._failure = LogDirFailure(self.path, failed)
-        self._failures: dict[str, str] = {}  # what was reported last, so that a client that tries again is not
+        self._failures = ClientFailures(failed)
         self._cache = SegmentCache()
         self._lock = threading.RLock()
         self._opened: dict[Key, LiveLog] = {}
@@ -241,10 +232,7 @@ class LiveDisks:
             self._cluster.begin()
         self._use_broker_configs(self._cluster.broker_configs)
         self._list_topics()
-        strays = [
-            each for key, each in self._places.items() if key[0] != METADATA_TOPIC and not self.has_partition(*key)
-        ]
-        self.notes += stray_notes(each.path for each in strays)
+        self.notes += self._directories.stray_notes(self.has_partition)
 
     def _use_broker_configs(self, configs: Mapping[str, str]) -> None:
         try:
@@ -272,7 +260,8 @@ class LiveDisks:
                 if (place := self._places.get((known.name, number))) is not None
             }
             if copies:
-                topics[known.name] = ServedTopic(known.name, known.topic_id, copies)
+                count = max(known.leader_epochs) + 1
+                topics[known.name] = ServedTopic(known.name, known.topic_id, copies, known_count=count)
         self.topics = dict(sorted(topics.items()))
         self._by_id = {topic.topic_id: topic.name for topic in self.topics.values()}
 
@@ -313,7 +302,7 @@ class LiveDisks:
             return opened
         if (place := self._places.get((name, number))) is not None:
             count_read(cost_of_opening(place.path))
-        with self._lock, self._reported(f"the opening of {name}-{number}"):
+        with self._lock, self._failures.reported(f"the opening of {name}-{number}"):
             return self._open_log((name, number)) if self.has_partition(name, number) else None
 
     def opened(self) -> dict[Key, LiveLog]:
@@ -380,6 +369,8 @@ class LiveDisks:
             if opened is None:
                 self._check_open()
                 known = self._cluster.topics.get(key[0]) if key[0] != METADATA_TOPIC else None
+                if known is not None and self._cluster.is_kept:  # a broker with ZooKeeper may have no ids
+                    self._directories.identify(key, known.topic_id)
                 facts = LogFacts(
                     limits=limits_of(self.configs.of_topic(key[0], {} if known is None else known.configs)),
                     log_start_offset=self._offsets[FileKind.LOG_START_OFFSET].get(key),
@@ -391,6 +382,7 @@ class LiveDisks:
                     *(self._places[key].path, self._disk, self._cache, facts),
                     clock_ms=self._clock_ms,
                     failure=self._failure,
+                    notify=self._notify,
                 )
                 self._opened[key] = opened
             return opened
@@ -403,7 +395,7 @@ class LiveDisks:
         that of a topic of the metadata log without a directory here.
         """
         self.configs.check(name, configs)
-        with self._lock, self._reported(f"the creation of topic {name}"):
+        with self._lock, self._failures.reported(f"the creation of topic {name}"):
             self._check_open()
             if name in self.topics:
                 return self.topics[name]
@@ -412,10 +404,16 @@ class LiveDisks:
             if self.is_known(name):
                 raise PartitionError(ErrorCode.TOPIC_ALREADY_EXISTS)
             topic_id = self._new_id()
-            with self._directories.made(name, range(partitions), topic_id):
-                self._cluster.create_topic(name, topic_id, partitions, own_configs(name) | dict(configs))
-            self._list_topics()
+            with self._directories.made(name, range(partitions)):
+                known = self._cluster.create_topic(name, topic_id, partitions, own_configs(name) | dict(configs))
+            self._add_topic(known, range(partitions))
             return self.topics[name]
+
+    def _add_topic(self, known: KnownTopic, new: Iterable[int]) -> None:
+        """List a topic whose new partitions the metadata log has, and write its id into their directories."""
+        self._list_topics()
+        for number in new:
+            self._directories.identify((known.name, number), known.topic_id)
 
     def is_known(self, name: str) -> bool:
         """Return whether the cluster has a topic of this name, even if none of its partitions is here."""
@@ -428,12 +426,13 @@ class LiveDisks:
 
     def add_partitions(self, name: str, count: int) -> None:
         """Give a topic more partitions; `count`: how many it has then. Raises StorageError."""
-        with self._lock, self._reported(f"the growth of topic {name}"):
+        with self._lock, self._failures.reported(f"the growth of topic {name}"):
             self._check_open()
             known = self._known(name)
-            with self._directories.made(name, range(max(known.leader_epochs, default=-1) + 1, count), known.topic_id):
+            new = range(max(known.leader_epochs, default=-1) + 1, count)
+            with self._directories.made(name, new):
                 self._cluster.add_partitions(known, count)
-            self._list_topics()
+            self._add_topic(known, new)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its files. Ranges that are being sent stay readable.
@@ -444,10 +443,10 @@ class LiveDisks:
         Raises StorageError: before anything is changed if one of its directories is a link, or is not the one that was
         here at the start.
         """
-        with self._lock, self._reported(f"the deletion of topic {name}"):
+        with self._lock, self._failures.reported(f"the deletion of topic {name}"):
             self._check_open()
             known = self._known(name)
-            keys = self._directories.of_topic(name)
+            keys = self._directories.of_topic(name, known.leader_epochs)
             self._cluster.delete_topic(known)
             self._policies.pop(name, None)
             for key in keys:
@@ -539,26 +538,6 @@ class LiveDisks:
         if known is None:
             raise StorageError(f"topic {name} does not exist")
         return known
-
-    @contextmanager
-    def _reported(self, what: str) -> Iterator[None]:
-        """Report a failure of the directory; the same one once, though clients try again and again.
-
-        That the directory is offline was reported when it went offline. Clients choose the names in `what`, so only
-        the latest failures are kept.
-        """
-        try:
-            yield
-        except OfflineError:
-            raise
-        except (StorageError, OSError) as error:
-            if self._failures.pop(what, None) != str(error):
-                self._failed(what, error)
-            self._failures[what] = str(error)
-            if len(self._failures) > _MOST_FAILURES:
-                del self._failures[next(iter(self._failures))]
-            raise
-        self._failures.pop(what, None)
 
     # --- checkpoints and the end --------------------------------------------------------------------------------------
     def checkpoint(self) -> None:

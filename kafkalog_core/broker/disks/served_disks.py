@@ -24,8 +24,8 @@ from kafkalog_core.broker.network.disk_threads import cost_of_opening, cost_of_r
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
-from kafkalog_core.kafka.cluster import read_topic_id
-from kafkalog_core.kafka.cluster_metadata import ClusterTopics, read_copies, read_history
+from kafkalog_core.kafka.cluster import ClusterAssignments, read_topic_id
+from kafkalog_core.kafka.cluster_metadata import read_copies, read_history
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.named_dirs import identity_of
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
@@ -37,6 +37,7 @@ from kafkalog_core.text import count_of, moment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from kafkalog_core.format.metadata_records import PartitionAssigned
     from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.ops.reading.targets import Target
@@ -51,6 +52,7 @@ HighWatermark = Literal["end", "checkpoint"]
 _NO_CLUSTER: Final = "kafkalog-without-a-cluster-id"
 _UNSERVED: Final = frozenset({DirectoryState.FUTURE, DirectoryState.REMOTE_INDEX_CACHE})
 _ID_BYTES: Final = 16
+_NO_LEADER: Final = -1
 
 
 class DiskOptions(Struct, frozen=True, kw_only=True):
@@ -88,11 +90,21 @@ class PartitionCopy(Struct, frozen=True):
 
 
 class ServedTopic(Struct):
-    """A topic, and the copies of its partitions by number. `topic_id`: 16 bytes."""
+    """A topic, and the copies of its partitions by number.
+
+    Args:
+        name: as clients see it.
+        topic_id: 16 bytes.
+        copies: of the partitions.
+        assigned: what the cluster's metadata log says of partitions; empty: nothing is known of them.
+        known_count: of its partitions by the metadata log that is written here; 0: unknown.
+    """
 
     name: str
     topic_id: bytes
     copies: dict[int, list[PartitionCopy]] = field(default_factory=dict)
+    assigned: Mapping[int, PartitionAssigned] = field(default_factory=dict)
+    known_count: int = 0
 
     @property
     def is_internal(self) -> bool:
@@ -102,7 +114,7 @@ class ServedTopic(Struct):
     @property
     def partition_count(self) -> int:
         """The number of partitions: clients number them from 0, so those that are on no disk count."""
-        return max(self.copies) + 1
+        return max(self.known_count, max(self.copies) + 1)
 
 
 class ServedDisks:
@@ -124,6 +136,7 @@ class ServedDisks:
         self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
         self._opening: dict[tuple[str, int], threading.Lock] = {}
         self.features = FinalizedFeatures()
+        self._assigned: Mapping[str, Mapping[int, PartitionAssigned]] = {}
         self._configs: ClusterConfigs | None = None
         self._configs_lock = threading.Lock()
         self.until_ms = options.view.until_ms
@@ -258,14 +271,15 @@ class ServedDisks:
             self.notes.append(f"not served: the logs of Kafka 0.7 in {where}; kafkalog dump reads them")
 
     def _ids_of_cluster(self) -> Mapping[str, str]:
-        """Return the ids of topics by name in the first metadata log that is whole and has any; note its features."""
+        """Return the ids of topics by name in the first metadata log that is whole and has any; note its contents."""
         for path in self.log_dirs:
-            topics, history = ClusterTopics(), read_history(f"{path}/{METADATA_TOPIC}-0")
+            image, history = ClusterAssignments(path), read_history(f"{path}/{METADATA_TOPIC}-0")
             for record in history.records():
-                topics.replay(record)
-            if history.is_whole and topics.names:
-                self.features = FinalizedFeatures(topics.features, history.end_offset - 1)
-                return topics.ids
+                image.replay(record)
+            if history.is_whole and image.topics.names:
+                self.features = FinalizedFeatures(image.topics.features, history.end_offset - 1)
+                self._assigned = image.partitions
+                return image.topics.ids
         return {}
 
     def _grouped(self, copies: Iterable[PartitionCopy]) -> dict[str, ServedTopic]:
@@ -289,7 +303,24 @@ class ServedDisks:
             raw_id = parse_uuid(topic_id or current.get(topic) or "")
             known = topics.setdefault(topic, ServedTopic(topic, raw_id or _made_up_id(self.cluster_id, topic)))
             known.copies.setdefault(number, []).append(copy)
+            if topic == name.topic:
+                known.assigned = self._assigned.get(current.get(topic, ""), {})
+        self._note_leaderless(topics.values())
         return dict(sorted(topics.items()))
+
+    def _note_leaderless(self, topics: Iterable[ServedTopic]) -> None:
+        """Note how many partitions had no leader: this node leads them all the same, as clients read from leaders."""
+        count = sum(
+            (assigned := topic.assigned.get(number)) is not None and assigned.leader == _NO_LEADER
+            for topic in topics
+            for number in topic.copies
+        )
+        if count:
+            have = "1 partition has" if count == 1 else f"{count:,} partitions have"
+            self.notes.append(
+                f"{have} no leader in the metadata log (its last record says leader {_NO_LEADER}): clients see this "
+                "node as the leader, because they read from leaders, and the ISR of that record"
+            )
 
     def _current_ids(self, copies: Iterable[PartitionCopy], ids: Mapping[str, str | None]) -> dict[str, str]:
         """Return the id of each topic: by the metadata log, else the one that most of its directories have.

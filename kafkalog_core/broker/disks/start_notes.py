@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.command_lines import shell_path
 from kafkalog_core.storage.changing.lock import lock_holder
 from kafkalog_core.storage.source import denial
 from kafkalog_core.text import count_of
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
 
-__all__ = ["finding_notes", "holder_notes", "is_text", "stray_notes", "undecodable_notes", "unreadable_notes"]
+__all__ = ["finding_notes", "holder_notes", "is_text", "undecodable_notes", "unreadable_notes"]
 
 _MOST: Final = 5
 
@@ -50,19 +49,6 @@ def unreadable_notes(partitions: Iterable[str]) -> Iterator[str]:
     if denied:
         have = "1 partition has" if len(denied) == 1 else f"{len(denied)} partitions have"
         yield f"warning: {have} no leader: {denied[0]}"
-
-
-def stray_notes(paths: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each of the first partition directories that the metadata log does not know."""
-    found = sorted(paths)
-    for path in found[:_MOST]:
-        yield (
-            f"warning: {path}: belongs to no partition of the metadata log, so it is not served, and no topic of its "
-            f"name can be created. See what is in it (kafkalog verify {shell_path(path)}), and move it out of the log "
-            "directory, or delete it if its topic was deleted"
-        )
-    if len(found) > _MOST:
-        yield f"warning: {count_of(len(found) - _MOST, 'more directory')} of this kind"
 
 
 def is_text(name: str) -> bool:

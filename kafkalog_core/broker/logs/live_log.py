@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.batch_map import BatchMap, check_places, map_batches
 from kafkalog_core.broker.logs.log_dir_failure import ClosedLogError, LogDirFailure
-from kafkalog_core.broker.logs.log_reader import LiveLogReader, LiveSegment
+from kafkalog_core.broker.logs.log_reader import CHECKED, LiveLogReader, LiveSegment
 from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.broker.network.answers import SharedFile
 from kafkalog_core.errors import FieldError, StorageError
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_core.broker.logs.segment_cache import SegmentCache
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.kafka.append import AppendLimits, Roll
     from kafkalog_core.kafka.producer_anomalies import Known
@@ -121,12 +122,14 @@ class LiveLog(LiveLogReader):
         *,
         clock_ms: Callable[[], int],
         failure: LogDirFailure | None = None,
+        notify: Callable[[ServedHole], None] | None = None,
     ) -> None:
         """Open a log that was recovered, or begin a new one in an empty directory. Raises StorageError.
 
-        clock_ms: time of day, in milliseconds since 1970. failure: of its log directory; None: one of its own.
+        clock_ms: time of day, in milliseconds since 1970. failure: of its log directory; None: one of its own. notify:
+        receives each damaged place that is not served, once.
         """
-        super().__init__(path, cache, clock_ms)
+        super().__init__(path, cache, clock_ms, notify)
         self._disk = disk
         self._failure = failure or LogDirFailure(path)
         name = os.path.basename(path)
@@ -179,7 +182,7 @@ class LiveLog(LiveLogReader):
         segment = OpenSegment(base_offset=base, indexes=indexes, created_ms=self._clock_ms(), end_offset=base)
         live = LiveSegment(base, path)
         with Source.open(path) as source:
-            live.batches = map_batches(source, PlaceBounds(base_offset=base), options=_SCAN)
+            live.batches = map_batches(source, PlaceBounds(base_offset=base), options=CHECKED)
             check_places(live.batches, path)
             for item in scan(source, base_offset=None, options=_SCAN):
                 if isinstance(item, Damage):
@@ -194,7 +197,7 @@ class LiveLog(LiveLogReader):
                     ) from error
                 states.replay(item.batches, markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES))
         live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
-        live.max_timestamp_ms = live.batches.max_timestamp_ms
+        live.max_timestamp_ms = max(live.batches.max_timestamp_ms, last_time(last.timeindex))
         if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut
             raise StorageError(
                 f"bytes {segment.size_bytes} to {last.size_bytes - 1} do not form a batch, although the last shutdown "
@@ -203,6 +206,7 @@ class LiveLog(LiveLogReader):
                 f"{os.path.dirname(path)} --apply",
                 path=path,
             )
+        self._holes.report(path, live.batches)
         live.file = SharedFile(self._disk.open_log(path))
         self._segments = (*self._segments, live)
         return self._new(base, limits, segment)
@@ -248,7 +252,8 @@ class LiveLog(LiveLogReader):
         """Return the first offset of the open transactions, else the high watermark."""
         with self._lock:
             unstable = self._states.first_unstable_offset
-            return self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
+            end = self.log_end_offset if unstable is None else max(unstable, self.log_start_offset)
+            return self._end_before(end)
 
     def known_stable_offset(self) -> int:
         """Return the last stable offset, which is always known here."""
@@ -373,7 +378,7 @@ class LiveLog(LiveLogReader):
             is_control |= cell("attributes", row) & CONTROL_BIT
             position = end
         live.size_bytes, live.end_offset = position, last_offset + 1
-        live.max_timestamp_ms = live.batches.max_timestamp_ms
+        live.max_timestamp_ms = max(live.max_timestamp_ms, live.batches.max_timestamp_ms)
         if has_producer:
             markers = markers_of(run.memory, rows, max_bytes=MAX_BATCH_BYTES) if is_control else {}
             for event in self._states.replay(rows, markers, first=first, last=last):
@@ -504,10 +509,7 @@ class LiveLog(LiveLogReader):
                     self._write_epochs()
 
     def delete_segments(self, bases: Sequence[int]) -> int:
-        """Delete the first segments, which `bases` names; the active one is rolled first. Return how many are gone.
-
-        Raises ClosedLogError before anything is changed.
-        """
+        """Delete the first segments, which `bases` names; the active one is rolled first. Return how many are gone."""
         with self._lock:
             self._check_open()
             if bases and bases[-1] == self._segments[-1].base_offset:

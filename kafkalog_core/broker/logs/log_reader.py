@@ -19,6 +19,7 @@ from kafkalog_core.broker.logs.partition_view import (
     OffsetOutOfRangeError,
     TimedOffset,
 )
+from kafkalog_core.broker.logs.served_holes import HoleReports
 from kafkalog_core.broker.network.answers import FileRange
 from kafkalog_core.errors import StorageError
 from kafkalog_core.kafka.batch_places import PlaceBounds
@@ -33,10 +34,11 @@ if TYPE_CHECKING:
 
     from kafkalog_core.broker.logs.batch_map import BatchMap, Place
     from kafkalog_core.broker.logs.segment_cache import SegmentCache
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.broker.network.answers import SharedFile
     from kafkalog_core.kafka.producers import CompletedTxn
 
-__all__ = ["LiveLogReader", "LiveSegment"]
+__all__ = ["CHECKED", "LiveLogReader", "LiveSegment"]
 
 _UNDEFINED: Final = -1
 _NO_EPOCH: Final = (-1, -1)
@@ -44,6 +46,8 @@ _LATEST_OFFSET: Final = -1
 _EARLIEST_OFFSET: Final = -2
 _SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0
 _HEADERS: Final = ScanOptions(check=False)
+CHECKED: Final = ScanOptions(check=True, resync=True)
+"""How a log is scanned whose damaged batches are holes."""
 
 
 class LiveSegment(Struct):
@@ -63,14 +67,21 @@ class LiveSegment(Struct):
 class LiveLogReader(ABC):
     """The reading half of a log. Thread-safe."""
 
-    def __init__(self, path: str, cache: SegmentCache, clock_ms: Callable[[], int]) -> None:
-        """Begin without segments. clock_ms: time of day, in milliseconds since 1970."""
+    def __init__(
+        self,
+        path: str,
+        cache: SegmentCache,
+        clock_ms: Callable[[], int],
+        notify: Callable[[ServedHole], None] | None = None,
+    ) -> None:
+        """Begin without segments. clock_ms: time of day, in milliseconds since 1970. notify: as for `HoleReports`."""
         self.path = path
         self.log_start_offset = 0
         self.leader_epoch = 0
         self.is_deleted = False
         self._cache = cache
         self._clock_ms = clock_ms
+        self._holes = HoleReports(notify)
         self._lock = threading.RLock()
         self._segments: tuple[LiveSegment, ...] = ()
         self._aborted: list[CompletedTxn] = []
@@ -87,8 +98,26 @@ class LiveLogReader(ABC):
 
     @property
     def high_watermark(self) -> int:
-        """The log end offset: there is no other replica."""
-        return self.log_end_offset
+        """The log end offset, as there is no other replica; if a hole is before it, the offset before that hole."""
+        return self._end_before(self.log_end_offset)
+
+    def _end_before(self, limit: int) -> int:
+        """Return the offset after the last batch that ends before a limit, as `ServedPartition` does.
+
+        That is the limit itself, unless a hole is before it, which no consumer would pass.
+        """
+        if not self._holes.any_found:
+            return limit
+        for segment in reversed(self._segments):
+            if segment.base_offset >= limit:
+                continue
+            batches = segment.batches or self._cache.get(segment.path)
+            if batches is None:
+                break  # a consumer that comes to the hole has mapped it
+            end = batches.end_before(limit, partial(self._bytes, segment))
+            if end is not None:
+                return max(end, self.log_start_offset)
+        return limit
 
     # --- reading ------------------------------------------------------------------------------------------------------
     def read(self, offset: int, max_bytes: int, *, is_committed: bool, minimum_one: bool = True) -> FetchedRange:
@@ -100,7 +129,7 @@ class LiveLogReader(ABC):
                 raise StorageError("the partition was deleted", path=self.path)
             if not self.log_start_offset <= offset <= self.log_end_offset:
                 raise OffsetOutOfRangeError(f"offset {offset} is outside of the log", path=self.path)
-            limit = self.last_stable_offset() if is_committed else self.log_end_offset
+            limit = self.last_stable_offset() if is_committed else self.high_watermark
             found = self._find(offset) if offset < limit else None
             if found is None:
                 return nothing
@@ -116,7 +145,8 @@ class LiveLogReader(ABC):
                     end = min(end, batches.place(stretch, limit, partial(self._bytes, segment)).position)
             if end <= place.position:
                 return nothing
-            aborted = self._aborted_between(offset, batches.last_offset_before(end)) if is_committed else None
+            last = batches.last_offset_before(end)  # and from the batch that is sent, not from a hole before it
+            aborted = self._aborted_between(place.last_offset, last) if is_committed else None
             file = self._hold(segment)
         size = end - place.position
         return FetchedRange((FileRange(file, place.position, size),), size, place.magic, aborted)
@@ -168,8 +198,9 @@ class LiveLogReader(ABC):
             raise StorageError("the partition was deleted", path=self.path)
         with Source.open(segment.path) as source:
             bounds = PlaceBounds(base_offset=segment.base_offset, next_base=segment.end_offset)
-            found = map_batches(source, bounds, options=ScanOptions(check=True, resync=True))
-        segment.max_timestamp_ms = found.max_timestamp_ms
+            found = map_batches(source, bounds, options=CHECKED)
+        self._holes.report(segment.path, found)
+        segment.max_timestamp_ms = max(segment.max_timestamp_ms, found.max_timestamp_ms)
         return found
 
     def _hold(self, segment: LiveSegment) -> SharedFile:

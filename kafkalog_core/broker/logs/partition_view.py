@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.broker.logs.batch_map import first_record_at, map_batches
 from kafkalog_core.broker.logs.log_tail import LogTail, find_tail
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
+from kafkalog_core.broker.logs.served_holes import HoleReports
 from kafkalog_core.broker.network.answers import FileRange
 from kafkalog_core.broker.network.disk_threads import count_read
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.broker.logs.batch_map import BatchMap, Place
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.format.snapshot import ProducerEntry
     from kafkalog_core.kafka.batch_places import PlaceBounds
     from kafkalog_core.ops.reading.committed import CommittedView
@@ -55,7 +57,6 @@ __all__ = [
     "FetchedRange",
     "OffsetOutOfRangeError",
     "OnDamage",
-    "ServedHole",
     "ServedPartition",
     "TimedOffset",
     "ViewOptions",
@@ -70,20 +71,6 @@ _NO_EPOCH: Final = (-1, -1)
 
 class OffsetOutOfRangeError(KafkalogError):
     """An offset before the log start offset or after the log end offset."""
-
-
-class ServedHole(Struct, frozen=True, kw_only=True):
-    """A damaged place that is not served.
-
-    `first_offset` is the offset that is expected there; None: unknown.
-    """
-
-    path: str
-    position: int
-    size_bytes: int
-    reason: str
-    detail: str
-    first_offset: int | None
 
 
 class ViewOptions(Struct, frozen=True, kw_only=True):
@@ -164,7 +151,7 @@ class ServedPartition:
         self._found_producers: tuple[ProducerEntry, ...] | None = None
         self._ends: dict[int, int] = {}
         self._found_renamed: tuple[int, ...] | None = None
-        self._notified: set[tuple[str, int]] = set()
+        self._holes = HoleReports(options.notify)
         context = PartitionContext(log_start_offset=options.log_start_offset)
         first_base = self._bases[0] if self._bases else None
         self.log_start_offset = log_bounds(first_base, context, rules_of(LATEST)).local_start
@@ -335,9 +322,11 @@ class ServedPartition:
             return nothing
         aborted = None
         if is_committed:
+            # Not from `offset` on, where a hole may be: a client drops the records of a producer until it sees an abort
+            # marker, and after the last batch of a transaction it may see that of the next one alone.
             aborted = tuple(
                 AbortedTransaction(span.producer_id, span.first)
-                for span in self._committed.hidden_between(offset, max(last_offset, place.last_offset))
+                for span in self._committed.hidden_between(place.last_offset, max(last_offset, place.last_offset))
             )
         size = end - place.position
         file = self._cache.hold(_log_path(self._segments[number]))  # the range is this holder
@@ -534,7 +523,7 @@ class ServedPartition:
     def _new_map(self, segment: Segment) -> BatchMap:
         with Source.open(_log_path(segment)) as source:
             found = map_batches(source, self._bounds_of(segment), options=self._options.scan_options)
-        self._notify(segment, found)
+        self._holes.report(_log_path(segment), found)
         tail = self._found_tail_on_disk
         if tail is not None and found.end and found.end_offset > tail.readable:  # others are within its range
             end = max(found.end_offset, tail.end)
@@ -547,24 +536,6 @@ class ServedPartition:
         if found is None:
             found = self._bounds = partition_bounds(self._partition)
         return found[segment.base_offset]
-
-    def _notify(self, segment: Segment, batches: BatchMap) -> None:
-        """Report the holes of a segment, each once. Zeros at the end of a file are preallocated space, not a hole."""
-        path, notify = _log_path(segment), self._options.notify
-        for damage in batches.holes:
-            if notify is None or damage.is_zeros or (path, damage.position) in self._notified:
-                continue
-            self._notified.add((path, damage.position))
-            notify(
-                ServedHole(
-                    path=path,
-                    position=damage.position,
-                    size_bytes=damage.size_bytes,
-                    reason=damage.reason,
-                    detail=damage.detail,
-                    first_offset=damage.next_offset,
-                )
-            )
 
     def _bytes(self, number: int, start: int, end: int) -> memoryview:
         """Return bytes of a segment's log. Raises StorageError."""

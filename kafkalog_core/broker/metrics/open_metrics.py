@@ -239,7 +239,7 @@ def _group_lines(status: BrokerStatus, groups: list[GroupStatus]) -> Generator[s
     yield from _metric(
         "kafka_consumergroup_lag",
         "gauge",
-        "Offsets from the committed one to the high watermark.",
+        "Offsets from the committed one to the high watermark; negative: past the end of the log.",
         ((labels, each.lag) for labels, each in found if each.lag is not None),
     )
     sums: Counter[tuple[str, str]] = Counter()

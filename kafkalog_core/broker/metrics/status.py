@@ -155,10 +155,13 @@ class BrokerStatus:
 
 
 def _lag(log: WatchedPartition | None, offset: int) -> int | None:
-    """Return the offsets between a committed one and the high watermark, as `kafka-consumer-groups.sh` shows it."""
+    """Return the offsets from a committed one to the high watermark, as `kafka-consumer-groups.sh` shows them.
+
+    It is negative where a group has committed past the end of the log (`ConsumerGroupService.getLag`).
+    """
     if log is None:
         return None
     try:
-        return max(0, log.high_watermark - offset)
+        return log.high_watermark - offset
     except (KafkalogError, OSError):
         return None

@@ -1,6 +1,6 @@
 """What clients ask about the cluster and its topics, and the refusal of what would write.
 
-There is one node: it leads every partition, and it is its only replica.
+There is one node: it leads every partition that it has. The other replicas that the metadata log knows are offline.
 """
 
 from __future__ import annotations
@@ -203,16 +203,22 @@ class TopicRequests:
         except (StorageError, UnsupportedError):
             partition = None
         is_there = partition is not None
+        replicas, in_sync = [node.node_id], [node.node_id] if is_there else []
+        assigned = topic.assigned.get(number)
+        if assigned is not None and assigned.replicas:
+            # the node of a directory that was given to another one is a replica too: it has a copy
+            replicas = list(dict.fromkeys((*assigned.replicas, node.node_id) if is_there else assigned.replicas))
+            in_sync = list(assigned.in_sync or ())
         return {
             "error_code": ErrorCode.NONE if is_there else ErrorCode.LEADER_NOT_AVAILABLE,
             "partition_index": number,
             "leader_id": node.node_id if is_there else -1,
             "leader_epoch": -1 if partition is None else partition.leader_epoch,
-            "replica_nodes": [node.node_id],
-            "isr_nodes": [node.node_id] if is_there else [],
+            "replica_nodes": replicas,
+            "isr_nodes": in_sync,
             "eligible_leader_replicas": [],  # nullable, but the admin client of 4.3.1 fails on null
             "last_known_elr": [],
-            "offline_replicas": [] if is_there else [node.node_id],
+            "offline_replicas": [each for each in replicas if each != node.node_id or not is_there],
         }
 
     def describe_topic_partitions(self, context: RequestContext) -> Answer:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.top_files import PartitionContext
     from kafkalog_core.kafka.start.candidates import Occasion
     from kafkalog_core.kafka.start.recovery import Problem, SegmentRecovery
-    from kafkalog_core.kafka.start.replay import Obstacle
+    from kafkalog_core.kafka.start.replay import Obstacle, OffsetIndex
     from kafkalog_core.kafka.start.results import LoadOptions, LoadProblemKind
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition
@@ -59,6 +59,7 @@ class _Live(Struct):
     recovery: SegmentRecovery | None = None
     occasion: Occasion | None = None
     is_emptied: bool = False
+    rebuilt_index: bytes | None = None
 
     @property
     def log_path(self) -> str | None:
@@ -321,6 +322,9 @@ class PartitionLoad:
         if recovery.problem is not None:
             return recovery.problem
         live.recovery, live.end_offset = recovery, recovery.end_offset
+        # a read that looks at base offsets decompresses messages of magic 0 and 1, which recovery does not
+        is_read = recovery.has_legacy and self._rules.search != "last"
+        live.rebuilt_index = recovery.offset_index if is_read else None
         live.size_bytes = min(live.size_bytes, recovery.valid_bytes)
         if assigns:
             # LogSegment.recover assigns each epoch that is above the latest one (LeaderEpochFileCache.assign, KIP-101)
@@ -337,6 +341,7 @@ class PartitionLoad:
 
     def _empty(self, live: _Live) -> None:
         live.recovery, live.end_offset, live.size_bytes, live.is_emptied = None, live.base_offset, 0, True
+        live.rebuilt_index = None
 
     def _remove(self, first: int, why: str) -> None:
         """Delete the segments from one on, and the snapshots of their base offsets."""
@@ -359,8 +364,11 @@ class PartitionLoad:
     def _next_offset(self, live: _Live) -> EndOfLog:
         """Return the offset after the last record of a segment (`LogSegment.readNextOffset`)."""
         if live.end_offset is not None or live.segment is None or live.log_path is None:
-            return EndOfLog(live.base_offset if live.end_offset is None else live.end_offset)
-        index = live.segment.index
+            if live.rebuilt_index is None or live.log_path is None:
+                return EndOfLog(live.base_offset if live.end_offset is None else live.end_offset)
+            index: OffsetIndex | None = live.rebuilt_index
+        else:
+            index = live.segment.index
         end = end_of_log(live.log_path, live.size_bytes, live.base_offset, index, search=self._rules.search)
         if end.obstacle is not None:
             self._blocked(live.log_path, end.obstacle)
@@ -492,6 +500,8 @@ class PartitionLoad:
 
 
 def _reading(live: _Live) -> ReplaySegment:
-    index = None if live.segment is None else live.segment.index
+    index: OffsetIndex | None = None if live.segment is None else live.segment.index
     is_whole = live.end_offset is not None
+    if live.rebuilt_index is not None:
+        index, is_whole = live.rebuilt_index, False
     return ReplaySegment(live.base_offset, live.log_path, live.size_bytes, index, is_whole)

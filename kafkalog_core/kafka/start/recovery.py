@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.control import decode_control_key, decode_control_value
-from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
+from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_batch
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import (
@@ -56,7 +56,7 @@ MarkerFault = Literal["invalid-record", "fatal"]
 EMPTY_MARKER: Final = "a control batch that compaction has emptied, which releases before 2.0 cannot read"
 
 _END_TYPES: Final = frozenset(CONTROL_TYPE_NAMES.index(name) for name in ("abort", "commit"))
-_UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit"})
+_UNINFLATED: Final = frozenset({"payload", "payload-truncated", "payload-limit", "payload-dependent"})
 
 
 def first_empty_marker(batches: BatchColumns, first: int) -> int:
@@ -93,8 +93,10 @@ def marker_fault(memory: memoryview, batches: BatchColumns, row: int, *, max_byt
         return "invalid-record"
     fault: MarkerFault | None = None
     is_first = True
-    for item in decode_run(memory, batches, max_bytes=max_bytes, wanted=row.__eq__):
+    for item in decode_batch(memory, batches, row, max_bytes=max_bytes):
         if isinstance(item, PayloadDamage):
+            if item.is_ignored:
+                continue
             if item.reason in _UNINFLATED:
                 return "fatal"
             # of the first record, or of what follows it where it is the only one, all is read
@@ -372,7 +374,7 @@ class _Recovery:
 
     def _first_inner_offset(self, run: Run, row: int) -> int | None:
         """Return the first offset in a compressed message; None: it does not open, which is a problem."""
-        for item in decode_run(run.memory, run.batches, max_bytes=self.limit_bytes, wanted=row.__eq__):
+        for item in decode_batch(run.memory, run.batches, row, max_bytes=self.limit_bytes):
             if isinstance(item, RecordRun):
                 return item.records.column("offset")[0]
             self._fail("bad-message", run.batches.column("position")[row], item.detail)

@@ -6,13 +6,14 @@ clean shutdown reads nothing else of a log.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.decompression import TrailingError, decompress
+from kafkalog_core.format.decompression import OddStreamError, decompress
 from kafkalog_core.format.layout import (
     CODEC_MASK,
     ENVELOPE,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.producers import ProducerStates, SnapshotStyle
     from kafkalog_core.kafka.rules import OffsetSearch
     from kafkalog_core.storage.listing import FileInfo
+
+    OffsetIndex = FileInfo | bytes  # the bytes: of the one that recovery has rebuilt
 
 __all__ = [
     "EndOfLog",
@@ -99,17 +102,19 @@ class SegmentReads:
         source: its log.
         size_bytes: where the broker takes the log to end.
         base_offset: of the segment.
-        index: its offset index; None: it has none, or its entries do not count.
+        index: its offset index, or the bytes of the one that recovery has rebuilt; None: it has none, or its entries do
+            not count.
         search: how the release looks for an offset after the index entry.
     """
 
     def __init__(
-        self, source: Source, size_bytes: int, base_offset: int, index: FileInfo | None, *, search: OffsetSearch
+        self, source: Source, size_bytes: int, base_offset: int, index: OffsetIndex | None, *, search: OffsetSearch
     ) -> None:
         self._source = source
         self._walk = HeaderWalk(source, size_bytes)
         self._base_offset = base_offset
-        self._index_path = None if index is None else index.path
+        self._rebuilt = index if isinstance(index, bytes) else b""
+        self._index_path = None if index is None or isinstance(index, bytes) else index.path
         self._search = search
 
     def end(self) -> EndOfLog:
@@ -200,6 +205,8 @@ class SegmentReads:
 
         The zero tail of a crash counts too. Where there is none, it is the base offset, and 0.
         """
+        if self._rebuilt:
+            return self._rebuilt_entry(offset)
         if self._index_path is None:
             return self._base_offset, 0
         try:
@@ -214,6 +221,14 @@ class SegmentReads:
                 return self._base_offset, 0 if slot is None else max(0, pages.entry(slot)[1])
         except StorageError:
             return self._base_offset, 0
+
+    def _rebuilt_entry(self, offset: int | None) -> tuple[int, int]:
+        fields = OFFSET_INDEX_ENTRY.struct.iter_unpack(self._rebuilt)
+        entries = [(self._base_offset + first, position) for first, position in fields]
+        if offset is None:
+            return entries[-1]
+        number = bisect_right(entries, offset, key=itemgetter(0))
+        return entries[number - 1] if number else (self._base_offset, 0)
 
 
 def find_offset(readings: Sequence[ReplaySegment], offset: int, *, search: OffsetSearch) -> tuple[str, Obstacle] | None:
@@ -242,7 +257,7 @@ def find_offset(readings: Sequence[ReplaySegment], offset: int, *, search: Offse
 
 
 def end_of_log(
-    path: str, size_bytes: int, base_offset: int, index: FileInfo | None, *, search: OffsetSearch
+    path: str, size_bytes: int, base_offset: int, index: OffsetIndex | None, *, search: OffsetSearch
 ) -> EndOfLog:
     """Return the end of a log as a broker finds it that trusts the offset index (`LogSegment.readNextOffset`)."""
     with Source.open(path) as source:
@@ -257,13 +272,14 @@ class ReplaySegment(NamedTuple):
         path: of its log; None: it is new, and empty.
         size_bytes: where its log ends.
         offset_index: by which a broker finds where a read begins; None: there is none.
-        is_whole: whether every batch was checked, so that a read finds its place without the index.
+        is_whole: whether every batch was checked, and none is a compressed message whose first offset a read looks for,
+            so that a read finds its place without the index.
     """
 
     base_offset: int
     path: str | None
     size_bytes: int
-    offset_index: FileInfo | None = None
+    offset_index: OffsetIndex | None = None
     is_whole: bool = True
 
 
@@ -498,8 +514,8 @@ def _value_within(entry: bytes, magic: int) -> bytes:
     payload, codec = memoryview(entry)[start : start + size], entry[LEGACY_ATTRIBUTES] & CODEC_MASK
     try:
         return bytes(decompress(codec, payload, magic=magic, limit_bytes=MAX_BATCH_BYTES))
-    except TrailingError as error:
-        return bytes(error.content)
+    except OddStreamError as error:
+        return b"" if error.reason == "payload-dependent" else bytes(error.content)
     except FormatError:
         return b""
 

@@ -54,6 +54,7 @@ from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import partition_name, read_partition
+from kafkalog_core.storage.paths import real
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of
 
@@ -271,8 +272,9 @@ class _Planner:
             )
             self._stage.write(mark.path, [EMPTY_CLEAN_SHUTDOWN], why=_MARKED, like=self._like(mark))
         findings, refusals = _sorted_out(repairs)
+        other_node = self._context.other_node
         return PlanReport(
-            findings=findings,
+            findings=findings if other_node is None else (other_node, *findings),
             refusals=(*refusals, *obstacles),
             release=self._context.guess,
             needs_release=(wants_mark or _asks_release(repairs)) and not self._context.guess.agree(_is_recent),
@@ -371,10 +373,14 @@ class _Planner:
         return self._ids
 
     def _other_dirs(self) -> list[BrokerDir]:
-        """Return the broker's other log directories, read once."""
+        """Return the broker's other log directories, read once: those that were named, and those of its config."""
         if self._others is None:
-            paths = cast("Sequence[str]", self._request.options.get("beside") or ())
-            self._others = [read_broker_dir(read_log_dir(path)) for path in paths if path != self._target.root]
+            named = cast("Sequence[str]", self._request.options.get("beside") or ())
+            of_config = (each.path for each in self._context.related_dirs if each.is_same_broker)
+            paths = {real(self._target.root): self._target.root}
+            for path in (*named, *of_config):
+                paths.setdefault(real(path), path)
+            self._others = [read_broker_dir(read_log_dir(path)) for path in [*paths.values()][1:]]
         return self._others
 
     def _meta_sources(self) -> MetaSources:

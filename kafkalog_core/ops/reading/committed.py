@@ -378,11 +378,15 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
 def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[str, PlaceBounds]:
     """Return what bounds the offsets of each file, by its path."""
     every = [*files, *following]
-    bases = [file.base_offset for file in every]
-    return {
-        file.path: PlaceBounds(base_offset=base or 0, next_base=None if base is None else next_base)
-        for file, base, next_base in zip(every, bases, [*bases[1:], None], strict=False)
-    }
+    found = {}
+    for file, after in zip(every, [*every[1:], None], strict=False):
+        base, following_log = file.base_offset, None if after is None or file.base_offset is None else after
+        found[file.path] = PlaceBounds(
+            base_offset=base or 0,
+            next_base=None if following_log is None else following_log.base_offset,
+            next_log=None if following_log is None else following_log.path,
+        )
+    return found
 
 
 def _misplaced(file: LogFile, bounds: PlaceBounds, options: ScanOptions) -> list[Damage]:

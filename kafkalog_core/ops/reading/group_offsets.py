@@ -16,7 +16,7 @@ from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import GroupOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkalog_core.format.decode import RecordRun
     from kafkalog_core.storage.scan import Run
@@ -26,8 +26,16 @@ __all__ = ["partition_runs", "read_group_offsets", "records_of"]
 _COMMIT_MARKER = 1  # ControlRecordType
 
 
+def _all(key: bytes | None, value: bytes | None) -> bool:  # noqa: ARG001 - the default of `wanted`
+    return True
+
+
 def read_group_offsets(
-    directories: Iterable[str], *, max_batch_bytes: int = MAX_BATCH_BYTES, until_ms: int = MAX_INT64
+    directories: Iterable[str],
+    *,
+    max_batch_bytes: int = MAX_BATCH_BYTES,
+    until_ms: int = MAX_INT64,
+    wanted: Callable[[bytes | None, bytes | None], bool] = _all,
 ) -> tuple[GroupOffsets, list[str]]:
     """Return what groups committed, and a sentence for each place that cannot be read, where commits may be missing.
 
@@ -35,6 +43,7 @@ def read_group_offsets(
         directories: of the partitions, one copy of each.
         max_batch_bytes: larger batches are damage.
         until_ms: records with a later timestamp are left out.
+        wanted: called with the key and the value of each record: whether to decode it.
     """
     found, problems = GroupOffsets(), list[str]()
     for directory in directories:
@@ -44,7 +53,7 @@ def read_group_offsets(
                 if isinstance(item, str):
                     problems.append(item)
                 else:
-                    problems += _replay(of_partition, item, max_batch_bytes, until_ms)
+                    problems += _replay(of_partition, item, max_batch_bytes, until_ms, wanted)
         except StorageError as error:
             problems.append(str(error))
         for what, count in of_partition.skipped.items():
@@ -65,7 +74,13 @@ def partition_runs(directory: str, max_batch_bytes: int) -> Iterator[Run | str]:
                     yield f"{file.path}: byte {item.position}, {item.reason}: {item.detail}"
 
 
-def _replay(found: GroupOffsets, run: Run, max_bytes: int, until_ms: int) -> list[str]:
+def _replay(
+    found: GroupOffsets,
+    run: Run,
+    max_bytes: int,
+    until_ms: int,
+    wanted: Callable[[bytes | None, bytes | None], bool],
+) -> list[str]:
     """Replay the records and markers of a run of batches in their order."""
     batches, problems = run.batches, []
     formats, attributes = batches.column("format"), batches.column("attributes")
@@ -87,7 +102,7 @@ def _replay(found: GroupOffsets, run: Run, max_bytes: int, until_ms: int) -> lis
             continue
         for row, offset, timestamp_ms, key, value in records_of(item):
             end_transactions(row)
-            if timestamp_ms <= until_ms:
+            if timestamp_ms <= until_ms and wanted(key, value):
                 found.replay(key, value, offset, producers[row] if flags[row] & TRANSACTIONAL_BIT else None)
     end_transactions(batches.count)
     return problems

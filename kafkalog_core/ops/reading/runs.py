@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.filters.rows import batch_marks, batches_in_times, content_marks, range_marks, undecided
 from kafkalog_core.findings import for_rules
+from kafkalog_core.findings.logs import LOG_DAMAGE
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import (
     PayloadDamage,
@@ -184,6 +185,7 @@ class RunReader:
             max_bytes=self._request.max_batch_bytes,
             wanted=_asked(selection),
             records=self._records,
+            opens_nested=self._request.resync,
         ):
             reached = _rows_of(item)[0]
             self._opened(selection, reached, opened)
@@ -199,8 +201,14 @@ class RunReader:
         self._opened(selection, 0, opened)
 
     def _decoded(self, run: Run, selection: bytearray | None) -> Iterator[RecordRun | PayloadDamage]:
-        max_bytes = self._request.max_batch_bytes
-        return decode_run(run.memory, run.batches, max_bytes=max_bytes, wanted=_asked(selection), records=self._records)
+        return decode_run(
+            run.memory,
+            run.batches,
+            max_bytes=self._request.max_batch_bytes,
+            wanted=_asked(selection),
+            records=self._records,
+            opens_nested=self._request.resync,
+        )
 
     def _chosen(self, run: RecordRun, lines: Lines, view: CommittedView | None, *, resynced: bool) -> Iterator[Chunk]:
         """Yield the selected records of a decoded run."""
@@ -304,14 +312,15 @@ class RunReader:
         self, reason: str, detail: str, position: int, lines: Lines, next_offset: int | None = None
     ) -> RowChunk:
         """Return the damage row of a whole batch; its bytes are counted with the batch."""
-        self._report.add_damage(reason, 0)
+        severity = LOG_DAMAGE[reason].severity
+        self._report.add_damage(reason, 0, severity)
         row = {
             "position": position,
             "size_bytes": 0,
             "reason": reason,
             "detail": detail,
             "next_offset": next_offset,
-            "severity": "error",
+            "severity": severity,
         }
         return rows_at(lines.place, tables.DAMAGE, [row])
 
@@ -376,7 +385,7 @@ class DumpRequest(Struct, frozen=True, kw_only=True):
         committed: only what a read_committed consumer gets, up to the log's end or the checkpointed high watermark.
         newest_first: whether the highest offsets come first.
         limit: most rows of the level, entries of files included; None: all.
-        resync: whether to search for batches after damage.
+        resync: whether to search for batches after damage, and to open compressed messages in compressed messages.
         max_batch_bytes: size of the largest batch that is read, in bytes, decompressed too.
         stats: a row of statistics for each partition instead of its rows.
         path: whether rows have a column with the path of their file.

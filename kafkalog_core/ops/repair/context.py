@@ -7,17 +7,18 @@ each came from, and what holds for several commands (such as which partitions a 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from kafkalog_core.errors import DeniedError, SelectionError
+from kafkalog_core.errors import DeniedError, SelectionError, SettingError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
-from kafkalog_core.kafka.cluster import DirectoryOwners, metadata_file, read_topic_id
+from kafkalog_core.kafka.cluster import DirectoryOwners, metadata_file, other_node_of, read_topic_id
 from kafkalog_core.kafka.evidence import infer_release
 from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.kafka.named_dirs import NamedDirs, related_dirs
 from kafkalog_core.kafka.releases import with_log_files
-from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.settings import read_server, read_settings
 from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.names import DirectoryName
     from kafkalog_core.kafka.evidence import ReleaseGuess
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.named_dirs import ClusterDir
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.setting_requests import SettingsRequest
     from kafkalog_core.kafka.setting_table import Setting, TopicSettings
@@ -48,6 +50,7 @@ __all__ = [
     "PartitionFacts",
     "TargetDir",
     "distinct_settings",
+    "guess_release",
     "only_target_dir",
     "read_context",
     "stray_first",
@@ -125,6 +128,22 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         path = None if log_dir is None else log_dir.path
         return read_settings(self.request, self.release, path, self.target.named_dirs)
 
+    @cached_property
+    def related_dirs(self) -> tuple[ClusterDir, ...]:
+        """The log directories of the cluster that were named or are in the server.properties, its own first.
+
+        Raises SettingError, NotFoundError or AccessError.
+        """
+        own = None if self.target.log_dir is None else self.target.log_dir.path
+        return related_dirs(own, self.target.named_dirs, self.settings.server)[1]
+
+    @cached_property
+    def other_node(self) -> Finding | None:
+        """The finding that the server.properties is another broker's; None: nothing shows that."""
+        if self.target.log_dir is None or self.request.config is None:
+            return None
+        return other_node_of(self.request.config, self.settings.server, self.target.log_dir.path)
+
     @property
     def snapshot_options(self) -> SnapshotOptions:
         """How producer snapshots are read and written."""
@@ -146,10 +165,10 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         if target.log_dir is None:
             return {}
         own = target.log_dir.path
-        _, dirs = related_dirs(own, target.named_dirs, self.settings.server)
+        dirs = self.related_dirs
         together = frozenset(each.path for each in dirs)
         owners = target.named_dirs.once(("owners", together), lambda: DirectoryOwners(each.path for each in dirs))
-        found = {own: owners.other_node(own)}
+        found = {own: self.other_node or owners.other_node(own)}
         assignments = owners.assignments(owners.of_same_node(own), kafka=self.request.kafka)
         if assignments is not None and found[own] is None:
             served = [place for place in target.partitions if place.name.state is DirectoryState.CURRENT]
@@ -226,11 +245,24 @@ def read_context(
         now_ms: the time that counts as now, in milliseconds since 1970.
         needs_log_files: whether the first release with `.log` files is used for a directory of an older one (0.7).
     """
-    guess = infer_release(target.root, kafka=request.kafka)
+    guess = guess_release(target, request)
     if needs_log_files:
         guess = replace(guess, release=with_log_files(guess.release))
     broker_dir = None if target.log_dir is None else read_broker_dir(target.log_dir)
     return DirContext(target=target, request=request, now_ms=now_ms, guess=guess, broker_dir=broker_dir)
+
+
+def guess_release(target: TargetDir, request: SettingsRequest) -> ReleaseGuess:
+    """Return the release of a target directory, with what the broker's other log directories show of it.
+
+    Raises NotFoundError or AccessError for the directory itself. What else cannot be read shows nothing.
+    """
+    others: tuple[str, ...] = ()
+    if request.kafka is None and target.log_dir is not None:
+        with suppress(SettingError, StorageError):
+            _, dirs = related_dirs(target.log_dir.path, target.named_dirs, read_server(request))
+            others = tuple(each.path for each in dirs if each.is_same_broker)[1:]  # the first is its own
+    return infer_release(target.root, kafka=request.kafka, beside=others)
 
 
 class _HasFindings(Protocol):

@@ -116,13 +116,26 @@ class RolledSegment(Struct, frozen=True, kw_only=True):
 
 def seeded_jitter(settings: TopicSettings, name: str, seed: int) -> Callable[[int], int]:
     """Return the jitter subtracted from segment.ms, by base offset: pseudo-random, and the same for the same seed."""
-    most = min(settings.segment_jitter_ms, settings.segment_ms)
+    bound = _jitter_bound(settings)
 
     def jitter(base_offset: int) -> int:
         digest = hashlib.sha256(f"{seed} {name} {base_offset}".encode()).digest()
-        return (int.from_bytes(digest[:_SEED_BYTES]) & MAX_INT32) % most if most > 0 else 0
+        return (int.from_bytes(digest[:_SEED_BYTES]) & MAX_INT32) % bound if bound > 0 else 0
 
     return jitter
+
+
+def _jitter_bound(settings: TopicSettings) -> int:
+    """Return the number that every jitter is below, in ms; 0: there is none (`LogConfig.randomSegmentJitter`).
+
+    It is a remainder by the smaller of segment.jitter.ms and segment.ms, whatever max.compaction.lag.ms is.
+    """
+    return min(settings.segment_jitter_ms, settings.segment_ms)
+
+
+def _largest_jitter_ms(settings: TopicSettings) -> int:
+    """Return the largest jitter of a broker, in ms: it draws an int of Java."""
+    return max(0, min(_jitter_bound(settings) - 1, MAX_INT32))
 
 
 class RollSimulation(Struct, kw_only=True):
@@ -333,7 +346,7 @@ class _Play:
         self._rules = append_rules(task.guess.release)
         limits = limits_of(task.settings)
         self._simulation = RollSimulation(limits=limits, rules=self._rules, sink=files)
-        jitter_ms = min(task.settings.segment_jitter_ms, limits.segment_ms)
+        jitter_ms = _largest_jitter_ms(task.settings)
         self._most = RollSimulation(limits=limits, rules=self._rules) if jitter_ms and task.seed is None else None
         self._jitter_ms = jitter_ms
         self._is_whole = True
@@ -425,7 +438,7 @@ class _Play:
         elif any(segment.batches and segment.first_timestamp_ms < 0 for segment in segments):
             self._sink.add("roll.wall-clock", path, why="the first batch of a segment has no timestamp")
         if self._most is not None and segments:
-            self._sink.add("roll.jitter", path, jitter_ms=self._jitter_ms)
+            self._sink.add("roll.jitter", path, jitter_ms=self._task.settings.segment_jitter_ms, most=self._jitter_ms)
 
     def _reason(self) -> str:
         segments, before = self._simulation.segments, len(self._partition.segments)

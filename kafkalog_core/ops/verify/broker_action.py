@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
+from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, LOGS, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
@@ -160,8 +161,6 @@ class Starts:
         """
         if place.reason in _SAME_ALWAYS:
             return BrokerAction.of(place.reason)
-        if place.reason not in _SEEN_BY_START:
-            return BrokerAction.of("payload")
         if self._context.is_clean is None and topic != METADATA_TOPIC:
             return self._either(place, end_offset)
         start = self._clean if self._context.is_clean else self._unclean
@@ -172,6 +171,28 @@ class Starts:
         if place.reason in _SAME_ALWAYS or place.reason not in _SEEN_BY_START or self._unclean is None:
             return None
         return _action(place, self._unclean, end_offset)
+
+    def stop_at(self, finding: Finding, base_offset: int) -> BrokerAction | None:
+        """Return what the broker does with a batch that a finding names, if a start fails at it; None: it loads it.
+
+        Args:
+            finding: of a batch that scans do not call damage.
+            base_offset: of its segment.
+        """
+        is_clean = self._context.is_clean
+        starts = {True: self._clean, False: self._unclean}
+        stops = {}
+        for kind, start in starts.items():
+            if start is not None and is_clean in {None, kind}:
+                outcome = start.at(finding.path, base_offset, finding.position or 0, finding.size_bytes or 0)
+                if outcome.problem is not None and outcome.is_at_place:
+                    stops[kind] = _stopped(outcome, outcome.problem)
+        if is_clean is not None or not stops:
+            return stops.get(bool(is_clean))
+        texts = {kind: stops[kind].text if kind in stops else finding.broker_action or "" for kind in starts}
+        kind = AFTER_EITHER["any"]
+        values = {"clean": _continued(texts[True]), "unclean": _continued(texts[False]), "scope": ""}
+        return BrokerAction(kind, kind.text.format_map(values))
 
     @property
     def problem(self) -> LoadProblem | None:
@@ -191,6 +212,8 @@ class Starts:
             return None
         clean = _action(place, self._clean, end_offset)
         unclean = _action(place, self._unclean, end_offset)
+        if clean == unclean:
+            return clean
         kind = AFTER_EITHER["tail" if place.is_plain_tail else "any"]
         values = {
             "clean": _continued(clean.text),
@@ -222,9 +245,13 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         return BrokerAction.of(name, outcome.lost_bytes, why=why, lost=_bytes(outcome.lost_bytes))
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
+    read = consumers(DAMAGE_CODES[place.reason])
+    values = {"consumers": f" {read}" if read else ""}
+    if place.reason not in _SEEN_BY_START:
+        return BrokerAction.of("payload", **values)
     if outcome.fate == "kept":
-        return BrokerAction.of("kept", why=outcome.why)
-    return _unread(place, start, end_offset)
+        return BrokerAction.of("kept", why=outcome.why, **values)
+    return _unread(place, start, end_offset, values)
 
 
 def _stopped(outcome: Outcome, problem: LoadProblem) -> BrokerAction:
@@ -251,7 +278,7 @@ def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
     )
 
 
-def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
+def _unread(place: DamagePlace, start: Start, end_offset: int | None, values: dict[str, str]) -> BrokerAction:
     """Return the action for a place that a start does not read."""
     found_end = start.result.end_offset
     name = "unread"
@@ -269,6 +296,7 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         rest=_bytes(place.rest_bytes),
         found_end=f"{found_end:,}",
         last="" if end_offset is None else f"{end_offset - 1:,}",
+        **values,
     )
 
 
@@ -299,8 +327,14 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
     """Yield all findings of a partition; those of damage with what a broker does about it in this place."""
     last = verdict.segments[-1] if verdict.segments else None
     last_v07 = last.path if last is not None and last.path.endswith(V07_SUFFIX) else None
+    bases = {each.path: each.base_offset for each in verdict.segments if not each.path.endswith(V07_SUFFIX)}
     for finding, place in damage_places(verdict):
-        action = None if place is None else starts.action(place, verdict.topic, verdict.log_end_offset)
+        if place is not None:
+            action = starts.action(place, verdict.topic, verdict.log_end_offset)
+        elif finding.code in LOGS and finding.position is not None and finding.path in bases:
+            action = starts.stop_at(finding, bases[finding.path])
+        else:
+            action = None
         if action is not None:
             yield replace(
                 finding,

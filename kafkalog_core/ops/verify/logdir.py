@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -12,12 +13,13 @@ from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.logs import LATER_RELEASE
 from kafkalog_core.format.checkpoint import CheckpointOffset
+from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
 )
 from kafkalog_core.kafka.cluster import DirectoryOwners
-from kafkalog_core.kafka.evidence import infer_release
+from kafkalog_core.kafka.logdir.bounds import read_extent
 from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
 from kafkalog_core.kafka.named_dirs import NamedDirs
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
@@ -25,10 +27,11 @@ from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.kafka.start.replay import end_of_log
 from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, check_topics
-from kafkalog_core.ops.repair.context import DirContext, TargetDir
+from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
 from kafkalog_core.ops.verify.broker_action import Starts, Unmarking, is_unmarking, with_broker_actions
+from kafkalog_core.ops.verify.committed import committed_past_end
 from kafkalog_core.ops.verify.companions import (
     _NO_META,
     OWNERSHIP_CODES,
@@ -49,8 +52,9 @@ from kafkalog_core.ops.verify.verdict import PartitionMetadata, PartitionVerdict
 from kafkalog_core.storage.changing.journal_search import leading_directory, resume_command, undo_command
 from kafkalog_core.storage.logdir import PartitionPath, read_log_dir
 from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.paths import absolute, is_object
+from kafkalog_core.storage.paths import absolute, is_object, real
 from kafkalog_core.structs import replace
+from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -60,8 +64,10 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.logdir.text_files import PlacedLine
     from kafkalog_core.kafka.rules import OffsetSearch
     from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.ops.verify.committed import LogEnd
     from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.storage.changing.journal import Journal
+    from kafkalog_core.topics.group_offsets import Place
 
 __all__ = ["LogDirs", "interrupted_runs"]
 
@@ -122,6 +128,7 @@ class LogDirs:
         self._broker_dirs: dict[str, BrokerDir | None] = {}
         self._places: dict[str, tuple[BrokerDir | None, PartitionPath]] = {}
         self._topic_ids: list[TopicId] = []
+        self._ends: dict[str, dict[Place, LogEnd]] = {}
         self._foreign: set[str] = set()
         self._contexts: dict[str, DirContext] = {}
         self._unmarkings: dict[str, Unmarking] = {}
@@ -197,6 +204,8 @@ class LogDirs:
             findings += self._release_findings(broker_dir, place, starts)
         if broker_dir is not None:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
+        if verdict.log_end_offset is not None:
+            self._note_end(broker_dir, place, verdict.log_end_offset)
         if verdict.metadata is not None:
             findings += verdict.metadata.findings
             self._note_topic_id(broker_dir, place, verdict.metadata)
@@ -229,7 +238,7 @@ class LogDirs:
                 target=target,
                 request=self._kafka,
                 now_ms=0 if self._depth is None else self._depth.now_ms,
-                guess=infer_release(path, kafka=self._kafka.kafka),
+                guess=guess_release(target, self._kafka),
                 broker_dir=broker_dir,
             )
         return self._contexts[path]
@@ -288,7 +297,12 @@ class LogDirs:
 
     def note(self, target: PartitionTarget | LogDirTarget, place: PartitionPath) -> None:
         """Note what `across` needs of a partition that another call has checked."""
-        self._note_topic_id(self._broker_dir(target), place, read_metadata(place))
+        broker_dir = self._broker_dir(target)
+        self._note_topic_id(broker_dir, place, read_metadata(place))
+        with suppress(StorageError):
+            extent = read_extent(read_partition(place.path))
+            if extent is not None:
+                self._note_end(broker_dir, place, extent.end)
 
     def across(self) -> Iterator[PlaceVerdict]:
         """Yield what only several log directories together show, by the directory that it is about."""
@@ -301,21 +315,61 @@ class LogDirs:
         ]
         by_place: dict[str, list[Finding]] = {}
         known = [each for each in self._broker_dirs.values() if each is not None and each.log_dir.is_broker_dir]
-        owners = DirectoryOwners(each.path for each in known)
+        others = self._dirs_of_config(known)
+        owners = DirectoryOwners((*(each.path for each in known), *others))
         found_across = (
             *check_across(broker_dirs, owners),
             *check_topic_ids(self._topic_ids),
-            *self._not_assigned(known, owners),
+            *self._not_of_config(known),
+            *self._not_assigned(known, owners, others),
+            *self._committed_past_ends(),
         )
         for path, finding in found_across:
             by_place.setdefault(path, []).append(finding)
         for path, findings in by_place.items():
             yield PlaceVerdict(path=path, findings=tuple(findings))
 
-    def _not_assigned(self, known: Sequence[BrokerDir], owners: DirectoryOwners) -> Iterator[tuple[str, Finding]]:
+    def _note_end(self, broker_dir: BrokerDir | None, place: PartitionPath, end: int) -> None:
+        """Note where a log ends; of several replicas the longest counts."""
+        topic, partition = place.name.topic, place.name.partition
+        if broker_dir is None or topic is None or partition is None or place.name.state is not DirectoryState.CURRENT:
+            return
+        ends = self._ends.setdefault(broker_dir.cluster_id or broker_dir.path, {})
+        ends[topic, partition] = max(ends.get((topic, partition), (end, place.path)), (end, place.path))
+
+    def _committed_past_ends(self) -> Iterator[tuple[str, Finding]]:
+        """Yield what groups have committed past the ends of logs, where records were decoded."""
+        if self._depth is not None and self._depth.level != "records":
+            return
+        max_bytes = MAX_BATCH_BYTES if self._depth is None else self._depth.max_batch_bytes
+        for ends in self._ends.values():
+            logs = [path for (topic, _), (_, path) in ends.items() if topic == OFFSETS_TOPIC]
+            yield from committed_past_end(logs, ends, max_bytes)
+
+    def _dirs_of_config(self, known: Sequence[BrokerDir]) -> list[str]:
+        """Return the other log directories of these brokers that the given server.properties names."""
+        if self._kafka.config is None:
+            return []
+        own = {real(each.path) for each in known}
+        related = (each for broker_dir in known for each in self._dir_context(broker_dir).related_dirs)
+        others = {real(each.path): each.path for each in related if each.is_same_broker}
+        return [path for at, path in others.items() if at not in own]
+
+    def _not_of_config(self, known: Sequence[BrokerDir]) -> Iterator[tuple[str, Finding]]:
+        """Yield that the given server.properties is another broker's, with the path of the log directory."""
+        for broker_dir in known:
+            finding = self._dir_context(broker_dir).other_node
+            if finding is not None:
+                yield broker_dir.path, finding
+
+    def _not_assigned(
+        self, known: Sequence[BrokerDir], owners: DirectoryOwners, others: Sequence[str]
+    ) -> Iterator[tuple[str, Finding]]:
         """Yield what the metadata log assigns elsewhere, each with the path of the partition or log directory."""
         for group in brokers_of(known, owners):
-            assignments = owners.assignments([each.path for each in group])
+            nodes = {owners.node_of(each.path) for each in group}
+            same = (path for path in others if owners.node_of(path) in {None, *nodes})
+            assignments = owners.assignments([*(each.path for each in group), *same])
             for broker_dir in group:
                 other_node = owners.other_node(broker_dir.path)
                 if other_node is not None:  # the broker does not start

@@ -13,7 +13,7 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint import CheckpointEpoch
 from kafkalog_core.format.control import KRaftVoters, LeaderChange, decode_control_key, decode_control_value
-from kafkalog_core.format.decode import RecordRun, decode_run
+from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
@@ -156,7 +156,7 @@ def _leader_change(path: str, position: int) -> LeaderChange | None:
             run = next(scan(source, base_offset=None, start=position), None)
             if not isinstance(run, Run) or not run.batches.column("attributes")[0] & CONTROL_BIT:
                 return None
-            for piece in decode_run(run.memory, run.batches, max_bytes=MAX_BATCH_BYTES, wanted=lambda row: row == 0):
+            for piece in decode_batch(run.memory, run.batches, 0, max_bytes=MAX_BATCH_BYTES):
                 if isinstance(piece, RecordRun):
                     key, size, value, length = (
                         piece.records.column(name)[0] for name in ("key_start", "key_size", "value_start", "value_size")

@@ -208,7 +208,7 @@ class _SegmentChecker:
             first_timestamp_ms=figures.first_timestamp_ms,
             max_timestamp_ms=figures.max_timestamp_ms,
             formats=figures.formats,
-            epochs=figures.epochs,
+            epochs=tuple(each for each in figures.epochs if each.position not in self._places.of_wrong_epoch),
             is_thinned=figures.is_thinned or (opened is not None and opened.is_thinned),
             gaps=gaps,
             gap_count=figures.gap_count + (opened.gap_count if opened else 0),
@@ -362,7 +362,8 @@ _TAILS: Final = frozenset({"torn-tail", "zero-filled"})
 class PlaceCheck:
     """The findings of batches that are not where their headers say. They come last: the whole segment shows them.
 
-    `last_offset`: the last offset of the batches that are right, after `finish`; None: all are, or none is.
+    After `finish`, `last_offset` is the last offset of the batches that are right (None: all are, or none is), and
+    `of_wrong_epoch` has the positions of those with a wrong leader epoch.
     """
 
     def __init__(self, task: SegmentTask, sink: Sink) -> None:
@@ -371,11 +372,12 @@ class PlaceCheck:
         self._bounds = task.bounds or PlaceBounds(base_offset=task.segment.base_offset)
         self._watch = PlaceWatch(self._bounds)
         self.last_offset: int | None = None
+        self.of_wrong_epoch: set[int] = set()
 
     def run(self, run: Run) -> None:
         """Look at whole batches."""
         if run.damaged is not None and not all(run.damaged.column("size_bytes")):
-            self._watch.is_suspicious = True
+            self._watch.suspect()
         self._watch.run(run.batches)
 
     def damage(self, damage: Damage) -> None:
@@ -405,6 +407,7 @@ class PlaceCheck:
                     detail=each.detail,
                 )
                 continue
+            self.of_wrong_epoch.add(position)
             where, other = each.epoch_beside
             self._sink.add(
                 "batch.epoch-back",

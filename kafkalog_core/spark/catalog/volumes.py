@@ -126,7 +126,7 @@ class VolumeWriter:
         notes_bytes = self.notes.close()
         for name in (_batches_name(self._name), notes_name(self._name)):
             self._store.finish(name)
-        batches = TableFile(self._name, written.rows, written.size_bytes, {}, written.bounds)
+        batches = TableFile(self._name, written.rows, written.size_bytes, {}, written.bounds, written.nulls)
         return NewVolume(self._name, tuple(self.keys), batches, notes_bytes)
 
 

@@ -54,6 +54,7 @@ EXPORT_KIND: Final = OutputKind(
         table=tables.RECORD,
         partitioned_by=("topic", "partition"),
         description="Records of Kafka's logs, written by kafkalog spark export.",
+        never_null=("offset",),
     ),
     others=(_FINDINGS,),
     cure="run kafkalog spark export again, which lists them, and with --reload to write them again",

@@ -235,7 +235,7 @@ class RecordFile:
         with writing(self._path):
             written = self._file.close()
         self._new.store.finish(self._name)
-        return TableFile(self._name, written.rows, written.size_bytes, self._new.values, written.bounds)
+        return TableFile(self._name, written.rows, written.size_bytes, self._new.values, written.bounds, written.nulls)
 
     def finding(self) -> Finding | None:
         """Return the finding about header keys that were changed because they are not UTF-8; None: there is none."""

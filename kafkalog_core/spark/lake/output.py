@@ -317,6 +317,9 @@ class OutputRun(WritingRun):
         self._commits = 0  # and attempts at them
 
     def _begin(self) -> None:
+        for table in (self.output.head, *self.output.tables.values()):
+            with suppress(ConflictError):  # another run has committed: the next one sees to it
+                table.name_bounded()
         self._append_pending()
         self.listed = self.store.files()
         self._tidy(self.listed)

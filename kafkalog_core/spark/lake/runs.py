@@ -6,15 +6,18 @@ delete: those of a run that has ended, or that has given no sign for ten minutes
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import platform
 from contextlib import suppress
+from itertools import count
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.spark.lake.store import small_name
+from kafkalog_core.storage.changing.writer import WriteError
 
 if TYPE_CHECKING:
     from kafkalog_core.spark.lake.store import Store
@@ -24,6 +27,7 @@ __all__ = ["FOLDER", "LiveRun", "is_dead", "is_silent", "sign_name"]
 FOLDER: Final = "_kafkalog/runs"
 _BEAT_S: Final = 60
 _SILENT_S: Final = 600
+_ATTEMPTS: Final = 20
 _here: set[str] = set()
 """The runs of this process."""
 
@@ -38,13 +42,15 @@ class LiveRun:
         self._thread = Thread(target=self._beat, name="kafkalog-run", daemon=True)
 
     def __enter__(self) -> Self:
+        for attempt in count(1):
+            try:
+                self._store.replace(sign_name(self._run), _sign())
+                break
+            except WriteError as error:
+                # Another run has deleted the sign before it had its name: it took that for left by one that ended.
+                if error.errno != errno.ENOENT or attempt == _ATTEMPTS:
+                    raise
         _here.add(self._run)
-        try:
-            # Under its own name at once: a run with only a `.new` would count as ended, and others would delete that.
-            self._store.write(sign_name(self._run), _sign())
-        except BaseException:
-            _here.discard(self._run)
-            raise
         self._thread.start()
         return self
 

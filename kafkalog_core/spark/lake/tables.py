@@ -27,9 +27,13 @@ if TYPE_CHECKING:
     from kafkalog_core.rows.tables import Table
     from kafkalog_core.spark.lake.store import Store
 
-__all__ = ["ConflictError", "LakeTable", "TableFile", "TableSpec"]
+__all__ = ["BOUNDED", "ConflictError", "LakeTable", "TableFile", "TableSpec"]
 
 _LOG: Final = "_delta_log"
+BOUNDED: Final = frozenset({"offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms"})
+"""The columns whose bounds a commit gives, in any table that has them."""
+_BOUNDED_HERE: Final = "delta.dataSkippingStatsColumns"
+"""The table's property that names those of its columns: readers take every other one for null where a file has none."""
 
 
 class ConflictError(StorageError):
@@ -40,7 +44,8 @@ class TableFile(NamedTuple):
     """A file of a table.
 
     `name` is its path below the table's directory. `values` are those of the columns by which the table is partitioned,
-    `bounds` the least and greatest values of other columns, as far as they are known.
+    `bounds` the least and greatest values of other columns, and `nulls` the rows in which they are null, as far as they
+    are known.
     """
 
     name: str
@@ -48,6 +53,7 @@ class TableFile(NamedTuple):
     size_bytes: int
     values: Mapping[str, str] = {}
     bounds: Mapping[str, tuple[int, int]] = {}
+    nulls: Mapping[str, int] = {}
 
 
 class TableSpec(Struct, frozen=True, kw_only=True):
@@ -58,12 +64,15 @@ class TableSpec(Struct, frozen=True, kw_only=True):
         table: the table of its rows.
         partitioned_by: columns whose values are in the log and not in the files.
         description: a sentence for people who find the table.
+        never_null: bounded columns that are null in no row. Releases that did not count nulls wrote tables of which
+            readers can trust the bounds of these alone.
     """
 
     name: str
     table: Table
     partitioned_by: tuple[str, ...] = ()
     description: str = ""
+    never_null: tuple[str, ...] = ()
 
 
 class LakeTable:
@@ -116,7 +125,9 @@ class LakeTable:
             if handle is None:
                 return {}
             actions = pa.table(handle.get_add_actions(flatten=True)).to_pydict()
-        bounds = [name.removeprefix("min.") for name in actions if name.startswith("min.")]
+        bounds, nulls = (
+            [name.removeprefix(kind) for name in actions if name.startswith(kind)] for kind in ("min.", "null_count.")
+        )
         found = {}
         for at, path in enumerate(actions["path"]):
             name = unquote(path)
@@ -129,6 +140,11 @@ class LakeTable:
                     column: (actions[f"min.{column}"][at], actions[f"max.{column}"][at])
                     for column in bounds
                     if actions[f"min.{column}"][at] is not None
+                },
+                {
+                    column: actions[f"null_count.{column}"][at]
+                    for column in nulls
+                    if actions[f"null_count.{column}"][at] is not None
                 },
             )
         return found
@@ -190,6 +206,15 @@ class LakeTable:
             with self._errors("written"):
                 self._created()
 
+    def name_bounded(self) -> None:
+        """Let a table of a release that did not say which columns have bounds say so. Raises ConflictError."""
+        if self._handle is not None and _BOUNDED_HERE not in self._handle.metadata().configuration:
+            with self._errors("written"):
+                self._disk.step("commit", self.store.path(_LOG))
+                self._handle.alter.set_table_properties({_BOUNDED_HERE: ",".join(self.spec.never_null)})
+            self._sync(self._handle.version())
+            self.refresh()
+
     @property
     def is_foreign(self) -> bool:
         """Whether there are files, or other columns than those of kafkalog's table.
@@ -235,6 +260,7 @@ class LakeTable:
                 partition_by=[*self.spec.partitioned_by],
                 name=self.spec.name,
                 description=self.spec.description,
+                configuration={_BOUNDED_HERE: ",".join(name for name in names if name in BOUNDED)},
                 storage_options=options,
             )
         self._sync(0)
@@ -269,6 +295,7 @@ def _add(action: Any, file: TableFile, now_ms: int) -> Any:
         "numRecords": file.rows,
         "minValues": {name: low for name, (low, _) in file.bounds.items()},
         "maxValues": {name: high for name, (_, high) in file.bounds.items()},
+        "nullCount": dict(file.nulls),
     }
     return action(
         path=file.name,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.spark.lake.store import attempt_name, writing
-from kafkalog_core.spark.lake.tables import TableFile
+from kafkalog_core.spark.lake.tables import BOUNDED, TableFile
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow
 from kafkalog_core.spark.session.schema import columns_of
 from kafkalog_core.structs import NamedTuple
@@ -36,17 +36,18 @@ ROW_GROUP_BYTES: Final = 64 * 1024 * 1024  # in memory; twice as much costs a te
 GATHERED_ROWS: Final = 100_000
 _TABLE_ROWS: Final = 50_000
 _ROWS_AT_ONCE: Final = 16 * 1024  # that the encoders take; by 1,024, as they would, costs a tenth
-_STEPPING: Final = frozenset({"offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms", "sequence"})
+_STEPPING: Final = BOUNDED | {"sequence"}
 _OWN: Final = frozenset({"key", "value"})
 """Columns whose values are almost all distinct: a dictionary would cost time and save nothing."""
 
 
 class WrittenFile(NamedTuple):
-    """Rows and size of a finished file, and the least and greatest values of the columns that grow from row to row."""
+    """Rows and size of a finished file, and what a commit says of its bounded columns: see `TableFile`."""
 
     rows: int
     size_bytes: int
     bounds: Mapping[str, tuple[int, int]]
+    nulls: Mapping[str, int]
 
 
 class ParquetFile:
@@ -111,7 +112,7 @@ class ParquetFile:
         self._writer.close()
         size_bytes = self._sink.tell()
         self._sink.close()
-        return WrittenFile(self._rows, size_bytes, _bounds(self._writer.writer.metadata))
+        return WrittenFile(self._rows, size_bytes, *_bounds(self._writer.writer.metadata))
 
     def abandon(self) -> None:
         """Delete the file."""
@@ -181,19 +182,27 @@ def write_table(
             file.write(rows_to_arrow(table, some))
         written = file.close()
     store.finish(path)
-    return TableFile(name, written.rows, written.size_bytes, {}, written.bounds)
+    return TableFile(name, written.rows, written.size_bytes, {}, written.bounds, written.nulls)
 
 
-def _bounds(footer: pq.FileMetaData) -> dict[str, tuple[int, int]]:
-    """Return the least and greatest values of the stepping columns, where all row groups have statistics of them."""
-    found: dict[str, tuple[int, int]] = {}
+def _bounds(footer: pq.FileMetaData) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
+    """Return the least and greatest values of the bounded columns, and how many nulls each has.
+
+    A column that is null in all rows has no least value.
+    """
+    bounds: dict[str, tuple[int, int]] = {}
+    nulls: dict[str, int] = {}
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     for index in range(footer.num_columns if groups else 0):
         name = groups[0].column(index).path_in_schema
+        if name not in BOUNDED:
+            continue
         statistics = [group.column(index).statistics for group in groups]
-        if name in _STEPPING and all(each is not None and each.has_min_max for each in statistics):
-            found[name] = (min(each.min for each in statistics), max(each.max for each in statistics))
-    return found
+        nulls[name] = sum(each.null_count for each in statistics)
+        known = [each for each in statistics if each.has_min_max]
+        if known:
+            bounds[name] = (min(each.min for each in known), max(each.max for each in known))
+    return bounds, nulls
 
 
 def _paths(column: Column) -> Iterator[str]:

@@ -200,6 +200,7 @@ def _environment(settings: SessionSettings) -> dict[str, str]:
         result.setdefault("SPARK_LOCAL_IP", os.environ.get("SPARK_LOCAL_IP", _LOOPBACK))
     result["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     result["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(_import_path()))
+    result["PYTHONSAFEPATH"] = "1"  # else a process imports the current directory first, which may be a checkout
     return result
 
 
@@ -210,11 +211,12 @@ def _import_path() -> Iterator[str]:
     process with the executors' interpreter (PYSPARK_PYTHON).
     """
     yield str(Path(__file__).resolve().parents[3])  # a checkout, or site-packages
-    yield from os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    yield from filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     for name in _PACKAGES:
         found = importlib.util.find_spec(name)
         if found is not None and found.origin is not None:
             yield str(Path(found.origin).parents[1])
+    yield ""  # the current directory, where a user's own modules may be
 
 
 def _confs(settings: SessionSettings, log: SparkLog) -> dict[str, str]:

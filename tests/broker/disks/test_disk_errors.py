@@ -197,7 +197,7 @@ def test_clients_do_not_fill_the_memory_or_stderr_of_a_broker_that_is_offline(tm
         assert [each for each in reported if "all further writing" in each]
         assert [asked_to_create(live, name, 300) for name in "ab"] == [{STORAGE}] * 2
         assert live.failures == reported
-        assert not live.disks._failures
+        assert len(live.disks._failures) == 0
 
 
 def test_only_the_latest_failures_of_a_full_disk_are_kept(tmp_path: Path) -> None:
@@ -262,11 +262,13 @@ def test_a_directory_that_cannot_be_deleted_keeps_no_other_and_is_named_at_the_n
         assert f"{tmp_path}/t-1" in live.failures[-1]
     for number in range(6):
         (tmp_path / f"u-{number}").mkdir()
+        (tmp_path / f"u-{number}" / "partition.metadata").write_bytes(b"version: 0\n")
+    (tmp_path / "empty-0").mkdir()
     with living(tmp_path) as live:
         found = [each for each in live.notes if each.startswith("warning")]
         assert f"{tmp_path}/t-1: belongs to no partition of the metadata log" in found[0]
         assert f"kafkalog verify {tmp_path}/t-1" in found[0]
-        assert found[5:] == ["warning: 2 more directories of this kind"]
+        assert found[5:] == ["warning: 2 more directories of no partition"]
         assert live.create("t", 2)["error_code"] == STORAGE
         (tmp_path / "t-1").rename(tmp_path.parent / "aside")
         assert live.create("t", 2)["error_code"] == 0

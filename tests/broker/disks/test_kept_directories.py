@@ -13,11 +13,13 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.support.live import QUIET, SECONDS, LiveServer, read_all
 from tests.support.live_state import Live, batch_of, living
-from tests.support.repairs import snapshot
+from tests.support.repairs import DyingDisk, Killed, snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from kafkalog_core.broker.disks.live_disks import LiveDisks
 
 
 @pytest.fixture
@@ -129,7 +131,113 @@ def test_a_topic_whose_directories_are_gone_is_not_created_a_second_time(root: P
     assert not (root / "keep-0").exists()
 
 
+def test_a_topic_that_is_deleted_takes_no_directory_along_that_is_not_its_own(root: Path) -> None:
+    shutil.copytree(root / "orders-0", root / "orders-2")
+    (root / "orders-3").symlink_to(root / "keep-0")
+    old = snapshot(root / "orders-2"), snapshot(root / "keep-0")
+    with living(root) as live:
+        assert delete(live, "orders") == 0
+        assert sorted(path.name for path in root.glob("orders-*")) == ["orders-2", "orders-3"]
+        assert (snapshot(root / "orders-2"), snapshot(root / "keep-0")) == old
+
+
+def test_partitions_whose_directories_are_gone_are_counted(root: Path) -> None:
+    """Producers choose a partition by the number of them, which the metadata log knows."""
+    (root / "orders-1").rename(root.parent / "moved")
+    with living(root) as live:
+        answer = live.ask("Metadata", 7, topics=[{"name": "orders"}], allow_auto_topic_creation=False)
+        (topic,) = answer["topics"]
+        found = [(each["partition_index"], each["error_code"]) for each in topic["partitions"]]
+        assert sorted(found) == [(0, 0), (1, ErrorCode.LEADER_NOT_AVAILABLE)]
+        topics = [{"name": "orders", "count": 2, "assignments": None}]
+        answer = live.ask("CreatePartitions", 2, topics=topics, timeout_ms=0, validate_only=False)
+        assert answer["results"][0]["error_code"] == ErrorCode.INVALID_PARTITIONS
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------
+def crashes(root: Path, act: Callable[[LiveDisks], object]) -> Iterator[Path]:
+    """Copies of a log directory, each as it is when the process ends before a step of a change."""
+    for at in range(1000):
+        copy = root.parent / f"crash{at}"
+        shutil.copytree(root, copy)
+        disk = DyingDisk(10**9)
+        with living(copy, disk=disk) as live:
+            disk._left = at
+            try:
+                act(live.disks)
+            except Killed:
+                live.disks._is_closed = True  # it writes nothing at its end, but for the lock
+                disk._left = 10**9
+                live.disks._at_end.close()
+            else:
+                disk._left = 10**9
+                return
+        yield copy
+
+
+@pytest.mark.parametrize(("name", "partitions"), [("new", 2), ("orders", 4)])
+def test_a_crash_in_the_middle_blocks_no_name(root: Path, name: str, partitions: int) -> None:
+    """The directories are taken over if they are empty; those of a topic that is known get its id."""
+
+    def make(disks: LiveDisks) -> None:
+        if name == "new":
+            disks.create_topic(name, partitions, {})
+        else:
+            disks.add_partitions(name, partitions)
+
+    states = set()
+    for copy in crashes(root, make):
+        old = {each: row for each, row in snapshot(copy).items() if each.startswith(("orders-0", "keep"))}
+        with living(copy) as live:
+            there = live.disks.topics.get(name)
+            is_known = there is not None and there.partition_count == partitions
+            states.add(is_known)
+            if not is_known:
+                make(live.disks)
+            assert live.produce(name, batch_of(b"x"), partitions - 1)["error_code"] == 0
+            assert (copy / f"{name}-{partitions - 1}" / "partition.metadata").exists()
+        new = snapshot(copy)
+        assert {each: new.get(each) for each in old} == old
+    assert states == {False, True}
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+def test_an_empty_directory_is_taken_over_and_no_other(root: Path, *, is_empty: bool) -> None:
+    (root / "new-1").mkdir(mode=0o750)
+    if not is_empty:
+        (root / "new-1" / ".hidden").touch()
+    number = (root / "new-1").stat().st_ino
+    with living(root) as live:
+        assert create(live, "new") == (0 if is_empty else ErrorCode.KAFKA_STORAGE_ERROR)
+        assert (root / "new-0").exists() == is_empty
+        assert (root / "new-1").stat().st_ino == number
+        if is_empty:
+            assert live.produce("new", batch_of(b"x"), 1)["error_code"] == 0
+
+
+def test_an_empty_directory_that_was_there_is_kept_if_the_topic_cannot_be_made(root: Path) -> None:
+    (root / "new-0").mkdir()
+    (root / "new-1").write_bytes(b"in the way")
+    with living(root) as live:
+        assert create(live, "new") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (root / "new-0").is_dir()
+
+
 # --- links ------------------------------------------------------------------------------------------------------------
+def test_a_link_that_leads_nowhere_is_a_link_too(root: Path) -> None:
+    """It may lead to a disk that is not mounted: its partition has no leader until then, and is not deleted."""
+    (root / "orders-1").rename(root.parent / "elsewhere")
+    (root / "orders-1").symlink_to(root.parent / "nowhere")
+    with living(root) as live:
+        assert [f"{root}/orders-1: is a symbolic link to" in note for note in live.notes] == [True]
+        assert delete(live, "orders") == ErrorCode.KAFKA_STORAGE_ERROR
+        assert produce(live, "orders") == 0
+    (root / "__cluster_metadata-0").rename(root.parent / "far")
+    (root / "__cluster_metadata-0").symlink_to(root.parent / "nowhere")
+    with pytest.raises(RefusedError, match="__cluster_metadata-0: is a symbolic link"), living(root):
+        pass
+
+
 @pytest.mark.parametrize("act", [produce, delete, create, metadata, grow])
 def test_a_link_in_place_of_a_partition_is_not_followed(root: Path, act: Callable[[Live, str], int]) -> None:
     outside = root.parent / "outside"

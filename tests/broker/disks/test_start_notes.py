@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from msgspec.structs import force_setattr
 
-from kafkalog_core.broker.disks import live_disks
+from kafkalog_core.broker.disks.partition_dirs import BrokerDisk
 from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.broker.disks.start_notes import finding_notes, unreadable_notes
 from kafkalog_core.broker.network.socket_server import Listener, ListenError, NetworkServer
@@ -124,7 +124,7 @@ def test_new_files_have_the_group_of_a_user_who_may_not_set_another(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     monkeypatch.setattr(os, "getgroups", list)
-    disk = live_disks._BrokerDisk()
+    disk = BrokerDisk()
     disk.write_file(f"{tmp_path}/a", [b"x"], Attributes(uid=os.getuid(), gid=65_533, mode=0o640), None)
     assert (tmp_path / "a").stat().st_gid == tmp_path.stat().st_gid
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.broker.logs.partition_view import ServedHole, ServedPartition, ViewOptions
+from kafkalog_core.broker.logs.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.errors import UnsupportedError
 from tests.broker.consuming import consumed
 from tests.support.corpus import consumers, expectations, truth
 from tests.support.corpus.snapshots import BEHIND_LAST, Snapshot, snapshots
 
 if TYPE_CHECKING:
+    from kafkalog_core.broker.logs.served_holes import ServedHole
     from tests.support.corpus.tree import Tree
 
 pytestmark = pytest.mark.corpus

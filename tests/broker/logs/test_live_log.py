@@ -19,11 +19,13 @@ from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.storage.changing.writer import Disk
-from tests.broker.consuming import consumed
+from tests.broker.consuming import consumed, fetched_bytes
 from tests.support.live_state import NOW_MS, TRANSACTIONAL, batch_of, living
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kafkalog_core.broker.logs.served_holes import ServedHole
 
 LIMITS = AppendLimits(segment_bytes=1000, segment_ms=10**9, segment_index_bytes=1 << 20, index_interval_bytes=100)
 
@@ -216,3 +218,81 @@ def test_after_crashes_a_producer_may_send_its_last_five_batches_again(tmp_path:
         assert live.log("t").log_end_offset == 8
         next_batch = batch_of(b"x", producer_id=7, producer_epoch=0, base_sequence=8)
         assert live.produce("t", next_batch)["base_offset"] == 8
+
+
+# --- holes ------------------------------------------------------------------------------------------------------------
+def reopened(path: Path, holes: list[ServedHole]) -> LiveLog:
+    """A log that reports its holes."""
+    return LiveLog(
+        str(path), Disk(), SegmentCache(), LogFacts(limits=LIMITS), clock_ms=lambda: NOW_MS, notify=holes.append
+    )
+
+
+def flip(path: Path, position: int) -> None:
+    """Change a byte of a file."""
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_damaged_batch_is_a_hole_in_every_segment_and_keeps_no_consumer_waiting(
+    tmp_path: Path, *, is_committed: bool
+) -> None:
+    log = open_log(tmp_path / "t-0")
+    batch = bytearray(batch_of(b"x" * 120))
+    for _ in range(9):
+        log.append(bytearray(batch))
+    bases = [each.base_offset for each in log.segments]
+    log.close()
+    assert len(bases) == 2
+    sealed, active = (tmp_path / "t-0" / f"{base:020}.log" for base in bases)
+    flip(sealed, len(batch) + 70)
+    flip(active, active.stat().st_size - 10)
+    holes: list[ServedHole] = []
+    log = reopened(tmp_path / "t-0", holes)
+    assert (log.log_end_offset, log.high_watermark, log.last_stable_offset()) == (9, 8, 8)
+    assert consumed(log, 1 << 20, is_committed=is_committed) == [0, 2, 3, 4, 5, 6, 7]
+    assert [(hole.path, hole.reason) for hole in holes] == [
+        (str(active), "crc-mismatch"),
+        (str(sealed), "crc-mismatch"),
+    ]
+    assert log.append(batch).base_offset == 9
+    assert log.high_watermark == 10
+    assert consumed(log, 1 << 20, is_committed=is_committed) == [0, 2, 3, 4, 5, 6, 7, 9]
+    assert len(holes) == 2, "each once"
+    log.close()
+
+
+def test_a_hole_before_the_last_stable_offset_keeps_no_consumer_waiting(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    for _ in range(3):
+        log.append(bytearray(batch_of(b"x")))
+    log.append(transactional(1, 0, b"open"))
+    log.close()
+    flip(tmp_path / "t-0" / f"{0:020}.log", 2 * len(batch_of(b"x")) + 65)
+    log = reopened(tmp_path / "t-0", [])
+    assert (log.log_end_offset, log.high_watermark, log.last_stable_offset()) == (4, 4, 2)
+    assert consumed(log, 1 << 20, is_committed=True) == [0, 1]
+    assert consumed(log, 1 << 20, is_committed=False) == [0, 1, 3]
+    log.append(marker(1, is_commit=True))
+    assert consumed(log, 1 << 20, is_committed=True) == [0, 1, 3]
+    log.close()
+
+
+def test_a_fetch_from_a_hole_names_no_transaction_before_it(tmp_path: Path) -> None:
+    """A client would drop the records of the producer until it sees an abort marker, here that of the next one."""
+    log = open_log(tmp_path / "t-0")
+    for sequence in (0, 1):
+        log.append(transactional(1, sequence, b"x"))
+        log.append(marker(1, is_commit=False))
+    log.append(transactional(1, 2, b"x"))
+    log.append(marker(1, is_commit=True))
+    log.close()
+    flip(tmp_path / "t-0" / f"{0:020}.log", len(transactional(1, 0, b"x")) + 65)
+    log = reopened(tmp_path / "t-0", [])
+    found = log.read(1, 1 << 20, is_committed=True)
+    assert found.aborted == ((1, 2),)
+    fetched_bytes(found)
+    assert consumed(log, 1 << 20, is_committed=True) == [4]
+    log.close()

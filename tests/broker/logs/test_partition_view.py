@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.broker.logs import batch_map
-from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError, ServedHole, ServedPartition, ViewOptions
+from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError, ServedPartition, ViewOptions
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.errors import NotFoundError, StorageError, UnsupportedError
 from kafkalog_core.kafka.batch_places import PlaceBounds
@@ -32,6 +32,8 @@ from tests.support.build import (
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kafkalog_core.broker.logs.served_holes import ServedHole
 
 ALL = 1 << 30
 
@@ -237,6 +239,31 @@ def test_a_later_leader_epoch_bounds_the_last_batch(tmp_path: Path) -> None:
     assert holes == [f"{2 * SIZE} offset-order"]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "wrong"),
+    [
+        ([5, 5, 7], [5, 5], 2),
+        ([5, 5, 7], [6, 6, 9], 2),
+        ([5, 7, 7], [5, 5], None),
+        ([5, 5, 7], [5, 7], None),
+        ([5, 5, 7], [5], None),
+        ([7], [5, 5], None),
+        ([6, 6, 7], [5, 5], None),
+    ],
+)
+def test_the_next_segment_bounds_the_leader_epoch_of_the_last_batch(
+    tmp_path: Path, first: list[int], second: list[int], wrong: int | None
+) -> None:
+    """One batch against two, and one before it: else it is unknown which of them are wrong."""
+    logs = (b"".join(batch(at, leader_epoch=epoch) for at, epoch in enumerate(first)),)
+    logs += (b"".join(batch(len(first) + at, leader_epoch=epoch) for at, epoch in enumerate(second)),)
+    partition, holes = opened(tmp_path, (0, logs[0]), (len(first), logs[1]))
+    everything = range(len(first) + len(second))
+    assert consumed(partition, ALL, is_committed=False) == [each for each in everything if each != wrong]
+    assert consumed(partition, ALL, is_committed=True) == [each for each in everything if each != wrong]
+    assert holes == ([] if wrong is None else [f"{wrong * SIZE} batch.epoch-back"])
+
+
 def test_a_wrong_checkpoint_of_leader_epochs_hides_nothing(tmp_path: Path) -> None:
     """Several batches contradict it: it is one witness, and has no checksum either."""
     log = b"".join(batch(2 * at, leader_epoch=2) for at in range(6))
@@ -341,6 +368,24 @@ def test_read_committed_gets_the_aborted_transactions_of_its_range(tmp_path: Pat
     assert plain.aborted is None
     fetched_bytes(plain)
     assert consumed(partition, 1, is_committed=True) == [1, 4]
+
+
+def test_a_fetch_from_a_hole_names_no_transaction_before_it(tmp_path: Path) -> None:
+    """A client would drop the records of the producer until it sees an abort marker, here that of the next one."""
+    parts = [
+        data(0, 1),
+        damaged(data(1, 1)),
+        txn_marker(COMMIT, offset=2, producer_id=1),
+        data(3, 1),
+        txn_marker(ABORT, offset=4, producer_id=1),
+        data(5, 1),
+        txn_marker(COMMIT, offset=6, producer_id=1),
+    ]
+    partition = ServedPartition.open(written(tmp_path, (0, b"".join(parts))))
+    found = partition.read(1, ALL, is_committed=True)
+    assert found.aborted == ((1, 3),)
+    fetched_bytes(found)
+    assert consumed(partition, ALL, is_committed=True) == [5]
 
 
 def test_read_committed_stops_before_an_open_transaction(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 import uuid
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.support.asking import FROM, ask, response, send
-from tests.support.build import Record, batch_v2, epoch_checkpoint, meta_properties
+from tests.support.build import Record, batch_v2, epoch_checkpoint, meta_properties, partition_metadata
+from tests.support.clusters import partition_change_record, partition_record, topic_record, write_metadata_log
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -256,6 +258,30 @@ def test_a_partition_that_is_on_no_disk_has_no_leader(tmp_path: Path) -> None:
     assert [each["leader_id"] for each in partitions] == [0, -1, 0]
     assert partitions[1]["error_code"] == ErrorCode.LEADER_NOT_AVAILABLE
     assert partitions[1]["offline_replicas"] == [0]
+
+
+def test_replicas_are_those_of_the_metadata_log(tmp_path: Path) -> None:
+    """This node leads what it has, as clients read from leaders; the ISR is that of the last record."""
+    topic_id = uuid.UUID(int=1)
+    for number in range(3):
+        path = log_of(tmp_path, f"orders-{number}", 1)
+        (path / "partition.metadata").write_bytes(partition_metadata(urlsafe_b64encode(topic_id.bytes).decode()[:22]))
+    log_of(tmp_path, "others-0", 1)
+    (tmp_path / "meta.properties").write_bytes(meta_properties({"version": "1", "cluster.id": "c", "node.id": "1"}))
+    write_metadata_log(
+        tmp_path,
+        topic_record("orders"),
+        *(partition_record(number, (1, 2, 3)) for number in range(3)),
+        partition_change_record(1, (), -1),
+        partition_change_record(2, (3,), 3),
+    )
+    disks = disks_of(tmp_path)
+    orders, others = ask(dispatcher_of(disks), "Metadata", 8, ALL)["topics"]
+    told = [(each["leader_id"], each["replica_nodes"], each["isr_nodes"]) for each in orders["partitions"]]
+    assert told == [(1, [1, 2, 3], [1, 2, 3]), (1, [1, 2, 3], []), (1, [1, 2, 3], [3])]
+    assert [each["offline_replicas"] for each in orders["partitions"]] == [[2, 3]] * 3
+    assert (others["partitions"][0]["replica_nodes"], others["partitions"][0]["isr_nodes"]) == ([1], [1])
+    assert [each for each in disks.notes if "no leader in the metadata log" in each and each.startswith("1 partition")]
 
 
 def test_a_partition_that_cannot_be_served_has_no_leader(tmp_path: Path) -> None:

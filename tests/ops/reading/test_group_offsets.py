@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from tests.support.build import ABORT, COMMIT, Record, batch_v2, txn_marker
+from tests.support.build import ABORT, COMMIT, Record, batch_v2
+from tests.support.committed import CommitLog as Log
+from tests.support.committed import commit_key, commit_value
 from tests.support.corpus import archives
 
 if TYPE_CHECKING:
@@ -56,52 +58,6 @@ def test_offsets_of_the_demo() -> None:
 
 
 # --- built logs -------------------------------------------------------------------------------------------------------
-def key(group: str, topic: str, partition: int) -> bytes:
-    texts = b"".join(len(each).to_bytes(2, "big") + each.encode() for each in (group, topic))
-    return b"\0\1" + texts + partition.to_bytes(4, "big")
-
-
-def value(offset: int, metadata: str = "", timestamp_ms: int = 5) -> bytes:
-    text = len(metadata).to_bytes(2, "big") + metadata.encode()
-    return b"\0\3" + offset.to_bytes(8, "big") + b"\xff" * 4 + text + timestamp_ms.to_bytes(8, "big")
-
-
-class Log:
-    """A partition of `__consumer_offsets` that a test writes."""
-
-    def __init__(self, place: Path) -> None:
-        self.path = place / "__consumer_offsets-0"
-        self.path.mkdir()
-        self._data = b""
-        self._next = 0
-
-    def commit(self, offset: int | None, *, group: str = "g", producer: int | None = None, time_ms: int = 1) -> Log:
-        record = Record(
-            offset=self._next,
-            key=key(group, "t", 0),
-            value=None if offset is None else value(offset),
-            timestamp_ms=time_ms,
-        )
-        options: dict[str, Any] = {}
-        if producer is not None:
-            options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
-        return self.add(batch_v2([record], **options))
-
-    def end(self, kind: int, producer: int) -> Log:
-        return self.add(txn_marker(kind, offset=self._next, producer_id=producer))
-
-    def add(self, data: bytes) -> Log:
-        self._data += data
-        self._next += 1
-        (self.path / f"{0:020}.log").write_bytes(self._data)
-        return self
-
-    def offset(self, **options: Any) -> int | None:
-        found, _ = read_group_offsets([str(self.path)], **options)
-        committed = found.offsets.get("g", {}).get(("t", 0))
-        return None if committed is None else committed.offset
-
-
 def test_the_last_record_counts_and_a_tombstone_deletes(tmp_path: Path) -> None:
     log = Log(tmp_path).commit(3).commit(9).commit(7)
     assert log.offset() == 7
@@ -130,11 +86,19 @@ def test_offsets_as_they_were_at_a_time(tmp_path: Path) -> None:
 
 def test_damage_and_unknown_records_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     log = Log(tmp_path).commit(3)
-    damaged = bytearray(batch_v2([Record(offset=1, key=key("g", "t", 0), value=value(4), timestamp_ms=1)]))
+    damaged = bytearray(
+        batch_v2([Record(offset=1, key=commit_key("g", "t", 0), value=commit_value(4), timestamp_ms=1)])
+    )
     damaged[70] ^= 0xFF
     log.add(bytes(damaged))
     for number, (a_key, a_value) in enumerate(
-        [(b"\0\x63", b""), (b"\0", b""), (key("h", "t", 0), b"\0\3\0"), (key("h", "t", 0)[:-1], value(1)), (None, b"x")]
+        [
+            (b"\0\x63", b""),
+            (b"\0", b""),
+            (commit_key("h", "t", 0), b"\0\3\0"),
+            (commit_key("h", "t", 0)[:-1], commit_value(1)),
+            (None, b"x"),
+        ]
     ):
         log.add(batch_v2([Record(offset=2 + number, key=a_key, value=a_value, timestamp_ms=1)]))
     log.commit(8)

@@ -18,6 +18,7 @@ from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.verify.logdir import LogDirs
 from tests.support.build import Record, batch_v2, meta_properties
+from tests.support.clusters import registered_record
 from tests.support.truncating import write_log
 
 if TYPE_CHECKING:
@@ -61,11 +62,7 @@ def change(topic_id: bytes, *, replicas: tuple[int, ...], directories: tuple[byt
 
 
 def registered(*directories: bytes, level: int | None = None) -> bytes:
-    """A broker with no end points, which knows metadata.version up to a level."""
-    data, name = _ids(directories), b"metadata.version"
-    features = b"\1" if level is None else bytes([2, len(name) + 1]) + name + bytes([0, 1, 0, level, 0])
-    fields = NODE.to_bytes(4, "big") + b"\0" + bytes(16) + bytes(8) + b"\1" + features + b"\0\0\0"
-    return b"\1\0\3" + fields + b"\1" + bytes([0, len(data)]) + data
+    return registered_record(NODE, *directories, level=level)
 
 
 REMOVED = b"\1\x09\0" + an_id(1) + b"\0"
@@ -327,3 +324,24 @@ def test_directories_of_two_brokers_of_a_cluster(tmp_path: Path) -> None:
     told = [each for each in findings(first, second) if each.code == "dir.other-node"]
     assert [each.severity for each in told] == ["info"]
     assert "the directories belong to two brokers, or one of the two ids is wrong" in told[0].message
+
+
+@pytest.mark.parametrize("form", ["log.dirs={data},{metadata}", "log.dirs={data}\nmetadata.log.dir={metadata}"])
+def test_the_metadata_log_may_be_in_another_directory_of_the_config(tmp_path: Path, form: str) -> None:
+    metadata = disk(
+        tmp_path / "m", topic("t", an_id(1)), partition(an_id(1), replicas=(2,)), registered(DIRECTORY, OTHER)
+    )
+    data = disk(tmp_path / "d", directory=OTHER)
+    shutil.rmtree(data / "__cluster_metadata-0")
+    shutil.rmtree(metadata / "t-0")
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id={NODE}\n{form.format(data=data, metadata=metadata)}\n")
+
+    def codes(*given: object) -> set[object]:
+        arguments = ["verify", *map(str, given), "--output", "ndjson"]
+        rows = map(json.loads, CliRunner().invoke(cli, arguments, catch_exceptions=False).stdout.splitlines())
+        return {row["code"] for row in rows if row["type"] == "finding"}
+
+    alone, together = codes(data), codes(data, metadata)
+    assert "dir.not-assigned" in together - alone
+    assert codes("--config", config, data) == alone | {"dir.not-assigned"}

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns
 from kafkalog_core.format.kernels import constants
 from kafkalog_core.format.layout import BATCH_V2
+from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.verify.engine import verify
+from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import SegmentEpochStart
 from tests.ops.verify.segments import NOW_MS, check_bytes, check_headers
 from tests.support.build import (
@@ -19,13 +22,14 @@ from tests.support.build import (
     Record,
     batch_v2,
     empty_batch,
+    epoch_checkpoint,
     message_v0,
     message_v07,
     message_v1,
     wrapper_v0,
     wrapper_v1,
 )
-from tests.support.logs import records
+from tests.support.logs import records, write_segments
 from tests.support.twins import TWINS, all_agree, twin
 
 if TYPE_CHECKING:
@@ -205,6 +209,36 @@ def test_leader_epochs_that_go_back(tmp_path: Path, epochs: list[int], wrong: li
     places = [("batch.epoch-back", sum(map(len, log[:row]))) for row in wrong]
     assert checked.places == places
     assert [start.epoch for start in checked.figures.epochs] == starts
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "blamed"),
+    [
+        ([5, 5, 7], [5, 5], (0, 2)),
+        ([5, 7, 7], [5, 5], (3, 0)),
+        ([5, 5, 7], [5, 7], (3, 0)),
+        ([5, 5], [7, 7], None),
+    ],
+)
+def test_leader_epochs_that_go_back_from_one_segment_to_the_next(
+    tmp_path: Path, first: list[int], second: list[int], blamed: tuple[int, int] | None
+) -> None:
+    """The last batch of a segment is wrong if it stands alone between what is before it and the next segment."""
+    logs = {
+        base: [batch_v2(records(base + at, 1), leader_epoch=epoch) for at, epoch in enumerate(epochs)]
+        for base, epochs in ((0, first), (len(first), second))
+    }
+    place = tmp_path / "t-0"
+    write_segments(place, {base: b"".join(log) for base, log in logs.items()})
+    starts = [(5, 0)] if blamed == (0, 2) else [(5, 0), (7, 1)]
+    (place / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint(starts))
+    request = VerifyRequest(targets=tuple(resolve([str(place)])), now_ms=NOW_MS)
+    (verdict,) = verify(request)
+    found = [(int(each.path[-24:-4]), each.position) for each in verdict.findings if each.code == "batch.epoch-back"]
+    expected = [] if blamed is None else [(blamed[0], sum(map(len, logs[blamed[0]][: blamed[1]])))]
+    assert found == expected
+    if blamed == (0, 2):
+        assert not [each.code for each in verdict.findings if each.code.startswith("epochs.")]
 
 
 def test_what_is_wrong_very_often_is_said_some_times_and_counted(tmp_path: Path) -> None:

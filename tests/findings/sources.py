@@ -1,0 +1,39 @@
+"""Where the sentences about brokers, consumers and producers come from: `sources.txt` names a word for each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+KEPT: Final = Path(__file__).with_name("sources.txt")
+
+SOURCES: Final = {
+    # simulations of `kafka/`, which tests compare with real brokers and their classes
+    "start": "kafkalog_core/kafka/start",
+    "logdir": "kafkalog_core/kafka/logdir",
+    "cleaner": "kafkalog_core/kafka/cleaner",
+    "retention": "kafkalog_core/kafka/retention",
+    "append": "kafkalog_core/kafka/append.py",
+    "producers": "kafkalog_core/kafka/producers.py",
+    "snapshots": "kafkalog_core/kafka/snapshots.py",
+    "epochs": "kafkalog_core/kafka/leader_epochs.py",
+    "fetch": "kafkalog_core/kafka/fetch.py",
+    "cluster": "kafkalog_core/kafka/cluster.py",
+    # what real brokers and clients did
+    "table": "tests/integration/client_table.txt",
+    "walks": "tests/integration/walks.txt",
+    "clients": "tests/broker/test_client_uses.py",
+    "live": "tests/integration/test_live_broker.py",
+    "corpus": "tests/corpus",
+    # what a line of Kafka's own log says by its words, and nothing more
+    "wording": "kafkalog_core/findings/broker_messages.py",
+    # what kafkalog itself does: no word about Kafka's behaviour
+    "kafkalog": "docs/index.md",
+}
+"""The words, and what each of them stands for: a file or directory of the project."""
+
+
+def read() -> dict[str, str]:
+    """The word of each sentence."""
+    lines = KEPT.read_text(encoding="utf-8").splitlines()
+    return {sentence: word for word, _, sentence in (line.partition("\t") for line in lines if line)}
