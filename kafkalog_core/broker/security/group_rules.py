@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.broker.repeats import distinct_groups
 from kafkalog_core.broker.security.acls import AclOperation, ResourceType
 from kafkalog_core.broker.security.authorization import (
     FAILED,
@@ -139,7 +140,7 @@ def _offsets_of_groups(access: Access, context: RequestContext, handler: Handler
     groups: list[Body] = []
     refused: list[Body] = []
     hidden: dict[str, list[Body]] = {}
-    for each in context.body["groups"]:
+    for each in distinct_groups(context.body["groups"]):
         name, topics = each["group_id"], each["topics"]
         if not _may_see(access, name):
             refused.append({"group_id": name, "error_code": _GROUP_FAILED})

@@ -546,3 +546,16 @@ def test_twice_as_many_names_are_compared_twice_as_often(
         )
         counts.append(Name.compared[""])
     assert counts[1] <= 2 * counts[0] + MANY // 10, "in proportion to the names"
+
+
+@pytest.mark.parametrize("named", [[], [{"name": "t", "partition_indexes": [0]}]])
+def test_a_group_that_is_named_twice_shows_no_topic_that_is_hidden(client: Client, named: list[dict[str, Any]]) -> None:
+    Client(client.live, "admin").ask("OffsetCommit", 8, **COMMIT)
+    client.may(allow(GROUP, DESCRIBE))
+    rows = [{"group_id": "g", "topics": None}, {"group_id": "g", "topics": named}]
+    for asked in (rows, rows[::-1]):
+        groups = client.ask("OffsetFetch", 8, groups=asked, require_stable=False)["groups"]
+        assert [topic for group in groups for topic in group["topics"]] == []
+    client.may(allow(GROUP, DESCRIBE), allow(TOPIC, DESCRIBE))
+    (group,) = client.ask("OffsetFetch", 8, groups=rows, require_stable=False)["groups"]
+    assert [topic["name"] for topic in group["topics"]] == ["t"]
