@@ -17,6 +17,7 @@ import pytest
 from kafkalog_core.broker.disks.live_disks import LiveDisks
 from kafkalog_core.broker.disks.live_settings import LiveSettings
 from kafkalog_core.broker.disks.upkeep import Upkeep
+from kafkalog_core.broker.logs.log_dir_failure import ClosedLogError
 from kafkalog_core.broker.metrics.open_metrics import Metrics
 from kafkalog_core.broker.network.answers import Close, NoResponse, PendingAnswer
 from kafkalog_core.broker.topics.fetch_requests import FetchRequests
@@ -37,6 +38,9 @@ from tests.support.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, Payer, 
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kafkalog_core.broker.logs.live_log import LiveLog
+    from kafkalog_core.kafka.setting_table import TopicSettings
 
 DAY_MS = 86_400_000
 BY_BROKER = {"num_partitions": -1, "replication_factor": -1}
@@ -950,6 +954,81 @@ def test_compaction_keeps_the_last_value_of_a_key(tmp_path: Path) -> None:
     assert [each.code for verdict in verify(request) for each in verdict.findings if each.severity == "error"] == []
     assert not list((tmp_path / "c-0").glob("*.swap"))
     assert not list((tmp_path / "c-0").glob("*.cleaned"))
+
+
+class DeletingDisk(Disk):
+    """A disk on which a client deletes a topic before one of the steps of the broker's background work."""
+
+    def __init__(self) -> None:
+        self.live: Live | None = None
+        self.log: LiveLog | None = None
+        self.steps_left = 0
+
+    def step(self, what: str, path: str) -> None:
+        live, log = self.live, self.log
+        if live is None or log is None or log.lock._is_owned() or live.disks._lock._is_owned():  # type: ignore[attr-defined]
+            return  # the deletion waits for the lock
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            self.live = None
+            answer = live.ask("DeleteTopics", 4, topic_names=["c"], timeout_ms=0)
+            assert answer["responses"][0]["error_code"] == 0
+
+
+def test_a_topic_may_be_deleted_at_any_step_of_its_compaction(tmp_path: Path) -> None:
+    """The clean ends there, the log directory stays online, and a new topic of the name was never cleaned."""
+    settings = {"cleanup_policy": "compact", "segment_bytes": "1048576", "min_cleanable_dirty_ratio": "0.01"}
+    disk, steps = DeletingDisk(), 0
+    with living(tmp_path, disk=disk) as live:
+        while True:
+            live.create("c", **settings)
+            for number in range(4):
+                live.produce("c", batch_of(b"x" * 600_000, key=b"%d" % (number % 2)))
+            disk.live, disk.log, disk.steps_left = live, live.log("c"), steps
+            upkeep_of(live).compact()
+            assert not live.disks.is_offline
+            if disk.live is not None:
+                break
+            assert live.disks.cleaner_offset("c", 0) is None
+            steps += 1
+        disk.live = None
+        assert live.disks.cleaner_offset("c", 0) is not None
+        assert steps > 3
+        assert live.failures == []
+
+
+def test_a_topic_may_be_deleted_while_retention_is_about_to_delete_its_segments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with living(tmp_path) as live:
+        live.create("t", segment_bytes="1048576", retention_ms="1000")
+        live.create("u")
+        for number in range(4):
+            live.produce("t", batch_of(b"x" * 900_000, time_ms=NOW_MS + number))
+        live.clock.now_ms += DAY_MS
+        log, settings_of = live.log("t"), live.disks.settings_of
+
+        def deleting(name: str) -> TopicSettings:
+            """The settings of a topic, which is deleted before anything is done with them."""
+            found = settings_of(name)
+            if name == "t":
+                live.ask("DeleteTopics", 4, topic_names=["t"], timeout_ms=0)
+            return found
+
+        monkeypatch.setattr(live.disks, "settings_of", deleting)
+        upkeep_of(live).retain()
+        assert log.is_deleted
+        for act in (
+            partial(log.delete_segments, [0]),
+            partial(log.advance_start, log.log_end_offset),
+            partial(log.append, bytearray(batch_of(b"x"))),
+            log.roll,
+        ):
+            with pytest.raises(ClosedLogError, match="was deleted"):
+                act()
+        assert not live.disks.is_offline
+        assert live.failures == []
+        assert live.produce("u", batch_of(b"x"))["error_code"] == 0
 
 
 def test_a_second_broker_cannot_take_the_directory(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from kafkalog_core.broker.disks.served_disks import FinalizedFeatures, Partition
 from kafkalog_core.broker.disks.start_notes import finding_notes, undecodable_notes
 from kafkalog_core.broker.disks.topic_configs import TopicConfigs, own_configs
 from kafkalog_core.broker.logs.live_log import LiveLog, LogFacts
-from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure, unreported
+from kafkalog_core.broker.logs.log_dir_failure import ClientFailures, LogDirFailure, unreported
 from kafkalog_core.broker.logs.partition_access import PartitionError
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import CHANGE_S, cost_of_opening, count_read
@@ -129,7 +129,7 @@ class LiveDisks:
         self._failed = failed
         self._notify = notify
         self._failure = LogDirFailure(self.path, failed)
-        self._failures: dict[str, str] = {}  # what was reported last, so that a client that tries again is not
+        self._failures = ClientFailures(failed)
         self._cache = SegmentCache()
         self._lock = threading.RLock()
         self._opened: dict[Key, LiveLog] = {}
@@ -232,6 +232,7 @@ class LiveDisks:
             self._cluster.begin()
         self._use_broker_configs(self._cluster.broker_configs)
         self._list_topics()
+        self.notes += self._directories.stray_notes(self.has_partition)
 
     def _use_broker_configs(self, configs: Mapping[str, str]) -> None:
         try:
@@ -301,7 +302,7 @@ class LiveDisks:
             return opened
         if (place := self._places.get((name, number))) is not None:
             count_read(cost_of_opening(place.path))
-        with self._lock, self._reported(f"the opening of {name}-{number}"):
+        with self._lock, self._failures.reported(f"the opening of {name}-{number}"):
             return self._open_log((name, number)) if self.has_partition(name, number) else None
 
     def opened(self) -> dict[Key, LiveLog]:
@@ -344,9 +345,11 @@ class LiveDisks:
         """Return the first offset of a partition that no clean has seen; None: it was never cleaned."""
         return self._offsets[FileKind.CLEANER_OFFSET].get((name, number))
 
-    def note_cleaned(self, name: str, number: int, offset: int) -> None:
-        """Note where a clean ended."""
+    def note_cleaned(self, name: str, number: int, log: LiveLog, offset: int) -> None:
+        """Note where a clean of a log ended; nothing if its topic was deleted meanwhile, and perhaps created again."""
         with self._lock:
+            if self._opened.get((name, number)) is not log:
+                return
             self._offsets[FileKind.CLEANER_OFFSET][name, number] = offset
             self._write_checkpoints()
 
@@ -392,7 +395,7 @@ class LiveDisks:
         that of a topic of the metadata log without a directory here.
         """
         self.configs.check(name, configs)
-        with self._lock, self._reported(f"the creation of topic {name}"):
+        with self._lock, self._failures.reported(f"the creation of topic {name}"):
             self._check_open()
             if name in self.topics:
                 return self.topics[name]
@@ -423,7 +426,7 @@ class LiveDisks:
 
     def add_partitions(self, name: str, count: int) -> None:
         """Give a topic more partitions; `count`: how many it has then. Raises StorageError."""
-        with self._lock, self._reported(f"the growth of topic {name}"):
+        with self._lock, self._failures.reported(f"the growth of topic {name}"):
             self._check_open()
             known = self._known(name)
             new = range(max(known.leader_epochs, default=-1) + 1, count)
@@ -434,10 +437,13 @@ class LiveDisks:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and its files. Ranges that are being sent stay readable.
 
+        On a full disk too: the directories are deleted before the checkpoints are written, which `checkpoint` tries
+        again if there is no space for them yet.
+
         Raises StorageError: before anything is changed if one of its directories is a link, or is not the one that was
         here at the start.
         """
-        with self._lock, self._reported(f"the deletion of topic {name}"):
+        with self._lock, self._failures.reported(f"the deletion of topic {name}"):
             self._check_open()
             known = self._known(name)
             keys = self._directories.of_topic(name, known.leader_epochs)
@@ -451,9 +457,11 @@ class LiveDisks:
                     offsets.pop(key, None)
             places = [self._places.pop(key) for key in keys]
             self._list_topics()
-            self._write_checkpoints()
-            for place in places:
-                self._directories.delete(place)
+            self._directories.delete(places)
+            try:
+                self._write_checkpoints()
+            except (StorageError, OSError) as error:
+                self._failed(f"the checkpoints without topic {name}", error)
 
     def set_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change settings of a topic; None: back to the broker's. Raises SettingError."""
@@ -530,18 +538,6 @@ class LiveDisks:
         if known is None:
             raise StorageError(f"topic {name} does not exist")
         return known
-
-    @contextmanager
-    def _reported(self, what: str) -> Iterator[None]:
-        """Report a failure of the directory; the same one once, though clients try again and again."""
-        try:
-            yield
-        except (StorageError, OSError) as error:
-            if self._failures.get(what) != str(error):
-                self._failures[what] = str(error)
-                self._failed(what, error)
-            raise
-        self._failures.pop(what, None)
 
     # --- checkpoints and the end --------------------------------------------------------------------------------------
     def checkpoint(self) -> None:

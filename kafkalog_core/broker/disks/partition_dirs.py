@@ -27,6 +27,7 @@ from kafkalog_core.storage.changing.writer import SUPERUSER, Attributes, Disk
 from kafkalog_core.storage.logdir import PartitionPath
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import replace
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -38,6 +39,7 @@ __all__ = ["BrokerDisk", "Key", "PartitionDirs"]
 
 _DELETED: Final = "-delete"
 _MAX_NAME: Final = 255
+_MOST_NOTES: Final = 5
 
 Key = tuple[str, int]
 """A topic and a partition number."""
@@ -109,6 +111,28 @@ class PartitionDirs:
         """Yield a warning for each link."""
         for place in self.links.values():
             yield f"warning: {_link_error(place)}; until then it has no leader"
+
+    def stray_notes(self, is_known: Callable[[str, int], bool]) -> Iterator[str]:
+        """Yield a warning for each of the first directories that are not empty and of no known partition."""
+        strays = [
+            place.path
+            for key, place in sorted(self.places.items())
+            if key[0] != METADATA_TOPIC and not is_known(*key) and not self._is_usable(place.path)
+        ]
+        for path in strays[:_MOST_NOTES]:
+            yield (
+                f"warning: {path}: belongs to no partition of the metadata log, so it is not served, and no topic of "
+                f"its name can be created. See what is in it (kafkalog verify {shell_path(path)}), and move it out of "
+                "the log directory, or delete it if its topic was deleted"
+            )
+        if len(strays) > _MOST_NOTES:
+            yield f"warning: {count_of(len(strays) - _MOST_NOTES, 'more directory')} of no partition"
+
+    def _is_usable(self, path: str) -> bool:
+        """Return whether a new topic can have a directory that is there."""
+        with suppress(StorageError):
+            return self._is_empty(path)
+        return False
 
     # --- new directories ----------------------------------------------------------------------------------------------
     def make_first(self) -> None:
@@ -201,7 +225,18 @@ class PartitionDirs:
                 )
         return keys
 
-    def delete(self, place: PartitionPath) -> None:
+    def delete(self, places: Iterable[PartitionPath]) -> None:
+        """Delete directories, all that can be. Raises the first StorageError of one that is kept."""
+        kept: list[StorageError] = []
+        for place in places:
+            try:
+                self._delete(place)
+            except StorageError as error:
+                kept.append(error)
+        if kept:
+            raise kept[0]
+
+    def _delete(self, place: PartitionPath) -> None:
         """Rename a directory as a broker does, and delete it: a broker that finds it renamed deletes the rest."""
         if not self.trusted.exists(place.path):
             return  # somebody has deleted it

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.live_log import LiveSegment
-from kafkalog_core.errors import KafkalogError
+from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.cleaner.clean import next_pass
@@ -126,6 +126,8 @@ class Upkeep:
         if not rules.passes:
             return
         with log.lock:
+            if log.is_deleted:  # by a client, since the partitions were listed
+                return
             end, segments = log.log_end_offset, log.segments
             views = tuple(
                 SegmentView(
@@ -170,7 +172,10 @@ class Upkeep:
             work.build(None)
             for group in work.run():
                 self._write(group, log, [segments[each.base_offset] for each in group.sources])
-            self._disks.note_cleaned(topic, number, work.end_offset)
+            self._disks.note_cleaned(topic, number, log, work.end_offset)
+        except (StorageError, OSError):
+            if not log.is_deleted:  # LogManager.asyncDelete aborts the clean
+                raise
         finally:
             work.release()
 

@@ -153,7 +153,7 @@ class GroupRequests:
         operations = {"authorized_operations": GROUP_OPERATIONS} if is_asked else {}
         on_disk = self._registry.offsets.groups()
         groups = []
-        for name in context.body["groups"]:
+        for name in dict.fromkeys(context.body["groups"]):
             error = ErrorCode.NONE
             found = self._groups.describe(name)
             is_consumers = self._registry.consumers.group(name) is not None

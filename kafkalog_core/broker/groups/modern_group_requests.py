@@ -83,7 +83,7 @@ class ModernGroupRequests:
         is_asked = context.body["include_authorized_operations"]
         operations = {"authorized_operations": GROUP_OPERATIONS} if is_asked else {}
         groups = []
-        for name in context.body["group_ids"]:
+        for name in dict.fromkeys(context.body["group_ids"]):
             group = self._groups.group(name)
             if group is None:
                 message = f"Group {name} not found."

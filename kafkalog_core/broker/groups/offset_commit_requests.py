@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from kafkalog_core.broker.groups.group_members import MemberIdentity
 from kafkalog_core.broker.logs.partition_access import Place, TopicIds, error_of
+from kafkalog_core.broker.repeats import distinct_groups, distinct_partitions
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC, CommittedOffset
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -229,7 +230,7 @@ class OffsetCommitRequests:
             found = self._fetched(body["group_id"], body["topics"], version, must_be_stable=is_stable)
             return context.reply({"throttle_time_ms": 0, "error_code": ErrorCode.NONE, "topics": found})
         groups = []
-        for each in body["groups"]:
+        for each in distinct_groups(body["groups"]):
             name = each["group_id"]
             code = self._groups.consumers.check_fetch(name, each.get("member_id"), each.get("member_epoch", -1))
             found = [] if code else self._fetched(name, each["topics"], version, must_be_stable=is_stable)
@@ -275,7 +276,7 @@ class OffsetCommitRequests:
                 if version < _TOPIC_IDS or topic_id is not None:  # one that is on no disk has no id to be named by
                     yield {"name": name, "topic_id": topic_id}, name, numbers
             return
-        for topic in asked:
+        for topic in distinct_partitions(asked, "topic_id" if version >= _TOPIC_IDS else "name", "partition_indexes"):
             names = {"name": topic.get("name"), "topic_id": topic.get("topic_id")}
             yield names, self._name(topic, version), topic["partition_indexes"]
 

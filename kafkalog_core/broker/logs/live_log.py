@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.batch_map import BatchMap, check_places, map_batches
-from kafkalog_core.broker.logs.log_dir_failure import LogDirFailure
+from kafkalog_core.broker.logs.log_dir_failure import ClosedLogError, LogDirFailure
 from kafkalog_core.broker.logs.log_reader import CHECKED, LiveLogReader, LiveSegment
 from kafkalog_core.broker.logs.partition_view import OffsetOutOfRangeError
 from kafkalog_core.broker.network.answers import SharedFile
@@ -368,7 +368,7 @@ class LiveLog(LiveLogReader):
         """Write batches to the active segment, and replay their producers."""
         live, rows = self._segments[-1], run.batches
         if live.file is None or live.batches is None:
-            raise StorageError("the log is closed", path=self.path)
+            raise ClosedLogError("the log is closed", path=self.path)
         self._disk.append(live.file.descriptor, live.path, data, live.size_bytes)
         position = live.size_bytes
         cell, last_offset, has_producer, is_control = rows.cell, _UNDEFINED, False, 0
@@ -473,7 +473,7 @@ class LiveLog(LiveLogReader):
 
     def _check_open(self) -> None:
         if self.is_deleted or self._is_closed:
-            raise StorageError(f"the partition was {'deleted' if self.is_deleted else 'closed'}", path=self.path)
+            raise ClosedLogError(f"the partition was {'deleted' if self.is_deleted else 'closed'}", path=self.path)
 
     def _release(self) -> None:
         for live in self._segments:
@@ -512,6 +512,7 @@ class LiveLog(LiveLogReader):
     def delete_segments(self, bases: Sequence[int]) -> int:
         """Delete the first segments, which `bases` names; the active one is rolled first. Return how many are gone."""
         with self._lock:
+            self._check_open()
             if bases and bases[-1] == self._segments[-1].base_offset:
                 self.roll()
             gone = [live for live in self._segments[:-1] if live.base_offset in set(bases)]

@@ -10,21 +10,29 @@ undone.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_path
 from kafkalog_core.errors import LimitError, StorageError
 from kafkalog_core.storage.changing.writer import WriteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
-__all__ = ["LogDirFailure", "OfflineError", "unreported"]
+__all__ = ["ClientFailures", "ClosedLogError", "LogDirFailure", "OfflineError", "unreported"]
+
+
+_MOST_LATEST: Final = 100
 
 
 class OfflineError(StorageError):
     """The log directory is offline for writes."""
+
+
+class ClosedLogError(StorageError):
+    """The partition was deleted or closed, so nothing is written to it."""
 
 
 def unreported(what: str, error: BaseException) -> None:
@@ -99,6 +107,42 @@ class Writing:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A batch that is too large for a segment is refused before anything is written (`Appender.append_set`).
-        if error is not None and not isinstance(error, LimitError):
+        # A batch that is too large for a segment is refused before anything is written (`Appender.append_set`), and so
+        # is every change of a partition that another thread has deleted.
+        if error is not None and not isinstance(error, LimitError | ClosedLogError):
             self._failure.note(self._what, error)
+
+
+class ClientFailures:
+    """Reports what clients asked for and could not be done to a log directory. The owner serializes calls.
+
+    Clients choose the names in it, so only the latest failures are kept.
+    """
+
+    def __init__(self, failed: Callable[[str, BaseException], None]) -> None:
+        """Begin without failures. failed: receives what could not be done, and why."""
+        self._failed = failed
+        self._latest: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        """Return how many failures are kept."""
+        return len(self._latest)
+
+    @contextmanager
+    def reported(self, what: str) -> Iterator[None]:
+        """Report a failure of what is done here, the same one once, though clients try again and again.
+
+        That the directory is offline was reported when it went offline.
+        """
+        try:
+            yield
+        except OfflineError:
+            raise
+        except (StorageError, OSError) as error:
+            if self._latest.pop(what, None) != str(error):
+                self._failed(what, error)
+            self._latest[what] = str(error)
+            if len(self._latest) > _MOST_LATEST:
+                del self._latest[next(iter(self._latest))]
+            raise
+        self._latest.pop(what, None)

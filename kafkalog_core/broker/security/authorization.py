@@ -42,6 +42,7 @@ __all__ = [
     "of_cluster",
     "refusal",
     "refused_topics",
+    "split",
     "unchecked",
     "with_operations",
 ]
@@ -158,6 +159,14 @@ def amended(
     """Return a request whose response is amended, and completed, before it is encoded; changes: of its fields."""
     request = replace(context.request, body={**context.body, **(changes or {})})
     return replace(context, request=request, amend=lambda body: completed(context, amend(body)))
+
+
+def split(names: Iterable[str], may: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """Return the names of a request that the client may ask for, and the others, each once."""
+    answers = {name: may(name) for name in dict.fromkeys(names)}
+    return [name for name, is_allowed in answers.items() if is_allowed], [
+        name for name, is_allowed in answers.items() if not is_allowed
+    ]
 
 
 def refused_topics(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.broker.repeats import distinct_groups
 from kafkalog_core.broker.security.acls import AclOperation, ResourceType
 from kafkalog_core.broker.security.authorization import (
     FAILED,
@@ -16,6 +17,7 @@ from kafkalog_core.broker.security.authorization import (
     amended,
     completed,
     refusal,
+    split,
     with_operations,
 )
 from kafkalog_core.structs import replace
@@ -138,7 +140,7 @@ def _offsets_of_groups(access: Access, context: RequestContext, handler: Handler
     groups: list[Body] = []
     refused: list[Body] = []
     hidden: dict[str, list[Body]] = {}
-    for each in context.body["groups"]:
+    for each in distinct_groups(context.body["groups"]):
         name, topics = each["group_id"], each["topics"]
         if not _may_see(access, name):
             refused.append({"group_id": name, "error_code": _GROUP_FAILED})
@@ -203,9 +205,8 @@ def _describe(
     topics_of: Callable[[Body], Iterator[str]],
 ) -> Answer:
     """DESCRIBE on each group, and on each topic that its members have."""
-    names = context.body[asked]
-    allowed = [each for each in names if _may_see(access, each)]
-    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in names if each not in allowed]
+    allowed, hidden = split(context.body[asked], partial(_may_see, access))
+    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in hidden]
 
     def amend(body: Body) -> Body:
         return body | {"groups": [described(each) for each in body["groups"]] + refused}
@@ -239,9 +240,8 @@ def _no_topics(group: Body) -> Iterator[str]:
 
 def _delete(access: Access, context: RequestContext, handler: Handler) -> Answer:
     """DELETE on each group."""
-    names = context.body["groups_names"]
-    allowed = [each for each in names if access.to_group(AclOperation.DELETE, each)]
-    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in names if each not in allowed]
+    allowed, kept = split(context.body["groups_names"], partial(access.to_group, AclOperation.DELETE))
+    refused = [{"group_id": each, "error_code": _GROUP_FAILED} for each in kept]
 
     def amend(body: Body) -> Body:
         return body | {"results": [*body["results"], *refused]}

@@ -5,6 +5,8 @@ Each rule names what `KafkaApis`, `ControllerApis` and their helpers of Kafka 4.
 
 from __future__ import annotations
 
+from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.network.answers import Close, NoResponse
@@ -16,6 +18,7 @@ from kafkalog_core.broker.security.authorization import (
     amended,
     completed,
     refusal,
+    split,
     with_operations,
 )
 from kafkalog_core.broker.topics.topic_requests import metadata_rows
@@ -184,9 +187,8 @@ def _describe_cluster(access: Access, context: RequestContext, handler: Handler)
 def _describe_topic_partitions(access: Access, context: RequestContext, handler: Handler) -> Answer:
     """As Metadata (`DescribeTopicPartitionsRequestHandler`), page by page: no page has a topic that is hidden."""
     asked = [each["name"] for each in context.body["topics"]]
-    allowed = [each for each in asked or access.topics.names() if access.to_topic(AclOperation.DESCRIBE, each)]
-    known = frozenset(allowed)
-    refused = [_refused_topic(each, _NO_ID) for each in asked if each not in known]
+    allowed, hidden = split(asked or access.topics.names(), partial(access.to_topic, AclOperation.DESCRIBE))
+    refused = [_refused_topic(each, _NO_ID) for each in hidden if asked]
 
     def amend(body: Body) -> Body:
         found = [
@@ -211,8 +213,8 @@ _PRODUCERS: Final = TopicRows(
 def _create_topics(access: Access, context: RequestContext, handler: Handler) -> Answer:
     """CREATE on the cluster or the topic; settings of the new topic are answered with DESCRIBE_CONFIGS alone."""
     asked = context.body["topics"]
-    names = [each["name"] for each in asked]
-    unique = [each for each in names if names.count(each) == 1]  # a duplicate is an error of another kind
+    counts = Counter(each["name"] for each in asked)
+    unique = [each for each, count in counts.items() if count == 1]  # a duplicate is an error of another kind
     # ControllerApis.createTopics: the metadata topic is refused to everybody, for another reason
     refused = [_refused_creation(each) for each in unique if each != METADATA_TOPIC and not _may_create(access, each)]
     gone = {each["name"] for each in refused}
@@ -353,9 +355,8 @@ def _end_transaction(access: Access, context: RequestContext, handler: Handler) 
 
 def _describe_transactions(access: Access, context: RequestContext, handler: Handler) -> Answer:
     """DESCRIBE on the transactional id; of its topics, those with DESCRIBE."""
-    names = context.body["transactional_ids"]
-    allowed = [each for each in names if _may_see_transaction(access, each)]
-    refused = [{"error_code": _TRANSACTION_FAILED, "transactional_id": each} for each in names if each not in allowed]
+    allowed, hidden = split(context.body["transactional_ids"], partial(_may_see_transaction, access))
+    refused = [{"error_code": _TRANSACTION_FAILED, "transactional_id": each} for each in hidden]
 
     def amend(body: Body) -> Body:
         states = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.broker.groups.modern_group_requests import NO_ID, ModernGroupRequests
 from kafkalog_core.broker.logs.partition_access import error_of
+from kafkalog_core.broker.repeats import distinct_groups, distinct_partitions
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.topics.share_state_records import ShareKey
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -58,12 +59,13 @@ class ShareGroupRequests(ModernGroupRequests):
     def describe_offsets(self, context: RequestContext) -> Answer:
         """Answer DescribeShareGroupOffsets: as the share coordinator has them, and the lag."""
         groups = []
-        for asked in context.body["groups"]:
+        for asked in distinct_groups(context.body["groups"]):
             name, topics = asked["group_id"], asked["topics"]
             group = self._groups.group(name)
             if topics is None:
                 known = {} if group is None else group.topics.initialized
                 topics = [{"topic_name": each.name, "partitions": each.numbers} for each in known.values()]
+            topics = distinct_partitions(topics, "topic_name", "partitions")
             rows = [self._offsets_of(name, each["topic_name"], each["partitions"]) for each in topics]
             groups.append({"group_id": name, "topics": rows, "error_code": ErrorCode.NONE, "error_message": None})
         return context.reply({"throttle_time_ms": 0, "groups": groups})

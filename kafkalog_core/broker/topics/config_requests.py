@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.disks.topic_configs import DEFAULT_CONFIG, TOPIC_CONFIG
+from kafkalog_core.broker.network.disk_threads import leave_network
+from kafkalog_core.broker.repeats import distinct_resources
 from kafkalog_core.broker.topics.topic_changes import RefusedChange, answered
-from kafkalog_core.broker.topics.topic_requests import distinct_resources
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -30,6 +31,7 @@ _BROKER: Final = 4
 _GROUP: Final = 32
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # AlterConfigOp.OpType
 _SHOWN: Final = 100
+_FEW: Final = 20  # resources that are described on a thread of the network
 _OF_GROUP: Final = 8  # DescribeConfigsResponse.ConfigSource
 _LISTS: Final = frozenset(
     {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
@@ -57,6 +59,8 @@ class ConfigRequests:
         """Answer DescribeConfigs: all settings of topics in effect, and those that replace the broker's defaults."""
         has_synonyms = bool(context.body.get("include_synonyms", False))
         asked = distinct_resources(context.body["resources"])
+        if len(asked) > _FEW:
+            leave_network()
         results = [self._described(each, has_synonyms=has_synonyms) for each in asked]
         return context.reply({"throttle_time_ms": 0, "results": results})
 
@@ -131,7 +135,8 @@ class ConfigRequests:
             elif operation in {_APPEND, _SUBTRACT} and name in _LISTS:
                 present = [part for part in in_effect.get(name, "").split(",") if part]
                 given = value.split(",")
-                kept = [part for part in present if part not in given]
+                replaced = frozenset(given)
+                kept = [part for part in present if part not in replaced]
                 changes[name] = ",".join([*kept, *given] if operation == _APPEND else kept)
             else:
                 message = f"Config value append is not allowed for config key: {name}"

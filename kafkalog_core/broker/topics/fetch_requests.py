@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.partition_access import PartitionError, checked_partition, error_of
 from kafkalog_core.broker.network.answers import PendingAnswer
+from kafkalog_core.broker.repeats import distinct_partitions
 from kafkalog_core.broker.topics.offset_requests import OffsetRequests
 from kafkalog_core.broker.topics.old_clients import (
     CONVERTED_BYTES,
@@ -26,7 +27,7 @@ from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from kafkalog_core.broker.logs.append_waiters import AppendWaiters
     from kafkalog_core.broker.logs.partition_access import PartitionRange, ReadableDisks, ReadablePartition
@@ -136,7 +137,8 @@ class FetchRequests:
         # other continues a session, and there is none.
         if body.get("session_epoch", -1) > 0:
             return context.reply(_response_body(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, []))
-        body["topics"] = _distinct_partitions(body["topics"], context.version)
+        name = "topic_id" if context.version >= _FIRST_WITH_IDS else "topic"
+        body["topics"] = distinct_partitions(body["topics"], name, "partitions", "partition")
         response = self._read_all(context)
         if self._appends is not None:
             return self._sent_or_waiting(context, response, self._appends)
@@ -288,16 +290,6 @@ class FetchRequests:
             aborted = found.aborted or ()
             body["aborted_transactions"] = [{"producer_id": each, "first_offset": first} for each, first in aborted]
         return body
-
-
-def _distinct_partitions(topics: Sequence[Body], version: int) -> list[Body]:
-    """Return the topics of a request, each partition once with its last offset: the map of `FetchRequest.fetchData`."""
-    name = "topic_id" if version >= _FIRST_WITH_IDS else "topic"
-    found: dict[str | bytes, tuple[Body, dict[int, Body]]] = {}
-    for topic in topics:
-        _, partitions = found.setdefault(topic[name], (topic, {}))
-        partitions.update((each["partition"], each) for each in topic["partitions"])
-    return [{**topic, "partitions": list(partitions.values())} for topic, partitions in found.values()]
 
 
 def _is_enough(min_bytes: int, response: _Response) -> bool:

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.broker.logs.partition_access import checked_partition, error_of
+from kafkalog_core.broker.repeats import distinct_partitions
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.wire.error_codes import ErrorCode
 
@@ -61,8 +62,10 @@ class OffsetRequests:
         counts = Counter(
             (topic["name"], each["partition_index"]) for topic in body["topics"] for each in topic["partitions"]
         )
-        topics = []
-        for topic in body["topics"]:
+        asked, topics = body["topics"], []
+        if version == 0:  # which has many offsets of a partition in its answer, and no error for a second row
+            asked = distinct_partitions(asked, "name", "partitions", "partition_index")
+        for topic in asked:
             name, partitions = topic["name"], []
             for each in topic["partitions"]:
                 number = each["partition_index"]

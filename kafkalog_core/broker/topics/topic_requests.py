@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkalog_core.broker.logs.partition_access import ReadableDisks
 from kafkalog_core.broker.network.answers import Close
 from kafkalog_core.broker.network.disk_threads import LISTING_BYTES, count_read, leave_network
+from kafkalog_core.broker.repeats import distinct_resources
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.names import topic_name_problem
 from kafkalog_core.storage.partition import read_partition
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     _Found = ServedTopic | tuple[str | None, bytes]  # what was asked for: a topic, or the name and id of none
 
-__all__ = ["ListedDisks", "NodeAddress", "TopicRequests", "distinct_resources", "metadata_rows"]
+__all__ = ["ListedDisks", "NodeAddress", "TopicRequests", "metadata_rows"]
 
 _NO_ID: Final = bytes(16)
 _FIRST_WITH_IDS: Final = 12  # before, a topic id in Metadata means nothing (KafkaApis.handleTopicMetadataRequest)
@@ -275,17 +276,20 @@ class TopicRequests:
 
         No default is made up.
         """
-        results = []
+        results, own_names = [], {"", str(self._address(context.connection).node_id)}
         for each in distinct_resources(context.body["resources"]):
             kind, name, keys = each["resource_type"], each["resource_name"], each["configuration_keys"]
             is_unknown = kind == _TOPIC_RESOURCE and name not in self._disks.topics
             values = self._disks.topic_configs(name) if kind == _TOPIC_RESOURCE and not is_unknown else {}
             configs = [_config(key, value, _DYNAMIC_TOPIC_CONFIG) for key, value in values.items()]
-            if kind == _BROKER_RESOURCE:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.NONE
+            if kind == _BROKER_RESOURCE and name not in own_names:
+                error = ErrorCode.INVALID_REQUEST  # ConfigHelper: the id of another broker
+            elif kind == _BROKER_RESOURCE:
                 configs = [_config(each.name, each.value, _STATIC_BROKER_CONFIG) for each in self._of_broker()]
             results.append(
                 {
-                    "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.NONE,
+                    "error_code": error,
                     "error_message": None,
                     "resource_type": kind,
                     "resource_name": name,
@@ -373,16 +377,6 @@ def _invalid_metadata(asked: Iterable[Body]) -> Body:
         for name, topic_id in dict.fromkeys((each["name"] or "", bytes(each["topic_id"])) for each in asked)
     ]
     return {"brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics, "error_code": error}
-
-
-def distinct_resources(resources: Iterable[Body]) -> list[Body]:
-    """Return the resources of a request about settings, each once: one that is there many times costs as much."""
-
-    def key_of(each: Body) -> tuple[object, ...]:
-        keys = each["configuration_keys"]
-        return each["resource_type"], each["resource_name"], None if keys is None else tuple(keys)
-
-    return list({key_of(each): each for each in resources}.values())
 
 
 def _config(key: str, value: str, source: int) -> Body:

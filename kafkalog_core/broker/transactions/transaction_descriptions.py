@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.broker.logs.partition_access import error_of
 from kafkalog_core.broker.patterns import PatternError, compiled
+from kafkalog_core.broker.repeats import distinct_partitions
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.topics.transactions import TransactionPhase
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -82,7 +83,7 @@ class TransactionDescriptions:
                 "name": topic["name"],
                 "partitions": [self._producers(topic["name"], number) for number in topic["partition_indexes"]],
             }
-            for topic in context.body["topics"]
+            for topic in distinct_partitions(context.body["topics"], "name", "partition_indexes")
         ]
         return context.reply({"throttle_time_ms": 0, "topics": topics})
 
@@ -113,7 +114,7 @@ class TransactionDescriptions:
         """Answer DescribeTransactions (`TransactionCoordinator.handleDescribeTransactions`)."""
         known = self._transactions()
         states: list[Body] = []
-        for name in context.body["transactional_ids"]:
+        for name in dict.fromkeys(context.body["transactional_ids"]):
             value = known.get(name)
             if value is None:
                 code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if name else ErrorCode.INVALID_REQUEST

@@ -175,3 +175,100 @@ def test_a_base_offset_that_no_log_can_have_hides_no_other_topic(tmp_path: Path)
         assert len(live.failures) == 1
         assert f"kafkalog verify {tmp_path}/t-0" in live.failures[0]
     assert log.read_bytes() == old
+
+
+def asked_to_create(live: Live, name: str, count: int) -> set[int]:
+    """The errors of one request that creates many topics."""
+    fields = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    topics = [{"name": f"{name}-{number}", **fields} for number in range(count)]
+    answer = live.ask("CreateTopics", 7, topics=topics, timeout_ms=0, validate_only=False)
+    return {each["error_code"] for each in answer["topics"]}
+
+
+def test_clients_do_not_fill_the_memory_or_stderr_of_a_broker_that_is_offline(tmp_path: Path) -> None:
+    """Each names other topics, and nothing succeeds any more; that it is offline was reported once."""
+    disk = BadDisk()
+    with going_offline(tmp_path, disk) as live:
+        live.create("t")
+        disk.failing, disk.place = {"write": EIO, "truncate": EIO}, "/t-0/"
+        assert send(live) == STORAGE
+        disk.failing = {}
+        reported = list(live.failures)
+        assert [each for each in reported if "all further writing" in each]
+        assert [asked_to_create(live, name, 300) for name in "ab"] == [{STORAGE}] * 2
+        assert live.failures == reported
+        assert len(live.disks._failures) == 0
+
+
+def test_only_the_latest_failures_of_a_full_disk_are_kept(tmp_path: Path) -> None:
+    disk = BadDisk()
+    with living(tmp_path, disk=disk) as live:
+        disk.failing, disk.place = {"mkdir": ENOSPC}, "/new"
+        assert asked_to_create(live, "new", 300) == {STORAGE}
+        assert len(live.failures) == 300
+        assert len(live.disks._failures) == 100
+        assert live.create("new-299")["error_code"] == STORAGE
+        assert len(live.failures) == 300, "the same one again"
+        disk.failing = {}
+        assert live.create("new-299")["error_code"] == 0
+        assert len(live.disks._failures) == 99
+
+
+class FullForCheckpoints(Disk):
+    """A disk whose last block had room for a record of the metadata log, and has none for a new file."""
+
+    is_full = False
+
+    def step(self, what: str, path: str) -> None:
+        if self.is_full and what == "write" and path.endswith(".tmp"):
+            raise OSError(ENOSPC, "No space left on device")
+
+
+def deleted(live: Live, name: str) -> int:
+    """The error of a request that deletes a topic."""
+    code: int = live.ask("DeleteTopics", 4, topic_names=[name], timeout_ms=0)["responses"][0]["error_code"]
+    return code
+
+
+def test_a_topic_is_deleted_from_a_full_disk(tmp_path: Path) -> None:
+    """The space of its directories is what the disk lacks, so nothing that needs space comes before that."""
+    disk = FullForCheckpoints()
+    with living(tmp_path, disk=disk) as live:
+        live.create("t", 2)
+        assert send(live, value=b"v" * 50_000) == 0
+        live.disks.checkpoint()
+        assert send(live) == 0
+        disk.is_full = True
+        assert deleted(live, "t") == 0
+        assert not list(tmp_path.glob("t-*"))
+        assert "the checkpoints without topic t" in live.failures[-1]
+        disk.is_full = False
+        live.disks.checkpoint()
+        assert b"t 0" not in (tmp_path / "recovery-point-offset-checkpoint").read_bytes()
+        assert live.create("t")["error_code"] == 0
+        assert send(live) == 0
+    with living(tmp_path) as live:
+        assert not [each for each in live.notes if "warning" in each]
+        assert live.log("t").log_end_offset == 1
+
+
+def test_a_directory_that_cannot_be_deleted_keeps_no_other_and_is_named_at_the_next_start(tmp_path: Path) -> None:
+    disk = BadDisk()
+    with living(tmp_path, disk=disk) as live:
+        live.create("t", 3)
+        disk.failing, disk.place = {"rename": EIO}, "/t-1"
+        assert deleted(live, "t") == STORAGE
+        assert [each.name for each in tmp_path.glob("t-*")] == ["t-1"]
+        assert f"{tmp_path}/t-1" in live.failures[-1]
+    for number in range(6):
+        (tmp_path / f"u-{number}").mkdir()
+        (tmp_path / f"u-{number}" / "partition.metadata").write_bytes(b"version: 0\n")
+    (tmp_path / "empty-0").mkdir()
+    with living(tmp_path) as live:
+        found = [each for each in live.notes if each.startswith("warning")]
+        assert f"{tmp_path}/t-1: belongs to no partition of the metadata log" in found[0]
+        assert f"kafkalog verify {tmp_path}/t-1" in found[0]
+        assert found[5:] == ["warning: 2 more directories of no partition"]
+        assert live.create("t", 2)["error_code"] == STORAGE
+        (tmp_path / "t-1").rename(tmp_path.parent / "aside")
+        assert live.create("t", 2)["error_code"] == 0

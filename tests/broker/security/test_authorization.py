@@ -6,14 +6,17 @@ The cases are those of Kafka's AuthorizerIntegrationTest: what is refused withou
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pytest
 
+from kafkalog_core.broker import requests
 from kafkalog_core.broker.network.answers import Close, ConnectionFacts, NoResponse, PendingAnswer, Reply
 from kafkalog_core.broker.security.acls import AclBinding, AclOperation, AclPermission
 from kafkalog_core.broker.security.authorization import host_text
+from kafkalog_core.structs import replace
 from kafkalog_core.wire.error_codes import ErrorCode
+from kafkalog_core.wire.frames import decode_request
 from kafkalog_core.wire.schemas import apis
 from tests.support.asking import response, send
 from tests.support.authorization import (
@@ -448,3 +451,111 @@ def test_a_directory_without_a_metadata_log_takes_no_acls(tmp_path: Path) -> Non
         (refused,) = Client(live, "admin").ask("CreateAcls", 3, creations=[row])["results"]
         assert refused["error_code"] == ErrorCode.UNSUPPORTED_VERSION
         assert "the log directory of this broker has none" in refused["error_message"]
+
+
+# --- many names -------------------------------------------------------------------------------------------------------
+MANY: Final = 100
+
+
+class Name(str):
+    """A name in a request, which counts how often names are compared."""
+
+    __slots__ = ()
+    compared: ClassVar = Counter[str]()
+
+    def __eq__(self, other: object) -> bool:
+        Name.compared[""] += 1
+        return str.__eq__(self, other)  # type: ignore[arg-type]  # anything compares
+
+    __hash__ = str.__hash__
+
+
+def named(value: Any) -> Any:
+    """A decoded body with its texts as names."""
+    if isinstance(value, dict):
+        return {key: named(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [named(each) for each in value]
+    return Name(value) if isinstance(value, str) else value
+
+
+def topics_of(name: str = "name", **fields: Any) -> list[dict[str, Any]]:
+    return [{name: f"n{number}", **fields} for number in range(MANY)]
+
+
+TEXTS: Final = [f"n{number}" for number in range(MANY)]
+NEW: Final = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+LOOK: Final = {"include_authorized_operations": True}
+GROUP_ROWS: Final = [{"group_id": each, "member_id": None, "member_epoch": -1, "topics": None} for each in TEXTS]
+NUMBER: Final = {"partition_index": 0}
+SETTINGS_OF: Final = [{"resource_type": 2, "resource_name": each} for each in TEXTS]
+
+
+@pytest.mark.parametrize("user", ["alice", "admin"])
+@pytest.mark.parametrize(
+    ("name", "version", "body"),
+    [
+        ("CreateTopics", 7, {"topics": topics_of(**NEW), "timeout_ms": 0, "validate_only": True}),
+        ("DeleteTopics", 5, {"topic_names": TEXTS, "timeout_ms": 0}),
+        ("DeleteTopics", 6, {"topics": topics_of(topic_id=NO_ID), "timeout_ms": 0}),
+        (
+            "CreatePartitions",
+            3,
+            {"topics": topics_of(count=2, assignments=None), "timeout_ms": 0, "validate_only": True},
+        ),
+        ("DeleteRecords", 2, {"topics": topics_of(partitions=[{**NUMBER, "offset": 0}]), "timeout_ms": 0}),
+        ("Metadata", 7, {"topics": topics_of(), "allow_auto_topic_creation": False}),
+        ("DescribeTopicPartitions", 0, {"topics": topics_of(), "response_partition_limit": 2000, "cursor": None}),
+        ("DescribeProducers", 0, {"topics": topics_of(partition_indexes=[0])}),
+        ("DescribeTransactions", 0, {"transactional_ids": TEXTS}),
+        ("DescribeConfigs", 4, {"resources": [each | {"configuration_keys": TEXTS[:5]} for each in SETTINGS_OF]}),
+        (
+            "IncrementalAlterConfigs",
+            1,
+            {"resources": [each | {"configs": []} for each in SETTINGS_OF], "validate_only": True},
+        ),
+        ("DescribeGroups", 5, {"groups": TEXTS, **LOOK}),
+        ("ConsumerGroupDescribe", 1, {"group_ids": TEXTS, **LOOK}),
+        ("ShareGroupDescribe", 1, {"group_ids": TEXTS, **LOOK}),
+        ("DeleteGroups", 2, {"groups_names": TEXTS}),
+        ("FindCoordinator", 4, {"key_type": 0, "coordinator_keys": TEXTS}),
+        ("OffsetFetch", 8, {"groups": GROUP_ROWS, "require_stable": False}),
+        ("OffsetCommit", 8, COMMIT | {"topics": topics_of(partitions=[OFFSET])}),
+        ("OffsetDelete", 0, {"group_id": "g", "topics": topics_of(partitions=[NUMBER])}),
+        ("DescribeShareGroupOffsets", 1, {"groups": [{"group_id": each, "topics": None} for each in TEXTS]}),
+        (
+            "ListOffsets",
+            5,
+            {"topics": topics_of(partitions=[{**NUMBER, "timestamp": -1}]), "isolation_level": 0, "replica_id": -1},
+        ),
+        ("DescribeLogDirs", 1, {"topics": topics_of("topic", partitions=[0])}),
+    ],
+)
+def test_twice_as_many_names_are_compared_twice_as_often(
+    client: Client, monkeypatch: pytest.MonkeyPatch, name: str, version: int, body: dict[str, Any], user: str
+) -> None:
+    """A client may send ten thousand of them, and the others wait meanwhile."""
+    monkeypatch.setattr(
+        requests, "decode_request", lambda *given: replace(found := decode_request(*given), body=named(found.body))
+    )
+    counts = []
+    for count in (MANY // 2, MANY):
+        Name.compared.clear()
+        assert Client(client.live, user).ask(
+            name, version, **{key: value[:count] if isinstance(value, list) else value for key, value in body.items()}
+        )
+        counts.append(Name.compared[""])
+    assert counts[1] <= 2 * counts[0] + MANY // 10, "in proportion to the names"
+
+
+@pytest.mark.parametrize("named", [[], [{"name": "t", "partition_indexes": [0]}]])
+def test_a_group_that_is_named_twice_shows_no_topic_that_is_hidden(client: Client, named: list[dict[str, Any]]) -> None:
+    Client(client.live, "admin").ask("OffsetCommit", 8, **COMMIT)
+    client.may(allow(GROUP, DESCRIBE))
+    rows = [{"group_id": "g", "topics": None}, {"group_id": "g", "topics": named}]
+    for asked in (rows, rows[::-1]):
+        groups = client.ask("OffsetFetch", 8, groups=asked, require_stable=False)["groups"]
+        assert [topic for group in groups for topic in group["topics"]] == []
+    client.may(allow(GROUP, DESCRIBE), allow(TOPIC, DESCRIBE))
+    (group,) = client.ask("OffsetFetch", 8, groups=rows, require_stable=False)["groups"]
+    assert [topic["name"] for topic in group["topics"]] == ["t"]

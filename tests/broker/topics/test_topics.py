@@ -329,15 +329,22 @@ def test_no_controller_is_served(demo: RequestDispatcher) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_the_settings_of_topics_in_the_metadata_log(version: int, demo: RequestDispatcher) -> None:
-    asked = [(2, "customers", None), (2, "nothing", None), (4, "1", None), (2, "customers", ["segment.ms"])]
-    resources = [
-        {"resource_type": kind, "resource_name": name, "configuration_keys": keys} for kind, name, keys in asked
-    ]
-    results = ask(demo, "DescribeConfigs", version, {"resources": resources})["results"]
-    assert [each["error_code"] for each in results] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]
-    values = {each["name"]: each["value"] for each in results[0]["configs"]}
-    assert values["cleanup.policy"] == "compact"  # as the demo's metadata log sets it
-    assert [results[2]["configs"], results[3]["configs"]] == [[], []]
+    def described(*asked: tuple[int, str, list[str] | None]) -> list[tuple[int, dict[str, str]]]:
+        """The error and the settings of each resource."""
+        names = ("resource_type", "resource_name", "configuration_keys")
+        resources = [dict(zip(names, each, strict=True)) for each in asked]
+        results = ask(demo, "DescribeConfigs", version, {"resources": resources})["results"]
+        return [(row["error_code"], {each["name"]: each["value"] for each in row["configs"]}) for row in results]
+
+    found = described((2, "customers", None), (2, "nothing", None), (4, "1", None), (4, "2", None))
+    codes = [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, ErrorCode.INVALID_REQUEST]
+    assert [code for code, _ in found] == codes
+    assert found[0][1]["cleanup.policy"] == "compact"  # as the demo's metadata log sets it
+    assert [configs for _, configs in found[1:]] == [{}] * 3
+    assert described((2, "customers", ["segment.ms"])) == [(0, {})]
+    keys: list[list[str] | None] = [["cleanup.policy"], ["a", "b"], ["cleanup.policy"]]
+    assert described(*((2, "customers", each) for each in keys)) == [(0, {"cleanup.policy": "compact"})]
+    assert described(*((2, "customers", each) for each in (*keys, None, ["a"]))) == found[:1]
 
 
 def test_a_broker_says_where_it_is() -> None:

@@ -1,0 +1,65 @@
+"""What a request asks for more than once, once: else a small request has a large answer, or much is read for it.
+
+The limit of a request's elements bounds the request alone. Where the answer to an element can be larger than the
+element, a handler answers each partition, group or resource once; clients put the answers into a map anyway. Kafka
+makes a set or a map of some (`FetchRequest.fetchData`, `KafkaApis.handleTopicMetadataRequest`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog_core.broker.requests import Body
+
+__all__ = ["distinct_groups", "distinct_partitions", "distinct_resources"]
+
+
+def distinct_partitions(topics: Iterable[Body], name: str, partitions: str, number: str | None = None) -> list[Body]:
+    """Return rows of topics, each topic once, with each of its partitions once, as it is in the last row that has it.
+
+    Args:
+        topics: the rows of a request.
+        name: the field of a row with the topic's name or id.
+        partitions: the field of a row with its partitions.
+        number: the field of a partition with its number; None: a partition is its number.
+    """
+    found: dict[Any, tuple[Body, dict[int, Any]]] = {}
+    for topic in topics:
+        _, rows = found.setdefault(topic[name], (topic, {}))
+        rows.update((each if number is None else each[number], each) for each in topic[partitions])
+    return [{**topic, partitions: list(rows.values())} for topic, rows in found.values()]
+
+
+def distinct_groups(groups: Iterable[Body]) -> list[Body]:
+    """Return rows of groups whose offsets are asked for, each group once, with the topics of all its rows.
+
+    A group is asked for all its topics if one of its rows is (None).
+    """
+    found: dict[str, tuple[Body, list[Body] | None]] = {}
+    for group in groups:
+        first, topics = found.setdefault(group["group_id"], (group, []))
+        if topics is None or group["topics"] is None:
+            found[group["group_id"]] = first, None
+        else:
+            topics += group["topics"]
+    return [{**group, "topics": topics} for group, topics in found.values()]
+
+
+def distinct_resources(resources: Iterable[Body]) -> list[Body]:
+    """Return the resources of a request about settings, each once, with a set of the keys of all its rows.
+
+    All its keys are asked for if they are in one of its rows (None).
+    """
+    found: dict[tuple[int, str], tuple[Body, set[str] | None]] = {}
+    for each in resources:
+        keys = each["configuration_keys"]
+        name = each["resource_type"], each["resource_name"]
+        first, known = found.setdefault(name, (each, set()))
+        if known is None or keys is None:
+            found[name] = first, None
+        else:
+            known.update(keys)
+    return [{**each, "configuration_keys": keys} for each, keys in found.values()]
