@@ -22,11 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import confluent_kafka
-import kafka
 
 from tests.integration.broker import Broker
 from tests.integration.clients import create_topic
@@ -139,6 +139,7 @@ def _read_with_librdkafka(bootstrap: str, topic: str) -> None:
 
 
 def _read_with_kafka_python(bootstrap: str, topic: str) -> None:
+    kafka = import_module("kafka")  # with a warning, which is an error in tests
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=100)
     place = kafka.TopicPartition(topic, 0)
     values: list[str] = []
