@@ -248,7 +248,7 @@ async def _create(broker: Broker, topics: Iterable[str]) -> None:
 
 def _shown(text: str) -> str:
     """One line, without what differs from run to run: names of topics, addresses of objects."""
-    text = re.sub(r"\bp?-?k\d+-0\b", "TOPIC-0", re.sub(r"\s+", " ", text))
+    text = re.sub(r"\b(?:p-)?k\d+(?=-0\b|')", "TOPIC", re.sub(r"\s+", " ", text))
     text = re.sub(r"@[0-9a-f]{6,8}\b|0x[0-9a-f]{8,}", "@", text)
     return text if len(text) <= _LINE else text[: _LINE - 3] + "..."
 

@@ -187,7 +187,7 @@ class Starts:
                 outcome = start.at(finding.path, base_offset, finding.position or 0, finding.size_bytes or 0)
                 if outcome.problem is not None and outcome.is_at_place:
                     stops[kind] = _stopped(outcome, outcome.problem)
-        if is_clean is not None or not stops:
+        if is_clean is not None or not stops or stops.get(True) == stops.get(False):
             return stops.get(bool(is_clean))
         texts = {kind: stops[kind].text if kind in stops else finding.broker_action or "" for kind in starts}
         either = AFTER_EITHER["any"]
