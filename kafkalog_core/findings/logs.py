@@ -47,9 +47,9 @@ _REPLICA: Final = (
 _SERVED: Final = "Does not decode the records of a batch with a good checksum: it serves the batch."
 _CLEANER: Final = "The log cleaner stops at it."
 _SKIP: Final = (
-    "See what can be read: kafkalog dump --records --resync. Where a consumer stops, it goes on after a seek past the "
-    "batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention deletes "
-    "it in time, unless the topic is compacted."
+    "See what can be read: kafkalog dump --records --resync. A consumer that stops there continues after a seek past "
+    "the batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention "
+    "deletes it in time, unless the topic is compacted."
 )
 _CHECKPOINT: Final = "Refuses the file. From 1.0 on it takes the log directory offline; earlier releases do not start."
 _SNAPSHOT: Final = (

@@ -21,7 +21,7 @@ from kafkalog_core.format.kernels import constants as n
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.format.decompression import Buffer
+    from kafkalog_core.format.streams import Buffer
 
 __all__ = ["GZIP_SYSTEM", "LZ4_JAVA", "compress"]
 

@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
-from kafkalog_core.format.decompression import FRAMED_CODECS, OddStreamError, block_decompressor, inflater
+from kafkalog_core.format.decompression import FRAMED_CODECS, block_decompressor, inflater
 from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V1, MAGIC_V2, MAX_INT32, MAX_INT64, V07_MAX_DEPTH
 from kafkalog_core.format.nested import flattened
+from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.structs import NamedTuple, Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.format.decompression import Buffer, Content
+    from kafkalog_core.format.streams import Buffer, Content
 
 __all__ = [
     "Arena",

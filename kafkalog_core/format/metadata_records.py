@@ -56,7 +56,6 @@ _FIRST_WITH_MIGRATION: Final = 2
 _LOG_DIRS_TAG: Final = 0
 _FIRST_WITH_DIRECTORIES: Final = 1
 _CHANGED_ISR_TAG: Final = 0
-_CHANGED_LEADER_TAG: Final = 1
 _CHANGED_REPLICAS_TAG: Final = 2
 _CHANGED_DIRECTORIES_TAG: Final = 8
 
@@ -132,7 +131,6 @@ class PartitionAssigned(Struct, frozen=True, kw_only=True):
         replicas: node ids; `None`: unchanged.
         directories: ids of the log directories that hold the replicas, in the same order; `None`: unchanged.
         in_sync: node ids of the ISR; `None`: unchanged.
-        leader: node id; -1: there is none; `None`: unchanged.
     """
 
     topic_id: str
@@ -140,7 +138,6 @@ class PartitionAssigned(Struct, frozen=True, kw_only=True):
     replicas: tuple[int, ...] | None
     directories: tuple[str, ...] | None
     in_sync: tuple[int, ...] | None = None
-    leader: int | None = None
 
 
 MetadataRecord: TypeAlias = (
@@ -184,8 +181,7 @@ def _partition(cursor: FlexibleReader, version: int) -> PartitionAssigned:
     in_sync = cursor.compact_array(cursor.int32)
     for _ in range(2):  # to be removed, to be added
         cursor.compact_array(cursor.int32)
-    leader = cursor.int32()
-    for _ in range(2):  # leader epoch, partition epoch
+    for _ in range(3):  # leader, leader epoch, partition epoch
         cursor.int32()
     directories = cursor.compact_array(cursor.uuid) if version >= _FIRST_WITH_DIRECTORIES else None
     return PartitionAssigned(
@@ -194,7 +190,6 @@ def _partition(cursor: FlexibleReader, version: int) -> PartitionAssigned:
         replicas=replicas,
         directories=directories,
         in_sync=in_sync,
-        leader=leader,
     )
 
 
@@ -202,14 +197,13 @@ def _partition_change(cursor: FlexibleReader, _: int) -> PartitionAssigned:
     partition, topic_id = cursor.int32(), cursor.uuid()
     tagged = {field.tag: field.data for field in cursor.tagged_fields()}
     replicas, directories = tagged.get(_CHANGED_REPLICAS_TAG), tagged.get(_CHANGED_DIRECTORIES_TAG)
-    in_sync, leader = tagged.get(_CHANGED_ISR_TAG), tagged.get(_CHANGED_LEADER_TAG)
+    in_sync = tagged.get(_CHANGED_ISR_TAG)
     return PartitionAssigned(
         topic_id=topic_id,
         partition=partition,
         replicas=None if not replicas else _ints(replicas),
         directories=None if not directories else _uuids(directories),
         in_sync=None if not in_sync else _ints(in_sync),
-        leader=None if not leader else FlexibleReader(leader, 0, "leader of a partition").int32(),
     )
 
 

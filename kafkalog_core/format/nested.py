@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import FormatError, LimitError
-from kafkalog_core.format.decompression import OddStreamError, inflater
+from kafkalog_core.format.decompression import inflater
 from kafkalog_core.format.layout import (
     CODEC_MASK,
     ENVELOPE,
@@ -22,12 +22,13 @@ from kafkalog_core.format.layout import (
     V0_KEY_LENGTH,
     V1_KEY_LENGTH,
 )
+from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.format.decompression import Content
+    from kafkalog_core.format.streams import Content
 
 __all__ = ["flattened"]
 

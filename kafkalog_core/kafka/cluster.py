@@ -110,7 +110,6 @@ class ClusterAssignments(Struct):
                 replicas=known.replicas if record.replicas is None else record.replicas,
                 directories=known.directories if record.directories is None else record.directories,
                 in_sync=known.in_sync if record.in_sync is None else record.in_sync,
-                leader=known.leader if record.leader is None else record.leader,
             )
         of_topic[record.partition] = record
 

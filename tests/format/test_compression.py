@@ -18,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError, UnsupportedError
-from kafkalog_core.format import decompression
+from kafkalog_core.format import decompression, lz4_frames
 from kafkalog_core.format.checksums import lz4_header_checksum
-from kafkalog_core.format.decompression import OddStreamError, TrailingError, decompress
+from kafkalog_core.format.decompression import decompress
+from kafkalog_core.format.streams import OddStreamError, TrailingError
 from tests.support.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, ZSTD, compress, lz4_frame
 
 # `content` was inflated by other libraries than the ones under test.
@@ -228,7 +229,8 @@ EMPTY_PARTS = {
 @pytest.mark.parametrize(("codec", "start", "part", "end"), EMPTY_PARTS.values(), ids=EMPTY_PARTS)
 def test_parts_that_hold_next_to_nothing_are_counted(codec, start, part, end, monkeypatch):
     """Each costs time whatever it holds: 25 MB of empty snappy blocks took 17 s and 915 MB."""
-    monkeypatch.setattr(decompression, "MAX_PARTS", 1000)
+    for module in (decompression, lz4_frames):
+        monkeypatch.setattr(module, "MAX_PARTS", 1000)
     assert len(inflate(codec, start + part * 900 + end, limit_bytes=MIB - 1)) in {0, 900}
     with pytest.raises(LimitError, match="too many parts"):
         inflate(codec, start + part * 1001 + end, limit_bytes=MIB - 1)

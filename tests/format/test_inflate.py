@@ -20,7 +20,8 @@ from kafkalog_core.errors import FieldError, FormatError, LimitError, Unsupporte
 from kafkalog_core.format import decode, decompression
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import Arena
-from kafkalog_core.format.decompression import PIECE_BYTES, OddStreamError, TrailingError, decompress
+from kafkalog_core.format.decompression import decompress
+from kafkalog_core.format.streams import PIECE_BYTES, OddStreamError, TrailingError
 from tests.support.framing import FRAMINGS, GZIP, LZ4, SNAPPY, XERIAL_HEADER, compress, lz4_frame, snappy_stream
 from tests.support.twins import TWINS, twin
 

@@ -296,3 +296,16 @@ def test_no_line_of_the_corpus_is_read_with_a_wrong_path(corpus: Path) -> None:
                     if kind in values and not re.fullmatch(form, values[kind])
                 }
     assert wrong == set()
+
+
+def test_a_checksum_that_recovery_refuses_is_not_called_an_incomplete_batch() -> None:
+    """`LogSegment.recover` writes the line for what throws; a batch that the file's end cuts off ends it silently."""
+    reason = "Record is corrupt (stored crc = 1, computed crc = 2)"
+    line = f"Found invalid messages in log segment /d/t-0/{0:020d}.log at byte offset 7: {reason}"
+    heard = hear(line)
+    assert heard is not None
+    assert heard.message.name == "broker.invalid-messages"
+    text = heard.message.happened + heard.message.why
+    assert "incomplete" not in text
+    assert "a wrong checksum (stored crc, computed crc)" in text
+    assert "torn-tail" not in heard.message.codes

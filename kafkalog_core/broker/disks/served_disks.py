@@ -52,7 +52,6 @@ HighWatermark = Literal["end", "checkpoint"]
 _NO_CLUSTER: Final = "kafkalog-without-a-cluster-id"
 _UNSERVED: Final = frozenset({DirectoryState.FUTURE, DirectoryState.REMOTE_INDEX_CACHE})
 _ID_BYTES: Final = 16
-_NO_LEADER: Final = -1
 
 
 class DiskOptions(Struct, frozen=True, kw_only=True):
@@ -305,22 +304,7 @@ class ServedDisks:
             known.copies.setdefault(number, []).append(copy)
             if topic == name.topic:
                 known.assigned = self._assigned.get(current.get(topic, ""), {})
-        self._note_leaderless(topics.values())
         return dict(sorted(topics.items()))
-
-    def _note_leaderless(self, topics: Iterable[ServedTopic]) -> None:
-        """Note how many partitions had no leader: this node leads them all the same, as clients read from leaders."""
-        count = sum(
-            (assigned := topic.assigned.get(number)) is not None and assigned.leader == _NO_LEADER
-            for topic in topics
-            for number in topic.copies
-        )
-        if count:
-            have = "1 partition has" if count == 1 else f"{count:,} partitions have"
-            self.notes.append(
-                f"{have} no leader in the metadata log (its last record says leader {_NO_LEADER}): clients see this "
-                "node as the leader, because they read from leaders, and the ISR of that record"
-            )
 
     def _current_ids(self, copies: Iterable[PartitionCopy], ids: Mapping[str, str | None]) -> dict[str, str]:
         """Return the id of each topic: by the metadata log, else the one that most of its directories have.

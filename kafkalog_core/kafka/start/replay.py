@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.decompression import OddStreamError, decompress
+from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.layout import (
     CODEC_MASK,
     ENVELOPE,
@@ -30,6 +30,7 @@ from kafkalog_core.format.layout import (
     V0_KEY_LENGTH,
     V1_KEY_LENGTH,
 )
+from kafkalog_core.format.streams import OddStreamError
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.recovery import EMPTY_MARKER, first_empty_marker, marker_fault

@@ -187,12 +187,12 @@ class Starts:
                 outcome = start.at(finding.path, base_offset, finding.position or 0, finding.size_bytes or 0)
                 if outcome.problem is not None and outcome.is_at_place:
                     stops[kind] = _stopped(outcome, outcome.problem)
-        if is_clean is not None or not stops:
+        if is_clean is not None or not stops or stops.get(True) == stops.get(False):
             return stops.get(bool(is_clean))
         texts = {kind: stops[kind].text if kind in stops else finding.broker_action or "" for kind in starts}
-        kind = AFTER_EITHER["any"]
+        either = AFTER_EITHER["any"]
         values = {"clean": _continued(texts[True]), "unclean": _continued(texts[False]), "scope": ""}
-        return BrokerAction(kind, kind.text.format_map(values))
+        return BrokerAction(either, either.text.format_map(values))
 
     @property
     def problem(self) -> LoadProblem | None:
@@ -245,13 +245,11 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         return BrokerAction.of(name, outcome.lost_bytes, why=why, lost=_bytes(outcome.lost_bytes))
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
-    read = consumers(DAMAGE_CODES[place.reason])
-    values = {"consumers": f" {read}" if read else ""}
     if place.reason not in _SEEN_BY_START:
-        return BrokerAction.of("payload", **values)
+        return BrokerAction.of("payload", consumers=_consumers(place))
     if outcome.fate == "kept":
-        return BrokerAction.of("kept", why=outcome.why, **values)
-    return _unread(place, start, end_offset, values)
+        return BrokerAction.of("kept", why=outcome.why, consumers=_consumers(place))
+    return _unread(place, start, end_offset)
 
 
 def _stopped(outcome: Outcome, problem: LoadProblem) -> BrokerAction:
@@ -278,7 +276,13 @@ def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
     )
 
 
-def _unread(place: DamagePlace, start: Start, end_offset: int | None, values: dict[str, str]) -> BrokerAction:
+def _consumers(place: DamagePlace) -> str:
+    """Return what consumers do that get the batch there, to be appended to a sentence; empty: that is unknown."""
+    read = consumers(DAMAGE_CODES[place.reason])
+    return f" {read}" if read else ""
+
+
+def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
     """Return the action for a place that a start does not read."""
     found_end = start.result.end_offset
     name = "unread"
@@ -296,7 +300,7 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None, values: di
         rest=_bytes(place.rest_bytes),
         found_end=f"{found_end:,}",
         last="" if end_offset is None else f"{end_offset - 1:,}",
-        **values,
+        consumers=_consumers(place),
     )
 
 

@@ -94,3 +94,24 @@ def test_the_largest_jitter_is_below_segment_ms(tmp_path: Path) -> None:
         for row in run("roll", disk, *options, "--jitter-seed", seed).of("rolled_segment")
     }
     assert 1000 < max(drawn) <= 49_999
+
+
+def test_a_message_at_which_a_start_fails_is_not_said_to_be_loaded(tmp_path: Path) -> None:
+    """verify takes what it says of each batch from the start with which truncate --as-broker plans."""
+    disk = unpack("c17-overlapping-wrappers", tmp_path)
+    (planned,) = [each for each in run("truncate", disk, "--as-broker").of("finding") if each["severity"] == "error"]
+    (found,) = [each for each in run("verify", disk).of("finding") if each["code"] == "record.wrapper-overlap"]
+    assert found["position"] == planned["position"]
+    assert found["broker_action"].startswith("Does not start: offset 1239444222 is not above")
+    assert found["broker_action"].removeprefix("Does not start: ").removesuffix(".") in planned["message"]
+
+
+@pytest.mark.parametrize(
+    ("kafka", "action"), [("0.10.0", "Does not start: "), ("2.8", "Loads the message. Consumers ")]
+)
+def test_outside_a_log_directory_both_starts_are_asked(kafka: str, action: str, tmp_path: Path) -> None:
+    """0.10.0 refuses the order of the index entries that it rebuilds; later releases do not rebuild them here."""
+    partition = (unpack("c17-overlapping-wrappers", tmp_path) / "music-20").rename(tmp_path / "music-20")
+    found = run("verify", partition, "--kafka", kafka).of("finding")
+    (overlap,) = [each for each in found if each["code"] == "record.wrapper-overlap"]
+    assert overlap["broker_action"].startswith(action)

@@ -7,7 +7,8 @@ from typing import Final
 from kafkalog_core.errors import FormatError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import Arena
-from kafkalog_core.format.decompression import TrailingError, decompress
+from kafkalog_core.format.decompression import decompress
+from kafkalog_core.format.streams import OddStreamError
 from tools.fuzz.memory import check
 
 __all__ = ["codecs"]
@@ -24,7 +25,7 @@ def codecs(data: bytes) -> object:
     try:
         memory = memoryview(payload) if switches & 128 else payload
         inflated = bytes(decompress(codec, memory, magic=magic, limit_bytes=limit_bytes))
-    except TrailingError as caught:
+    except OddStreamError as caught:
         inflated, error = bytes(caught.content), caught
     except FormatError as caught:
         inflated, error = b"", caught
