@@ -489,7 +489,7 @@ def check_topic_values(configs: Mapping[str, str], release: Release, where: str 
     known |= {each.override: each for each in SETTINGS if each.override is not None}
     for name, text in configs.items():
         definition = known.get(name)
-        if definition is None or not definition.first <= release < definition.end:
+        if definition is None or not definition.exists_in(release):
             raise SettingError(f"Unknown topic config name: {name[:_SHOWN]}")
         parse_value(definition, release, text, 1, f"{where}{name}", name=name)
 
