@@ -6,7 +6,7 @@ from typing import Final
 
 from kafkalog_core.findings.kinds import AT_DAMAGE, REINDEX, VERIFY, FindingType
 
-__all__ = ["COMPACTIONS", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
+__all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
 
 _REPLICA: Final = "Copy the partition from a healthy replica, if there is one."
@@ -158,6 +158,13 @@ TRUNCATIONS: Final = {
     ),
 }
 
+BEFORE_PLACE: Final = (
+    "Copy the partition from a healthy replica. If there is none, look at the records from this place on (kafkalog "
+    "dump --records --resync), and truncate the log before it: kafkalog truncate --to-offset {offset}."
+)
+"""The cure of `truncate.broker-stops` where the log is not damaged up to the place; the next step is `AT_OFFSET`."""
+IN_FILE: Final = "kafkalog verify shows what is wrong with this file, and the command that mends it."
+"""The cure of `truncate.broker-stops` for a whole file; the next step is `VERIFY`."""
 
 REINDEXING: Final = {
     "reindex.damaged": FindingType(

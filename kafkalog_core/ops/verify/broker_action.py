@@ -51,6 +51,8 @@ _SEEN_BY_START: Final = frozenset(
 """Reasons of damage that a start may notice."""
 _SAME_ALWAYS: Final = frozenset({"unreadable", "over-limit"})
 """Reasons with which every start does the same."""
+_OTHER: Final = "contents"
+"""The reason of a place that is wrong in another way than that of `LOG_DAMAGE`."""
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _BY_CHECKSUM: Final = frozenset({"crc-mismatch", "unknown-magic"})
 
@@ -59,7 +61,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
     """Damage in a log.
 
     Args:
-        reason: one of `LOG_DAMAGE`.
+        reason: one of `LOG_DAMAGE`, or `contents`.
         path: of the log.
         base_offset: of its segment.
         log_bytes: size of the log, in bytes.
@@ -160,12 +162,27 @@ class Starts:
         """
         if place.reason in _SAME_ALWAYS:
             return BrokerAction.of(place.reason)
+        is_unknown = self._context.is_clean is None and topic != METADATA_TOPIC
         if place.reason not in _SEEN_BY_START:
-            return BrokerAction.of("payload")
-        if self._context.is_clean is None and topic != METADATA_TOPIC:
+            met = None if is_unknown else self._met(place)
+            return met or (None if place.reason == _OTHER else BrokerAction.of("payload"))
+        if is_unknown:
             return self._either(place, end_offset)
         start = self._clean if self._context.is_clean else self._unclean
         return None if start is None else _action(place, start, end_offset)
+
+    def _met(self, place: DamagePlace) -> BrokerAction | None:
+        """Return what the start does with a whole batch of which the contents are wrong; None: it keeps it."""
+        start = self._clean if self._context.is_clean else self._unclean
+        if start is None:
+            return None
+        outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
+        if outcome.problem is not None:
+            is_here = outcome.is_at_place and outcome.fate == "stops"
+            return _stopped(outcome, outcome.problem, is_damage=False) if is_here else None
+        if outcome.fate == "truncated" or (outcome.fate == "deleted" and outcome.lost_bytes):
+            return _action(place, start, None)
+        return None
 
     def after_crash(self, place: DamagePlace, end_offset: int | None) -> BrokerAction | None:
         """Return what it does with a place after an unclean shutdown."""
@@ -227,12 +244,17 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     return _unread(place, start, end_offset)
 
 
-def _stopped(outcome: Outcome, problem: LoadProblem) -> BrokerAction:
+def _stopped(outcome: Outcome, problem: LoadProblem, *, is_damage: bool = True) -> BrokerAction:
     where = ""
     if not outcome.is_at_place:
         byte = "" if problem.position is None else f"byte {problem.position:,} of "
         where = f" because of {byte}{os.path.basename(problem.path)}"
-    return BrokerAction.of(outcome.fate, where=where, problem=problem.sentence.removesuffix("."))
+    name: str = outcome.fate
+    if problem.kind == "first-offset":
+        name = "stops-until-2.0"
+    elif name == "stops" and not is_damage:
+        name = "stops-in-batch"
+    return BrokerAction.of(name, where=where, problem=problem.sentence.removesuffix("."))
 
 
 def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
@@ -273,13 +295,13 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
 
 
 def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePlace | None]]:
-    """Yield each finding of a partition, with its place if it is about damage in a log of 0.8 or later."""
+    """Yield each finding of a partition, with its place if it is an error in a log of 0.8 or later."""
     segments = {each.path: each for each in verdict.segments if not each.path.endswith(V07_SUFFIX)}
     last = verdict.segments[-1].path if verdict.segments else None
     for finding in verdict.findings:
-        reason = DAMAGE_REASONS.get(finding.code)
         segment = segments.get(finding.path)
-        if reason is None or segment is None or finding.position is None:
+        reason = DAMAGE_REASONS.get(finding.code, _OTHER)
+        if segment is None or finding.position is None or (reason == _OTHER and finding.severity == "info"):
             yield finding, None
             continue
         place = DamagePlace(
