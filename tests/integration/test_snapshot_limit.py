@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
 from kafkalog_core.format.checksums import crc32c
+from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
 from kafkalog_core.format.snapshot import CRC_START
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import MAX_ELEMENTS
@@ -66,7 +66,5 @@ def kafkas(places: list[Path], version: str) -> list[tuple[int, ...]]:
     java = shutil.which("java") or "java"
     options = ["-Xmx1g", *jars.QUICK, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     command = [java, *options, "-cp", f"{jars.fetch(version)}/*", str(_SOURCE), str(END), str(NOW_MS)]
-    done = subprocess.run(
-        [*command, *map(str, places)], capture_output=True, text=True, check=True, timeout=_SECONDS
-    )
+    done = subprocess.run([*command, *map(str, places)], capture_output=True, text=True, check=True, timeout=_SECONDS)
     return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]

@@ -136,8 +136,10 @@ def test_classes(texts: tuple[str, ...], name: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "is_there"),
-    [("2.8.2", False), ("4.2", False), ("4.2.1", False), ("4.2.2", True), ("4.2.3", True), ("4.3", False)]
-    + [("4.3.1", False), ("4.4", True), ("4.4.0", True), ("4.4.1", True)],
+    [
+        *(("2.8.2", False), ("4.2", False), ("4.2.1", False), ("4.2.2", True), ("4.2.3", True)),
+        *(("4.3", False), ("4.3.1", False), ("4.4", True), ("4.4.0", True), ("4.4.1", True)),
+    ],
 )
 def test_a_change_may_come_with_a_bug_fix_of_an_earlier_line(text: str, is_there: bool) -> None:
     """Seen in the jars of 4.2.2, 4.3.1 and 4.4.0."""

@@ -217,8 +217,9 @@ def test_every_setting_has_a_value_and_every_name_is_known() -> None:
     ],
 )
 def test_values_of_topics_by_release(release: Release, name: str, text: str, words: str | None) -> None:
-    """`LogConfig.validate` of the sources of 2.1.1, 2.2.2, 3.7.1, 3.9.2, 4.1.1, 4.2.0 and 4.3.1, and LogConfig.configNames
-    of 4.2.2 and 4.4.0.
+    """`LogConfig.validate` of the sources of 2.1.1, 2.2.2, 3.7.1, 3.9.2, 4.1.1, 4.2.0 and 4.3.1.
+
+    The names of 4.2.2 and 4.4.0 are those of their `LogConfig.configNames`.
 
     That of 4.3.1 was asked about 2,500 names and values, too.
     """

@@ -300,7 +300,6 @@ class Authorizer(Struct, frozen=True):
             return False
         return everything in allowed or any(not _is_covered(*each, denied) for each in allowed)
 
-
     def _is_about(self, binding: AclBinding, principal: str, host: str) -> bool:
         if binding.principal not in {principal, _ANY_PRINCIPAL}:
             return False

@@ -151,10 +151,10 @@ class Problem(Struct, frozen=True, kw_only=True):
 
     Args:
         kind: `invalid-offset` (an index would not ascend), `first-offset` (the same of a compressed message whose last
-            offset does ascend, which is what releases from 2.0 on index), `overflow` (an offset that no index can hold), `index-full`,
-            `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that is not valid), `empty-marker`
-            (a control batch that compaction has emptied), `bad-message` (a compressed message that does not open),
-            `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
+            offset does ascend, which is what releases from 2.0 on index), `overflow` (an offset that no index can
+            hold), `index-full`, `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that is not
+            valid), `empty-marker` (a control batch that compaction has emptied), `bad-message` (a compressed message
+            that does not open), `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
         position: byte in the log of the batch.
         detail: a clause.
     """
