@@ -491,7 +491,8 @@ _ENDS: Final = {
     ),
     FIRST_OFFSET_BACK: FindingType(
         "error",
-        "The compressed message at byte {position} begins with an offset that the message before it has too: {problem}.",
+        "The compressed message at byte {position} begins with an offset that the message before it has too: "
+        "{problem}.",
         "Does not start: releases before 2.0 add the first offset of a compressed message to the index. Release 2.0 "
         "and later add its last offset, and start.",
         "Start release 2.0 or later on the log directory, and do not truncate the log. To start this release, copy the "

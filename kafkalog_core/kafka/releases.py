@@ -80,9 +80,9 @@ class Since:
     """The first release of each change that this project follows: the one table of boundaries.
 
     A row is named after what exists from that release on (a `Fix`: from each of several bug fixes on), and its comment
-    names the KIP, the JIRA issue, or the class and method of Kafka that changed. "2.2.2 does not" means that the sources of these two releases were compared. A
-    rule that holds for a span of releases is a pair of rows. Settings have their own table (`setting_table`), where
-    each row is a default or a limit.
+    names the KIP, the JIRA issue, or the class and method of Kafka that changed. "2.2.2 does not" means that the
+    sources of these two releases were compared. A rule that holds for a span of releases is a pair of rows. Settings
+    have their own table (`setting_table`), where each row is a default or a limit.
     """
 
     START: Final = Release(0, 7)  # the first known release

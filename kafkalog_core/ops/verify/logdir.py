@@ -196,7 +196,7 @@ class LogDirs:
                     verdict, rules_of(self._dir_context(broker_dir).release).search, is_reported=stops
                 )
         if broker_dir is not None and is_served:
-            findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=context.is_cleaned)
+            findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=bool(context.is_cleaned))
         if broker_dir is not None:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
         if verdict.metadata is not None:
