@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import AT_DAMAGE, REINDEX, VERIFY, FindingType
+from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, REINDEX, VERIFY, FindingType
 
 __all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
@@ -179,7 +179,7 @@ REINDEXING: Final = {
         "Indexes are built from whole batches. Bytes in the middle of a log that do not form a batch are a loss, and "
         "you have to decide about it: with an index, a broker would serve the part before them as if nothing were "
         "missing.",
-        next_step=AT_DAMAGE,
+        next_step=AS_BROKER,
     ),
     "reindex.disorder": FindingType(
         "error",
@@ -189,7 +189,7 @@ REINDEXING: Final = {
         "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "The offsets in the log go back, but no broker writes this. The checksum of a batch does not protect its "
         "offset.",
-        next_step=AT_DAMAGE,
+        next_step=AS_BROKER,
     ),
     "reindex.overflow": FindingType(
         "error",
@@ -198,7 +198,7 @@ REINDEXING: Final = {
         "offsets increase.",
         "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "Offsets in an index are 32 bits, relative to the segment's base offset.",
-        next_step=AT_DAMAGE,
+        next_step=AS_BROKER,
     ),
     "reindex.index-full": FindingType(
         "error",
