@@ -504,11 +504,6 @@ class LiveDisks:
         return self._cluster.is_kept
 
     @property
-    def metadata_level(self) -> int:
-        """The level of metadata.version in the metadata log; 0: there is none."""
-        return self._cluster.level
-
-    @property
     def acls(self) -> Acls:
         """The ACLs of the metadata log."""
         return self._cluster.acls

@@ -19,12 +19,14 @@ from kafkalog_core.broker.security.acls import (
     host_range,
 )
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from enum import IntEnum
 
+    from kafkalog_core.broker.disks.served_disks import FinalizedFeatures
     from kafkalog_core.broker.network.answers import Answer
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.security.acls import Acls
@@ -48,8 +50,8 @@ class AclStore(Protocol):
         """Whether they can be changed."""
 
     @property
-    def metadata_level(self) -> int:
-        """The level of metadata.version; 0: there is none."""
+    def features(self) -> FinalizedFeatures:
+        """The levels of the cluster's features."""
 
     @property
     def acls(self) -> Acls:
@@ -111,7 +113,7 @@ class AclRequests:
         refusal = self._refusal()
         if refusal is None and len(bindings) > _MAX_CHANGES:  # EventHandlerExceptionInfo
             refusal = ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
-        level = self._store.metadata_level
+        level = self._store.features.levels.get(METADATA_VERSION, 0)
         problems = [refusal or _binding_problem(each) or _host_problem(each.host, level) for each in bindings]
         valid = [each for each, problem in zip(bindings, problems, strict=True) if problem is None]
         failure = self._change(valid, ())

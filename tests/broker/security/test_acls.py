@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.broker.disks.live_settings import LiveSettings
+from kafkalog_core.broker.disks.served_disks import FinalizedFeatures
 from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.broker.security.acl_requests import AclRequests
 from kafkalog_core.broker.security.acls import (
@@ -26,6 +27,7 @@ from kafkalog_core.broker.security.acls import (
     operation_bits,
 )
 from kafkalog_core.errors import SettingError, StorageError
+from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.rules import matches_host_ranges
 from kafkalog_core.wire.error_codes import ErrorCode
@@ -271,7 +273,7 @@ class Store:
 
     def __init__(self, *, has_metadata_log: bool = True, is_broken: bool = False, metadata_level: int = 32) -> None:
         self.has_metadata_log = has_metadata_log
-        self.metadata_level = metadata_level
+        self.features = FinalizedFeatures({METADATA_VERSION: metadata_level})
         self.is_broken = is_broken
         self.acls = Acls()
         self._ids = count(1)
