@@ -140,20 +140,20 @@ PLANTS: Final[dict[str, Callable[[int, int], bytes]]] = {
 
 
 # --- small files ------------------------------------------------------------------------------------------------------
-def _text(name: str, content: str | bytes) -> Callable[[Path, Path], None]:
+def _text(name: str, content: str | bytes) -> Callable[[Path], None]:
     """Replace a text file."""
     data = content.encode() if isinstance(content, str) else content
-    return lambda disk, _: _write(disk / name, data)
+    return lambda disk: _write(disk / name, data)
 
 
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def _edited(name: str, old: str, new: str) -> Callable[[Path, Path], None]:
+def _edited(name: str, old: str, new: str) -> Callable[[Path], None]:
     """Replace what a pattern matches in a text file."""
 
-    def made(disk: Path, _: Path) -> None:
+    def made(disk: Path) -> None:
         text = (disk / name).read_text()
         found = re.sub(old, new, text, count=1, flags=re.MULTILINE)
         assert found != text, text
@@ -162,25 +162,21 @@ def _edited(name: str, old: str, new: str) -> Callable[[Path, Path], None]:
     return made
 
 
-def _quorum(content: str) -> Callable[[Path, Path], None]:
-    return lambda _, metadata: _write(metadata / "__cluster_metadata-0" / "quorum-state", content.encode())
-
-
-def _index_directory(disk: Path, _: Path) -> None:
+def _index_directory(disk: Path) -> None:
     index = min((disk / PARTITION).glob("*.index"))
     index.unlink()
     index.mkdir()
 
 
-def _cut_timeindex(disk: Path, _: Path) -> None:
+def _cut_timeindex(disk: Path) -> None:
     index = min(path for path in (disk / PARTITION).glob("*.timeindex") if path.stat().st_size >= 2 * _TIME_ENTRY)
     index.write_bytes(index.read_bytes()[:-_TIME_ENTRY])
 
 
-def _of_txnindex(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path, Path], None]:
+def _of_txnindex(edit: Callable[[list[bytes]], list[bytes]]) -> Callable[[Path], None]:
     """Edit the entries of a transaction index with two of them at least."""
 
-    def made(disk: Path, _: Path) -> None:
+    def made(disk: Path) -> None:
         index = min(path for path in disk.glob("*/*.txnindex") if path.stat().st_size >= 2 * _TXN_ENTRY)
         data = index.read_bytes()
         entries = [data[at : at + _TXN_ENTRY] for at in range(0, len(data), _TXN_ENTRY)]
@@ -194,7 +190,7 @@ _TXN_ENTRY: Final = 34
 _RECOVERY: Final = "recovery-point-offset-checkpoint"
 _EPOCHS: Final = f"{PARTITION}/leader-epoch-checkpoint"
 _METADATA: Final = f"{PARTITION}/partition.metadata"
-FILES: Final[dict[str, Callable[[Path, Path], None]]] = {
+FILES: Final[dict[str, Callable[[Path], None]]] = {
     "checkpoint.invalid-utf8": _text(_RECOVERY, b"0\n1\n\xff\xfe 0 5\n"),
     "checkpoint.negative-count": _text(_RECOVERY, "0\n-1\n"),
     "checkpoint.negative-epoch": _text(_EPOCHS, "0\n1\n-3 0\n"),
@@ -208,22 +204,18 @@ FILES: Final[dict[str, Callable[[Path, Path], None]]] = {
     "partition-metadata.bad-topic-id": _text(_METADATA, "version: 0\ntopic_id: no-id"),
     "partition-metadata.odd-name": _edited(_METADATA, "^topic_id", "topic"),
     "partition-metadata.odd-version": _edited(_METADATA, "^version: 0", "version: 7"),
-    "quorum-state.empty": _quorum(""),
-    "quorum-state.malformed-line": _quorum("{"),
-    "quorum-state.missing-key": _quorum("{}"),
-    "quorum-state.unsupported-version": _quorum('{"data_version": 9}'),
     "index.not-a-file": _index_directory,
     "timeindex.incomplete": _cut_timeindex,
     "txnindex.unsorted": _of_txnindex(lambda entries: entries[::-1]),
     "txnindex.wrong-entry": _of_txnindex(lambda entries: [*entries[:-1], entries[-1][:2] + b"\1" + entries[-1][3:]]),
 }
-"""What plants a code in the log directory and the directory of the metadata log."""
+"""What plants a code in the files of a log directory."""
 
 
-def plant(code: str, disk: Path, metadata: Path) -> None:
+def plant(code: str, disk: Path) -> None:
     """Plant an error of a code."""
     if code in FILES:
-        FILES[code](disk, metadata)
+        FILES[code](disk)
         return
     log = max((disk / PARTITION).glob("*.log"))
     data = b"".join(batches_of(log.read_bytes()))

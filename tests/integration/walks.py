@@ -2,8 +2,7 @@
 
 `python -m tests.integration.walks` walks all disks on which the broker died and writes `walks.txt`; with `codes` it
 walks from every error in the catalogue of findings, or from some codes, and writes `walked_codes.txt`; `not_walked.txt`
-says of the others why not. It needs Java, Maven and a quarter
-of an hour.
+says of the others why not. It needs Java, Maven and a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -115,8 +114,7 @@ def _made(place: Path) -> Path:
 
 def _by_hand(corpus: Path, code: str, place: Path) -> Walk:
     walk = walking.lay_base(corpus, _CASE, _BASE, place)
-    assert walk.metadata is not None
-    plants.plant(code, place / "disk", walk.metadata)
+    plants.plant(code, place / "disk")
     return walk
 
 
