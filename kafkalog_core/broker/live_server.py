@@ -39,6 +39,8 @@ from kafkalog_core.broker.transactions.coordinator_logs import CoordinatorLog, M
 from kafkalog_core.broker.transactions.transaction_descriptions import TransactionDescriptions
 from kafkalog_core.broker.transactions.transaction_requests import TransactionRequests
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules import matches_host_ranges
 from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.structs import replace
 from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
@@ -172,7 +174,7 @@ class LiveBroker:
                     f"{STANDARD_AUTHORIZER_SETTING} to enforce them"
                 )
             return parts
-        authorizer = Authorizer(disks.acls, chosen.super_users, chosen.allows_unlisted)
+        authorizer = Authorizer(disks.acls, chosen.super_users, chosen.allows_unlisted, matches_host_ranges(LATEST))
         topics = TopicLookup(disks.topic_name, lambda: disks.topics, disks.settings.creates_topics)
         return (AuthorizedHandlers(parts, authorizer, topics, self._options.user_of),)
 

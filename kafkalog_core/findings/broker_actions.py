@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL
+from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, START_LATER
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
 
-__all__ = ["AFTER_EITHER", "START_ACTIONS", "StartAction"]
+__all__ = ["AFTER_EITHER", "DOES_NOT_START", "START_ACTIONS", "StartAction"]
+
+DOES_NOT_START: Final = "Does not start"
+"""How an action begins with which the broker ends."""
 
 
 class StartAction(NamedTuple):
@@ -58,7 +61,14 @@ START_ACTIONS: Final = {
         "Reads it: the limit is kafkalog's own. In recovery, Kafka 0.8.1 to 0.10.2 truncate the log at a message "
         "larger than max.message.bytes; no other release does."
     ),
-    "stops": StartAction("Does not start{where}: {problem}.", _SAVE, "error", AT_DAMAGE),
+    "stops": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", AT_DAMAGE),
+    "stops-in-batch": StartAction(f"{DOES_NOT_START}{{where}}: {{problem}}.", _SAVE, "error", AS_BROKER),
+    "stops-until-2.0": StartAction(
+        f"{DOES_NOT_START}{{where}}: {{problem}}. Release 2.0 and later start.",
+        "Start release 2.0 or later on the log directory, and do not truncate the log.",
+        "error",
+        START_LATER,
+    ),
     "unknown": StartAction("Does something here that cannot be predicted{where}: {problem}.", _SAVE),
     "swept": StartAction("Deletes the whole segment{why}.", _SAVE),
     "deleted": StartAction("Deletes the whole segment{why}. {lost} are lost.", _SAVE),

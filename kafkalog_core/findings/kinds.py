@@ -11,6 +11,7 @@ from kafkalog_core.structs import NamedTuple, Struct
 __all__ = [
     "AS_BROKER",
     "AT_DAMAGE",
+    "AT_OFFSET",
     "CHECKPOINT",
     "CHECKPOINT_HERE",
     "CHECKPOINT_WITH_OTHERS",
@@ -23,6 +24,7 @@ __all__ = [
     "MOVE_FILE",
     "RAISE_LIMIT",
     "REINDEX",
+    "START_LATER",
     "VERIFY",
     "BrokerMessage",
     "Finding",
@@ -166,6 +168,9 @@ class Finding(Struct, frozen=True, kw_only=True):
 # plan, and its output names the command that applies it.
 AT_DAMAGE: Final = "kafkalog truncate {parent} --at-damage"
 AS_BROKER: Final = "kafkalog truncate {parent} --as-broker"
+AT_OFFSET: Final = "kafkalog truncate {{parent}} --to-offset {offset}"
+"""To be formatted with the offset first."""
+START_LATER: Final = "kafkalog verify {parent} --kafka 2.0"
 REINDEX: Final = "kafkalog reindex {parent} --apply"
 CHECKPOINT: Final = "kafkalog checkpoint {file} --apply"
 CHECKPOINT_HERE: Final = "kafkalog checkpoint {parent} --apply"

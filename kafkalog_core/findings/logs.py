@@ -9,6 +9,7 @@ from typing import Final
 
 from kafkalog_core.findings.client_reads import consumers, leader
 from kafkalog_core.findings.kinds import (
+    AS_BROKER,
     AT_DAMAGE,
     CLEAN_MARK,
     DUMP_BATCHES,
@@ -16,6 +17,7 @@ from kafkalog_core.findings.kinds import (
     MARK_OF_ALL,
     RAISE_LIMIT,
     REINDEX,
+    START_LATER,
     FindingType,
     Severity,
 )
@@ -25,6 +27,7 @@ __all__ = [
     "DAMAGE_CODES",
     "DAMAGE_REASONS",
     "ENTRY_DAMAGE",
+    "FIRST_OFFSET_BACK",
     "LATER_RELEASE",
     "LOGS",
     "LOG_DAMAGE",
@@ -311,6 +314,7 @@ ENTRY_DAMAGE: Final = {
 
 ZERO_TAIL: Final = "log.zero-tail"
 LATER_RELEASE: Final = "log.needs-later-release"
+FIRST_OFFSET_BACK: Final = "log.first-offset-back"
 
 DAMAGE_CODES: Final = {reason: damage.code for reason, damage in LOG_DAMAGE.items()}
 """The code of every reason of `LOG_DAMAGE`; zeros up to the end of a file are `ZERO_TAIL`."""
@@ -508,6 +512,28 @@ _ENDS: Final = {
         "The log cleaner keeps a control batch without its record where a producer's last batch is needed. Releases "
         "before 2.0 ask each control batch for its first record (ProducerAppendInfo.append).",
         next_step="kafkalog checkpoint {above} --mark-clean --apply",
+    ),
+    FIRST_OFFSET_BACK: FindingType(
+        "error",
+        "The compressed message at byte {position} begins with an offset that the message before it has too: "
+        "{problem}.",
+        "Does not start: releases before 2.0 add the first offset of a compressed message to the index. Release 2.0 "
+        "and later add its last offset, and start.",
+        "Start release 2.0 or later on the log directory, and do not truncate the log. To start this release, copy the "
+        "partition from a healthy replica, or truncate the log at the offset after the message before this one: "
+        "kafkalog truncate --to-offset.",
+        "The offsets in an index increase (OffsetIndex.append). A compressed message of magic 0 or 1 has its last "
+        "offset outside, and the first one inside.",
+        next_step=START_LATER,
+    ),
+    "log.stops-broker": FindingType(
+        "error",
+        "The start of a broker fails here: {problem}.",
+        "Does not start.",
+        "Copy the partition from a healthy replica. If there is none, kafkalog truncate --as-broker names the command "
+        "that truncates the log before this place.",
+        "The simulated start of a broker on the partition fails, and no other finding says why.",
+        next_step=AS_BROKER,
     ),
     "log.end-unreadable": FindingType(
         "error",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.kinds import AT_DAMAGE, REINDEX, VERIFY, FindingType
+from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, REINDEX, VERIFY, FindingType
 
-__all__ = ["COMPACTIONS", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
+__all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
 
 _REPLICA: Final = "Copy the partition from a healthy replica, if there is one."
@@ -158,6 +158,13 @@ TRUNCATIONS: Final = {
     ),
 }
 
+BEFORE_PLACE: Final = (
+    "Copy the partition from a healthy replica. If there is none, look at the records from this place on (kafkalog "
+    "dump --records --resync), and truncate the log before it: kafkalog truncate --to-offset {offset}."
+)
+"""The cure of `truncate.broker-stops` where the log is not damaged up to the place; the next step is `AT_OFFSET`."""
+IN_FILE: Final = "kafkalog verify shows what is wrong with this file, and the command that mends it."
+"""The cure of `truncate.broker-stops` for a whole file; the next step is `VERIFY`."""
 
 REINDEXING: Final = {
     "reindex.damaged": FindingType(
@@ -172,7 +179,7 @@ REINDEXING: Final = {
         "Indexes are built from whole batches. Bytes in the middle of a log that do not form a batch are a loss, and "
         "you have to decide about it: with an index, a broker would serve the part before them as if nothing were "
         "missing.",
-        next_step=AT_DAMAGE,
+        next_step=AS_BROKER,
     ),
     "reindex.disorder": FindingType(
         "error",
@@ -182,7 +189,7 @@ REINDEXING: Final = {
         "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "The offsets in the log go back, but no broker writes this. The checksum of a batch does not protect its "
         "offset.",
-        next_step=AT_DAMAGE,
+        next_step=AS_BROKER,
     ),
     "reindex.overflow": FindingType(
         "error",
@@ -191,7 +198,7 @@ REINDEXING: Final = {
         "offsets increase.",
         "Save the records before a broker starts: kafkalog dump. Copy the partition from a healthy replica.",
         "Offsets in an index are 32 bits, relative to the segment's base offset.",
-        next_step=AT_DAMAGE,
+        next_step=AS_BROKER,
     ),
     "reindex.index-full": FindingType(
         "error",

@@ -191,6 +191,15 @@ PRODUCERS: Final = {
         "of its bytes.",
         next_step=REINDEX,
     ),
+    "snapshot.many-producers": FindingType(
+        "warning",
+        "It has {count} producers, more than the {most} that releases 4.2.2 and 4.4 read.",
+        "Releases 4.2.2, 4.4 and later delete it, use the snapshot before it, and read the log from there. Other "
+        "releases load it.",
+        "Nothing needs to be done while an older snapshot or the whole log exists.",
+        "Since 4.2.2 and 4.4 the readers that Kafka generates refuse an array of more than 1,000,000 elements "
+        "(ProducerStateManager.loadFromSnapshot catches the CorruptSnapshotException).",
+    ),
     "snapshot.repeated-producer": FindingType(
         "error",
         "Producer {producer} has two entries.",

@@ -28,6 +28,7 @@ __all__ = [
     "LATEST",
     "NEWEST_LEVEL",
     "RELEASES",
+    "Fix",
     "KnownRelease",
     "Release",
     "describe_known",
@@ -56,13 +57,30 @@ class Release(NamedTuple):
         return ".".join(map(str, parts))
 
 
+class Fix(NamedTuple):
+    """A change that came to several lines of releases at once.
+
+    Args:
+        first: the release from which on every later one has it.
+        patches: the first bug fix with it in each earlier line.
+    """
+
+    first: Release
+    patches: tuple[Release, ...]
+
+    def is_in(self, release: Release) -> bool:
+        """Return whether the release has the change."""
+        line = release[:2]
+        return release >= self.first or any(patch[:2] == line and release >= patch for patch in self.patches)
+
+
 class Since:
     """The first release of each change that this project follows: the one table of boundaries.
 
-    A row is named after what exists from that release on, and its comment names the KIP, the JIRA issue, or the class
-    and method of Kafka that changed. "2.2.2 does not" means that the sources of these two releases were compared. A
-    rule that holds for a span of releases is a pair of rows. Settings have their own table (`setting_table`), where
-    each row is a default or a limit.
+    A row is named after what exists from that release on (a `Fix`: from each of several bug fixes on), and its comment
+    names the KIP, the JIRA issue, or the class and method of Kafka that changed. "2.2.2 does not" means that the
+    sources of these two releases were compared. A rule that holds for a span of releases is a pair of rows. Settings
+    have their own table (`setting_table`), where each row is a default or a limit.
     """
 
     START: Final = Release(0, 7)  # the first known release
@@ -154,7 +172,9 @@ class Since:
     LISTS_CHECKED: Final = Release(4, 2)  # KIP-1161, ConfigDef.ValidList: no empty values; not in 4.1.1
     REMOTE_COPY_LAG: Final = Release(4, 4)  # KIP-1241, and the dead-letter queues of KIP-1191
     CLEANER_KEEPS_WATERMARK_END: Final = Release(4, 4)  # Cleaner.checkBatchRetention: highWatermark
-    RECORD_LIMIT: Final = Release(4, 4)  # Cleaner passes it to streamingIterator and filterTo
+    HOST_RANGES: Final = Release(4, 4)  # KAFKA-20088: StandardAuthorizerData.findResult asks CidrUtils
+    RECORD_LIMIT: Final = Fix(Release(4, 4), (Release(4, 2, 2),))  # Cleaner passes it to filterTo; not in 4.3.1
+    ELEMENT_LIMIT: Final = Fix(Release(4, 4), (Release(4, 2, 2),))  # generated readers; 4.3.1 takes any number
     FEATURES_IN_SNAPSHOT: Final = Release(4, 4)  # kafka-storage format writes no bootstrap.checkpoint
 
 

@@ -7,10 +7,11 @@ Each field is one rule. A rule that a release changes is a comparison with a row
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.kernels.constants import REBUILD_TIMES
+from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.kafka.releases import Release, Since
 from kafkalog_core.structs import Struct
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.producers import SnapshotStyle
 
 __all__ = [
+    "MAX_ELEMENTS",
     "AppendRules",
     "FetchRules",
     "LoaderRules",
@@ -27,6 +29,7 @@ __all__ = [
     "SwapRule",
     "append_rules",
     "fetch_rules",
+    "matches_host_ranges",
     "recovery_rules",
     "rules_of",
 ]
@@ -143,6 +146,7 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
         renames_strays: whether a start renames the directory of a partition that is not assigned to the broker to
             `-stray`; else it deletes the directory.
         topics_in_kraft: whether the metadata log may hold the settings of topics; else ZooKeeper alone does.
+        max_snapshot_entries: a producer snapshot with more producers is corrupt to the release.
     """
 
     missing_index: Literal["fatal", "recover", "empty"]
@@ -167,6 +171,11 @@ class LoaderRules(Struct, frozen=True, kw_only=True):
     keeps_segment_snapshots: bool
     renames_strays: bool
     topics_in_kraft: bool
+    max_snapshot_entries: int
+
+
+MAX_ELEMENTS: Final = 1_000_000
+"""The largest array that the generated readers of Kafka take (`Readable.readCollection`)."""
 
 
 @cache
@@ -206,6 +215,7 @@ def rules_of(release: Release) -> LoaderRules:
         keeps_segment_snapshots=release >= Since.SNAPSHOT_PER_SEGMENT,
         renames_strays=release >= Since.STRAYS_RENAMED,
         topics_in_kraft=release >= Since.KRAFT,
+        max_snapshot_entries=MAX_ELEMENTS if Since.ELEMENT_LIMIT.is_in(release) else MAX_INT32,
     )
 
 
@@ -221,6 +231,11 @@ def _search_of(release: Release) -> OffsetSearch:
     if release >= Since.SEARCHED_BY_BASE:
         return "base"
     return "last-then-base" if release >= Since.FOUND_BY_BASE else "last"
+
+
+def matches_host_ranges(release: Release) -> bool:
+    """Return whether the host of an ACL may be a range of addresses (`StandardAuthorizerData.findResult`)."""
+    return release >= Since.HOST_RANGES
 
 
 def append_rules(release: Release) -> AppendRules:

@@ -14,7 +14,7 @@ from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.format.textfile import parse_int32, parse_int64
-from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kafka.releases import Fix, Release, Since
 from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:
@@ -256,6 +256,7 @@ class Definition(Struct, frozen=True, kw_only=True):
         maximum: the largest value.
         allowed: the only texts; of a list, its only elements.
         first: the first release whose topics have it.
+        patches: the first bug fixes of earlier lines whose topics have it too.
         end: the first release whose topics do not have it any more.
     """
 
@@ -271,6 +272,7 @@ class Definition(Struct, frozen=True, kw_only=True):
     maximum: int | None = None
     allowed: tuple[str, ...] = ()
     first: Release = Since.START
+    patches: tuple[Release, ...] = ()
     end: Release = Since.NEVER
 
     @property
@@ -280,7 +282,7 @@ class Definition(Struct, frozen=True, kw_only=True):
 
     def exists_in(self, release: Release) -> bool:
         """Return whether topics of the release have it."""
-        return self.first <= release < self.end
+        return Fix(self.first, self.patches).is_in(release) and release < self.end
 
     def default(self, release: Release) -> Value:
         """Return the value that is in effect where none is set."""
@@ -381,7 +383,8 @@ SETTINGS: Final = (
         "int",
         MAX_INT32 - 8,
         1,
-        first=Since.RECORD_LIMIT,  # and in 4.2.2
+        first=Since.RECORD_LIMIT.first,
+        patches=Since.RECORD_LIMIT.patches,
     ),
     _topic("message.timestamp.type", _key("log.message.timestamp.type"), "text", "CreateTime", allowed=_TIMES),
     _topic(
@@ -486,7 +489,7 @@ def check_topic_values(configs: Mapping[str, str], release: Release, where: str 
     known |= {each.override: each for each in SETTINGS if each.override is not None}
     for name, text in configs.items():
         definition = known.get(name)
-        if definition is None or not definition.first <= release < definition.end:
+        if definition is None or not definition.exists_in(release):
             raise SettingError(f"Unknown topic config name: {name[:_SHOWN]}")
         parse_value(definition, release, text, 1, f"{where}{name}", name=name)
 

@@ -7,9 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from kafkalog_core.errors import FormatError, StorageError
+from kafkalog_core.errors import FieldError, FormatError, StorageError
+from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.names import FileState
-from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot, repeated_producers
+from kafkalog_core.format.snapshot import (
+    decode_snapshot,
+    decode_snapshot_header,
+    encode_snapshot,
+    repeated_producers,
+)
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.start.replay import replay_producers
@@ -45,6 +51,7 @@ class SnapshotOptions(Struct, frozen=True, kw_only=True):
         reads_apart: whether a producer counts as unknown while batches are read to recover a segment: up to 2.7
             `Log.loadProducersFromLog` asks the log's own producers, which are not loaded yet.
         expirations_ms: the shortest and the longest expiration of the releases that the disk may be of.
+        max_entries: a file with more producers is corrupt.
     """
 
     order: SnapshotOrder
@@ -55,6 +62,7 @@ class SnapshotOptions(Struct, frozen=True, kw_only=True):
     reads_empty_markers: bool = True
     reads_apart: bool = False
     expirations_ms: tuple[int, int] = (0, 0)
+    max_entries: int = MAX_INT32
 
     @classmethod
     def of_release(
@@ -71,6 +79,7 @@ class SnapshotOptions(Struct, frozen=True, kw_only=True):
             reads_empty_markers=rules.reads_empty_markers,
             reads_apart=rules_of(release).reads_apart,
             expirations_ms=expirations_ms or (expiration_ms, expiration_ms),
+            max_entries=rules_of(release).max_snapshot_entries,
         )
 
 
@@ -216,6 +225,9 @@ class ProducerManager:
 
         Raises FormatError.
         """
+        count = decode_snapshot_header(content)[0].entry_count
+        if count > self._options.max_entries:
+            raise FieldError(f"{count} producers are more than {self._options.max_entries}")
         repeated = repeated_producers(content)
         last: dict[int, ProducerEntry] = {}
         if repeated:

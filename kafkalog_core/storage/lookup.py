@@ -303,8 +303,8 @@ class PartitionLookup:
                 last = run.batches.count - 1
                 scanned.reached(run, last)
                 position = run.batches.column("position")[last] + run.batches.column("size_bytes")[last]
-                lasts = run.batches.column("last_offset")
-                offset = lasts[last] if self.is_v07 else max(offset, lasts[max(last - 1, 0)] + 1, lasts[last] + 1)
+                last_offset = run.batches.column("last_offset")[last]
+                offset = last_offset if self.is_v07 else last_offset + 1  # of the last one, as a broker finds it
         trace.add("end", f"the log ends at offset {offset}, byte {position} of {self._name(number)}", offset=offset)
         return offset, position
 

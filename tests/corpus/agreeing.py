@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.findings.catalog import SHOWN
-from kafkalog_core.findings.logs import DAMAGE_REASONS, LATER_RELEASE
+from kafkalog_core.findings.logs import DAMAGE_REASONS, FIRST_OFFSET_BACK, LATER_RELEASE
 from kafkalog_core.format.names import DirectoryState
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.dump.dump import dump
@@ -218,7 +218,7 @@ def _damage_rows(directory: Path) -> dict[tuple[str, int], str]:
     return {(path, at): reason for path, at, reason in cells if reason in _SEEN_AT_START and path.endswith(".log")}
 
 
-_STOPS: Final = frozenset({"truncate.broker-stops", LATER_RELEASE})
+_STOPS: Final = frozenset({"truncate.broker-stops", LATER_RELEASE, FIRST_OFFSET_BACK})
 _UNKNOWN: Final = frozenset({"truncate.not-foreseen", "truncate.split-first"})
 _SEEN_AT_START: Final = frozenset(
     {"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch", "offset-order"}

@@ -27,6 +27,8 @@ from kafkalog_core.broker.security.acls import AclBinding, Acls, Authorizer
 from kafkalog_core.broker.security.acls import AclOperation as Operation
 from kafkalog_core.broker.security.acls import ResourceType as Type
 from kafkalog_core.broker.security.authorization import host_text
+from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules import matches_host_ranges
 from tests.integration.successor import Successor
 from tests.support import jars
 from tests.support.live import QUIET, SECONDS, LiveServer, create_topics
@@ -40,9 +42,25 @@ ROUNDS: Final = 120
 QUESTIONS: Final = 40
 NAMES: Final = ("a", "ab", "abc", "abcd", "b", "*", "ba", "!", "a*", "hardcode", "ä", "z")
 USERS: Final = ("User:ann", "User:bob", "User:*", "Role:ann")
-HOSTS: Final = ("*", "127.0.0.1", "0:0:0:0:0:0:0:1", "10.0.0.1")
+HOSTS: Final = ("*", "127.0.0.1", "0:0:0:0:0:0:0:1", "10.0.0.1", "10.0.0.0/8", "127.0.0.1/31", "::/64", "::/0", "9/8")
+RANGES: Final = (
+    *("10.0.0.0/8", "10.1.2.3/8", "010.0.0.0/08", "0.0.0.0/0", "10.0.0.0/32", "10.0.0.0/33", "10.0.0/8", "256.0.0.0/0"),
+    *("10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+8", "/8", "a/b", "10.0.0.0/8/8", " 10.0.0.0/8", "0010.0.0.0/8"),
+    *("2001:db8::/32", "::/0", "::/128", "::/129", "::/+64", "::ffff:10.0.0.0/104", "::10.0.0.1/96", "[::1]/128"),
+    *("no:address/8", "::1", "fe80::/10", "::/ 64", ":/8", "1:2:3:4:5:6:7:8/127", "::/064"),
+)
+CLIENTS: Final = (
+    *("10.0.0.0", "10.255.255.255", "11.0.0.0", "127.0.0.1", "0.0.0.0", "255.255.255.255"),  # noqa: S104 - no socket
+    *("::", "::1", "2001:db8:ffff::1", "2001:db9::1", "::10.0.0.1", "fe80::1", "1:2:3:4:5:6:7:9"),
+)
 STANDARD: Final = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 OPEN: Final = "allow.everyone.if.no.acl.found=true"
+
+
+@pytest.fixture(params=[jars.KAFKA_VERSION, jars.NEWEST])
+def release(request: pytest.FixtureRequest) -> str:
+    """A release: the newer one takes ranges of addresses for hosts."""
+    return str(request.param)
 
 
 def kafkas_answers(libs: Path, scratch: Path, lines: Sequence[str]) -> list[bool]:
@@ -77,7 +95,27 @@ def random_binding(chance: random.Random) -> AclBinding:
     )
 
 
-def test_decisions_are_those_of_the_standard_authorizer(libs: Path, tmp_path: Path) -> None:
+def test_ranges_are_those_of_the_standard_authorizer(release: str, tmp_path: Path) -> None:
+    matches_ranges = matches_host_ranges(parse_release(release))
+    lines: list[str] = []
+    ours: list[bool] = []
+    for host in RANGES:
+        acls = Acls()
+        binding = AclBinding(2, "a", 3, "User:ann", host, 3, 3)
+        acls.add(bytes(16), binding)
+        lines += ["new\t\tfalse", "\t".join(map(str, ("add", *binding)))]
+        for client in CLIENTS:
+            lines.append(f"may\tUser:ann\t{client}\t3\t2\ta")
+            authorizer = Authorizer(acls, matches_ranges=matches_ranges)
+            ours.append(authorizer.may(("User:ann", host_text(client)), Operation.READ, Type.TOPIC, "a"))
+    theirs = kafkas_answers(jars.fetch(release), tmp_path, lines)
+    asked = [(host, client) for host in RANGES for client in CLIENTS]
+    assert [(each, them) for each, them, us in zip(asked, theirs, ours, strict=True) if them != us] == []
+    assert any(ours) is matches_ranges
+
+
+def test_decisions_are_those_of_the_standard_authorizer(release: str, tmp_path: Path) -> None:
+    matches_ranges = matches_host_ranges(parse_release(release))
     chance = random.Random(7)
     lines: list[str] = []
     ours: list[bool] = []
@@ -88,7 +126,7 @@ def test_decisions_are_those_of_the_standard_authorizer(libs: Path, tmp_path: Pa
         for number, binding in enumerate({random_binding(chance) for _ in range(chance.randint(0, 14))}):
             acls.add(number.to_bytes(16, "big"), binding)
             lines.append("\t".join(map(str, ("add", *binding))))
-        authorizer = Authorizer(acls, frozenset(supers.split(";")) - {""}, is_open)
+        authorizer = Authorizer(acls, frozenset(supers.split(";")) - {""}, is_open, matches_ranges)
         for _ in range(QUESTIONS):
             user, host = (
                 chance.choice(("User:ann", "User:bob", "User:eve")),
@@ -103,7 +141,7 @@ def test_decisions_are_those_of_the_standard_authorizer(libs: Path, tmp_path: Pa
             else:
                 lines.append(f"may\t{user}\t{host}\t{operation:d}\t{kind:d}\t{name}")
                 ours.append(authorizer.may(client, operation, kind, name))
-    theirs = kafkas_answers(libs, tmp_path, lines)
+    theirs = kafkas_answers(jars.fetch(release), tmp_path, lines)
     asked = [each for each in lines if each.startswith(("may", "any"))]
     assert len(theirs) == len(ours) == ROUNDS * QUESTIONS
     assert [(line, them) for line, them, us in zip(asked, theirs, ours, strict=True) if them != us] == []

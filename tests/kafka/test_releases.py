@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import SettingError
+from kafkalog_core.kafka.cleaner.rules import cleaner_settings
+from kafkalog_core.kafka.evidence import ReleaseGuess
 from kafkalog_core.kafka.releases import (
     KNOWN,
     LATEST,
@@ -21,6 +23,8 @@ from kafkalog_core.kafka.releases import (
     parse_release,
     release_of_level,
 )
+from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.structs import replace
 from tests.support.for_each import for_each
 from tests.support.product import ROOT, modules
 
@@ -109,6 +113,29 @@ def test_every_release_of_the_corpus_is_known(corpus: Path) -> None:
     assert len(named) > 1
     for text in named:
         parse_release(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there"),
+    [
+        *(("2.8.2", False), ("4.2", False), ("4.2.1", False), ("4.2.2", True), ("4.2.3", True)),
+        *(("4.3", False), ("4.3.1", False), ("4.4", True), ("4.4.0", True), ("4.4.1", True)),
+    ],
+)
+def test_a_change_may_come_with_a_bug_fix_of_an_earlier_line(text: str, is_there: bool) -> None:
+    """Seen in the jars of 4.2.2, 4.3.1 and 4.4.0."""
+    release = parse_release(text)
+    assert Since.ELEMENT_LIMIT.is_in(release) is is_there
+    assert (rules_of(release).max_snapshot_entries == 1_000_000) is is_there
+    assert ("max.decompressed.message.bytes" in cleaner_settings(release)) is is_there
+
+
+def test_a_disk_of_4_2_may_be_of_either_side_of_a_bug_fix() -> None:
+    guess = ReleaseGuess(release=Release(4, 2), is_certain=True, candidates=(Release(4, 2),), evidence=())
+    assert not guess.agree(cleaner_settings)
+    assert replace(guess, is_named=True).agree(cleaner_settings)
+    of_4_3 = ReleaseGuess(release=Release(4, 3), is_certain=True, candidates=(Release(4, 3),), evidence=())
+    assert of_4_3.agree(cleaner_settings)
 
 
 # --- the table and the product's texts --------------------------------------------------------------------------------

@@ -202,7 +202,10 @@ def test_every_setting_has_a_value_and_every_name_is_known() -> None:
         (LATEST, "compression.type", "zip", "'zip' is not one of uncompressed"),
         (LATEST, "cleanup.policy", "delete,delete", None),
         (LATEST, "compression.gzip.level", "0", "'0' is not one of -1, 1, 2"),
-        (Release(4, 3), "max.decompressed.message.bytes", "1", "Unknown topic config name"),
+        (Release(4, 3, 1), "max.decompressed.message.bytes", "1", "Unknown topic config name"),
+        (Release(4, 2, 1), "max.decompressed.message.bytes", "1", "Unknown topic config name"),
+        (Release(4, 2, 2), "max.decompressed.message.bytes", "1", None),
+        (LATEST, "max.decompressed.message.bytes", "1", None),
         (LATEST, "cleanup.policy", "delete,", "must not be empty"),
         (Release(4, 1), "cleanup.policy", "delete,delete,", None),
         (LATEST, "cleanup.policy", "", None),
@@ -215,6 +218,8 @@ def test_every_setting_has_a_value_and_every_name_is_known() -> None:
 )
 def test_values_of_topics_by_release(release: Release, name: str, text: str, words: str | None) -> None:
     """`LogConfig.validate` of the sources of 2.1.1, 2.2.2, 3.7.1, 3.9.2, 4.1.1, 4.2.0 and 4.3.1.
+
+    The names of 4.2.2 and 4.4.0 are those of their `LogConfig.configNames`.
 
     That of 4.3.1 was asked about 2,500 names and values, too.
     """

@@ -46,9 +46,10 @@ class Found(NamedTuple):
 
 
 def write_partition(path: Path, *, topic_id: str | None = TOPIC_ID) -> Path:
-    """A partition whose one segment, of some bytes, is taken to hold offsets 0 to 99."""
+    """A partition whose one segment holds offsets 0 to 99."""
     path.mkdir(parents=True)
-    (path / f"{0:020d}.log").write_bytes(bytes(100))
+    records = [build.Record(offset=offset, value=b"v", timestamp_ms=1000) for offset in range(LOG_END)]
+    (path / f"{0:020d}.log").write_bytes(build.batch_v2(records, leader_epoch=0))
     (path / f"{0:020d}.index").touch()
     (path / f"{0:020d}.timeindex").touch()
     (path / "leader-epoch-checkpoint").write_bytes(build.epoch_checkpoint([(0, 0)]))

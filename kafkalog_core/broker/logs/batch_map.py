@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["STRETCH_BYTES", "BatchMap", "Place", "check_places", "first_record_at", "map_batches"]
 
 STRETCH_BYTES: Final = 16 * 1024
+_MISPLACED: Final = "offset-order"
 _SMALLEST_BATCH: Final = 26  # bytes of an empty message of magic 0, so that the columns of a stretch have room
 _STRETCH_ROWS: Final = STRETCH_BYTES // _SMALLEST_BATCH + 1
 
@@ -54,13 +55,14 @@ class BatchMap:
 
     Attributes:
         end_offset: the offset after the last batch; the base offset of an empty segment.
+        log_end_offset: the same with the batches that are holes for what is in them: their offsets are taken.
         max_timestamp_ms: the largest timestamp of a batch; -1: none.
         epochs: leader epochs by the batch in which each first appears.
         holes: damage, in the order of the file.
     """
 
     def __init__(self, base_offset: int) -> None:
-        self.end_offset = base_offset
+        self.end_offset = self.log_end_offset = base_offset
         self.max_timestamp_ms = -1
         self.epochs: list[tuple[int, int]] = []
         self.holes: list[Damage] = []
@@ -177,7 +179,7 @@ class BatchMap:
         self._note_end(last_offset, max_timestamp_ms)
 
     def _note_end(self, last_offset: int, max_timestamp_ms: int) -> None:
-        self.end_offset = last_offset + 1
+        self.end_offset = self.log_end_offset = last_offset + 1
         self.max_timestamp_ms = max(self.max_timestamp_ms, max_timestamp_ms)
 
 
@@ -194,7 +196,15 @@ def map_batches(source: Source, bounds: PlaceBounds, *, options: ScanOptions) ->
     wrong = faults.wrong()
     if not wrong:
         return found
-    return _mapped(without(scan(source, base_offset=bounds.base_offset, options=options), wrong), bounds.base_offset)
+    misplaced = tuple(each for each in wrong if each.reason == _MISPLACED)
+    left = _mapped(
+        without(scan(source, base_offset=bounds.base_offset, options=options), misplaced), bounds.base_offset
+    )
+    if len(misplaced) == len(wrong):
+        return left
+    found = _mapped(without(scan(source, base_offset=bounds.base_offset, options=options), wrong), bounds.base_offset)
+    found.log_end_offset = left.log_end_offset
+    return found
 
 
 def _mapped(items: Iterable[Run | Damage], base_offset: int) -> BatchMap:
@@ -261,7 +271,7 @@ def first_record_at(memory: memoryview, timestamp_ms: int, first_offset: int) ->
 def check_places(batches: BatchMap, path: str) -> None:
     """Raise StorageError for a batch whose offsets cannot be right: what is appended would continue them."""
     for hole in batches.holes:
-        if hole.reason == "offset-order":
+        if hole.reason == _MISPLACED:
             directory = os.path.dirname(path)
             raise StorageError(
                 f"the batch at byte {hole.position} has impossible offsets: {hole.detail}. Nothing can be appended "

@@ -26,7 +26,8 @@ _UNDEFINED: Final = -1
 class LogTail(NamedTuple):
     """The end of a log: the log end offset, the leader epoch of the last batch of the last segment (-1: it has none).
 
-    `readable`: the offset after the last batch, which is lower if the last segment is empty and starts later.
+    `readable`: the offset after the last batch that is served, which is lower if the last segment is empty and starts
+    later, or if what is in the last batch cannot be read.
     """
 
     end: int
@@ -57,22 +58,27 @@ def find_tail(
     """
     end, epoch = log_start_offset, _UNDEFINED
     readable: int | None = None
+    has_holes = False
     last = len(segments) - 1
     for number in range(last, -1, -1):
         found = _whole_tail(segments[number], bounds_of(segments[number]), options)
+        served = log_start_offset if found is None else found[0]
         is_whole = has_batches = found is not None
         if found is None:
             batches = map_of(number)
-            found = batches.end_offset, batches.epochs[-1][0] if batches.epochs else _UNDEFINED
+            served, has_holes = batches.end_offset, has_holes or bool(batches.holes)
+            found = batches.log_end_offset, batches.epochs[-1][0] if batches.epochs else _UNDEFINED
             is_whole = batches.end_offset > segments[number].base_offset and not batches.holes
             has_batches = bool(batches.end)
         if found[0] > end or number == last:
             end, epoch = max(found[0], end), found[1]
         if has_batches:
-            readable = max(found[0], readable or log_start_offset)
+            readable = max(served, readable or log_start_offset)
         if is_whole:
             break
-    return LogTail(end, epoch, end if readable is None else readable)
+    if readable is None:
+        readable = log_start_offset if has_holes else end
+    return LogTail(end, epoch, readable)
 
 
 def _whole_tail(segment: Segment, bounds: PlaceBounds, options: ScanOptions) -> tuple[int, int] | None:

@@ -216,14 +216,15 @@ class ServedPartition:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset after the last batch."""
+        """The offset after the last batch, served or not."""
         return self._tail[0]
 
     @property
     def high_watermark(self) -> int:
         """The offset before which consumers read: the checkpointed one, within the log, else that after the last batch.
 
-        That is the log end offset, unless the last segment is empty and starts later.
+        That is the log end offset, unless the last segment is empty and starts later, or what is in the last batch
+        cannot be read.
         """
         mark = self._options.high_watermark
         return self._end_before(self.log_end_offset if mark is None else min(mark, self.log_end_offset))
@@ -526,7 +527,7 @@ class ServedPartition:
         self._holes.report(_log_path(segment), found)
         tail = self._found_tail_on_disk
         if tail is not None and found.end and found.end_offset > tail.readable:  # others are within its range
-            end = max(found.end_offset, tail.end)
+            end = max(found.log_end_offset, tail.end)
             self._found_tail_on_disk, self._found_tail = LogTail(end, tail.epoch, found.end_offset), None
         return found
 

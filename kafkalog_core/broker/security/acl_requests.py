@@ -1,6 +1,6 @@
 """CreateAcls, DescribeAcls and DeleteAcls: the ACLs in the metadata log.
 
-The rules and messages are those of `AclApis` and `AclControlManager` of Kafka 4.3.
+The rules and messages are those of `AclApis` and `AclControlManager` of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from kafkalog_core.broker.security.acls import (
     AclPermission,
     PatternType,
     ResourceType,
+    host_range,
 )
 from kafkalog_core.errors import KafkalogError
+from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from enum import IntEnum
 
+    from kafkalog_core.broker.disks.served_disks import FinalizedFeatures
     from kafkalog_core.broker.network.answers import Answer
     from kafkalog_core.broker.requests import Body, Handler, RequestContext
     from kafkalog_core.broker.security.acls import Acls
@@ -32,6 +35,7 @@ __all__ = ["AclRequests", "AclStore"]
 
 _LAST_VERSION: Final = 3
 _MAX_CHANGES: Final = 10_000  # of one request (QuorumController.MAX_RECORDS_PER_USER_OP)
+_RANGES_SINCE: Final = (32, "4.4-IV1")  # MetadataVersion.isCidrAclSupported
 _DISABLED: Final = "No Authorizer is configured."
 _NOT_KEPT: Final = "ACLs are kept in the metadata log, and the log directory of this broker has none."
 
@@ -44,6 +48,10 @@ class AclStore(Protocol):
     @property
     def has_metadata_log(self) -> bool:
         """Whether they can be changed."""
+
+    @property
+    def features(self) -> FinalizedFeatures:
+        """The levels of the cluster's features."""
 
     @property
     def acls(self) -> Acls:
@@ -105,7 +113,8 @@ class AclRequests:
         refusal = self._refusal()
         if refusal is None and len(bindings) > _MAX_CHANGES:  # EventHandlerExceptionInfo
             refusal = ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation."
-        problems = [refusal or _binding_problem(each) for each in bindings]
+        level = self._store.features.levels.get(METADATA_VERSION, 0)
+        problems = [refusal or _binding_problem(each) or _host_problem(each.host, level) for each in bindings]
         valid = [each for each, problem in zip(bindings, problems, strict=True) if problem is None]
         failure = self._change(valid, ())
         results = [_result(problem or failure) for problem in problems]
@@ -198,6 +207,21 @@ def _binding_problem(binding: AclBinding) -> _Problem | None:
             "from the principal name)"
         )
     return None if message is None else (ErrorCode.INVALID_REQUEST, message)
+
+
+def _host_problem(host: str, level: int) -> _Problem | None:
+    """Return why the host of an ACL is invalid (`AclControlManager.validateHostPattern`, KAFKA-20088)."""
+    if not host:
+        return ErrorCode.INVALID_REQUEST, "Host pattern cannot be null or empty"
+    if "/" not in host:
+        return None
+    first, name = _RANGES_SINCE
+    if level < first:
+        message = f"CIDR-based ACL host patterns require metadata version {name} or higher."
+        return ErrorCode.UNSUPPORTED_VERSION, message
+    if host_range(host) is None:
+        return ErrorCode.INVALID_REQUEST, f"Invalid CIDR notation '{host}': Could not parse [{host}]"
+    return None
 
 
 def _values(kind: type[IntEnum], first: int) -> range:

@@ -1,14 +1,17 @@
 """Access control lists: bindings, filters of bindings, and the decision whether a client may do something.
 
-The rules are those of `StandardAuthorizerData.authorize` and `findResult` of Kafka 4.3, and of
+The rules are those of `StandardAuthorizerData.authorize` and `findResult` of Kafka 4.4, and of
 `Authorizer.authorizeByResourceType` (KIP-679): a DENY that matches wins over every ALLOW, and a resource without any
 binding follows `allow.everyone.if.no.acl.found`. Nothing here knows requests or connections.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections import Counter
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.structs import NamedTuple, Struct
@@ -28,6 +31,7 @@ __all__ = [
     "Authorizer",
     "PatternType",
     "ResourceType",
+    "host_range",
     "operation_bits",
 ]
 
@@ -36,6 +40,12 @@ WILDCARD: Final = "*"
 _ANY_PRINCIPAL: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the only resource of type CLUSTER (`Resource.CLUSTER_NAME`)."""
+_ADDRESS_V4: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})", re.ASCII)  # of SubnetUtils
+_RANGE_V4: Final = re.compile(r"(.*)/(\d{1,2})", re.ASCII)
+_PREFIX_V6: Final = re.compile(r"\+?\d{1,9}", re.ASCII)  # Integer.parseInt
+_MAX_OCTET: Final = 255
+_BITS_V4: Final = 32
+_BITS_V6: Final = 128
 _ANY_NAME: Final = "hardcode"  # Authorizer.authorizeByResourceType asks for a resource of this name
 
 
@@ -250,11 +260,13 @@ class Authorizer(Struct, frozen=True):
         super_users: principals that may do everything [super.users].
         allows_unlisted: whether everybody may use a resource that no binding is about
             [allow.everyone.if.no.acl.found].
+        matches_ranges: whether the host of a binding may be a range of addresses (`rules.matches_host_ranges`).
     """
 
     acls: Acls
     super_users: frozenset[str] = frozenset()
     allows_unlisted: bool = False
+    matches_ranges: bool = True
 
     def may(self, client: tuple[str, str], operation: AclOperation, kind: ResourceType, name: str) -> bool:
         """Return whether a client, a principal and its host, may do something with a resource."""
@@ -264,7 +276,7 @@ class Authorizer(Struct, frozen=True):
         is_listed = is_allowed = False
         for binding in self.acls.of_resource(kind, name):
             is_listed = True
-            if not _is_about(binding, principal, host):
+            if not self._is_about(binding, principal, host):
                 continue
             if binding.permission == AclPermission.ALLOW:
                 is_allowed = is_allowed or _allows(binding.operation, operation)
@@ -279,7 +291,7 @@ class Authorizer(Struct, frozen=True):
         found = [
             each
             for each in self.acls.of_type(kind)
-            if _is_about(each, *client) and each.operation in {AclOperation.ALL, operation}
+            if self._is_about(each, *client) and each.operation in {AclOperation.ALL, operation}
         ]
         denied = {(each.pattern, each.name) for each in found if each.permission == AclPermission.DENY}
         allowed = {(each.pattern, each.name) for each in found if each.permission == AclPermission.ALLOW}
@@ -288,9 +300,56 @@ class Authorizer(Struct, frozen=True):
             return False
         return everything in allowed or any(not _is_covered(*each, denied) for each in allowed)
 
+    def _is_about(self, binding: AclBinding, principal: str, host: str) -> bool:
+        if binding.principal not in {principal, _ANY_PRINCIPAL}:
+            return False
+        return binding.host in {WILDCARD, host} or (self.matches_ranges and _is_in_range(host, binding.host))
 
-def _is_about(binding: AclBinding, principal: str, host: str) -> bool:
-    return binding.principal in {principal, _ANY_PRINCIPAL} and binding.host in {WILDCARD, host}
+
+@lru_cache(maxsize=1024)
+def host_range(pattern: str) -> range | None:
+    """Return the addresses of a range in CIDR notation, as numbers; None: it is not one (`CidrUtils`, KAFKA-20088).
+
+    An IPv4 address that is written as an IPv6 one (`::ffff:10.0.0.1`) is an IPv4 address to Java, and no such range.
+    """
+    if ":" in pattern:
+        address, _, prefix = pattern.partition("/")
+        network, bits = _number_v6(address), _BITS_V6
+        is_prefix = _PREFIX_V6.fullmatch(prefix) is not None
+    else:
+        match = _RANGE_V4.fullmatch(pattern)
+        address, prefix = ("", "") if match is None else match.groups()
+        network, bits, is_prefix = _number_v4(address), _BITS_V4, True
+    if network is None or not is_prefix or int(prefix) > bits:
+        return None
+    size = 1 << bits - int(prefix)
+    first = network // size * size
+    return range(first, first + size)
+
+
+def _is_in_range(host: str, pattern: str) -> bool:
+    if "/" not in pattern:
+        return False
+    addresses = host_range(pattern)
+    number = _number_v6(host) if ":" in pattern else _number_v4(host)
+    # SubnetUtils.SubnetInfo.isInRange: the address 0.0.0.0 is in no range
+    return addresses is not None and number is not None and (number > 0 or ":" in pattern) and number in addresses
+
+
+def _number_v4(text: str) -> int | None:
+    """Return an address as a number; numbers may have zeros in front (`SubnetUtils.matchAddress`)."""
+    match = _ADDRESS_V4.fullmatch(text)
+    numbers = [] if match is None else [int(each) for each in match.groups()]
+    return int.from_bytes(numbers, "big") if numbers and max(numbers) <= _MAX_OCTET else None
+
+
+def _number_v6(text: str) -> int | None:
+    """Return an address as a number (`SubnetUtils6.toBytes`); its scope does not count."""
+    try:
+        address = ipaddress.IPv6Address(text.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return None
+    return None if address.ipv4_mapped else int(address)
 
 
 def _allows(of_binding: int, operation: AclOperation) -> bool:

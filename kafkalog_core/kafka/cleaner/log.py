@@ -14,10 +14,10 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import iter_offset_entries, split_size
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT64, OFFSET_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.format.snapshot import decode_snapshot
+from kafkalog_core.format.snapshot import decode_snapshot, decode_snapshot_header
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
-from kafkalog_core.kafka.rules import recovery_rules
+from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
 from kafkalog_core.storage.segment_lookup import IndexPages
 from kafkalog_core.storage.source import Source
@@ -198,7 +198,8 @@ def read_clean_log(
     states, unstable = ProducerStates(sequences=_SEQUENCES), None
     if rules.heeds_transactions:
         is_clean = broker_dir is not None and broker_dir.log_dir.is_clean
-        states, completed = _load_producers(partition, segments, view, is_clean=is_clean)
+        max_entries = rules_of(rules.release).max_snapshot_entries
+        states, completed = _load_producers(partition, segments, view, is_clean=is_clean, max_entries=max_entries)
         firsts = [transaction.first_offset for transaction in states.open_transactions()[:1]]
         unstable = min((*firsts, *completed), default=None)
         unstable = None if unstable is None else max(unstable, view.log_start_offset)
@@ -240,14 +241,14 @@ def _segments(view: PartitionView) -> tuple[CleanSegment, ...]:
 
 # --- producers ---------------------------------------------------------------------------------------------------
 def _load_producers(
-    partition: Partition, segments: Sequence[CleanSegment], view: PartitionView, *, is_clean: bool
+    partition: Partition, segments: Sequence[CleanSegment], view: PartitionView, *, is_clean: bool, max_entries: int
 ) -> tuple[ProducerStates, list[int]]:
     """Load the producers at the end of the log as a broker does: from the newest snapshot and the batches after it.
 
     Also return the first offsets of transactions that ended at or after the high watermark. After a clean shutdown, a
     broker that finds no snapshot does not look for producers at all.
     """
-    states, offset = _newest_snapshot(partition, view.end_offset)
+    states, offset = _newest_snapshot(partition, view.end_offset, max_entries)
     if states is None:
         # UnifiedLog.rebuildProducerState
         if is_clean and not partition.snapshots:
@@ -266,14 +267,17 @@ def _load_producers(
     return states, completed
 
 
-def _newest_snapshot(partition: Partition, end_offset: int) -> tuple[ProducerStates | None, int]:
+def _newest_snapshot(partition: Partition, end_offset: int, max_entries: int) -> tuple[ProducerStates | None, int]:
     for file in reversed(partition.snapshots):
         offset = file.name.base_offset
         if offset is None or not file.name.canonical or offset > end_offset or file.size_bytes > _MAX_SNAPSHOT_BYTES:
             continue
         try:
             with Source.open(file.path) as source:
-                entries = decode_snapshot(source.window(0, source.size_bytes))
+                content = source.window(0, source.size_bytes)
+            entries = decode_snapshot(content)
+            if decode_snapshot_header(content)[0].entry_count > max_entries:
+                continue
             return ProducerStates.from_snapshot(entries, sequences=_SEQUENCES), offset
         except (FormatError, StorageError):
             continue

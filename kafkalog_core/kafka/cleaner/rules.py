@@ -242,7 +242,7 @@ class CleanConfig(Struct, frozen=True, kw_only=True):
 
 def cleaner_settings(release: Release) -> tuple[str, ...]:
     """Return the names of a topic's settings that count for the cleaner of a release."""
-    return (*_SETTINGS, _RECORD_LIMIT) if release >= Since.RECORD_LIMIT else _SETTINGS
+    return (*_SETTINGS, _RECORD_LIMIT) if Since.RECORD_LIMIT.is_in(release) else _SETTINGS
 
 
 def clean_config(settings: Settings, topic: TopicSettings, *, memory_bytes: int | None = None) -> CleanConfig:
@@ -264,7 +264,7 @@ def clean_config(settings: Settings, topic: TopicSettings, *, memory_bytes: int 
         index_interval_bytes=topic.index_interval_bytes,
         max_message_bytes=max(topic.max_message_bytes, cast("int", settings.broker("max.message.bytes").value)),
         max_record_bytes=(
-            topic.max_decompressed_message_bytes if settings.release >= Since.RECORD_LIMIT else NO_RECORD_LIMIT
+            topic.max_decompressed_message_bytes if Since.RECORD_LIMIT.is_in(settings.release) else NO_RECORD_LIMIT
         ),
         delete_retention_ms=topic.delete_retention_ms,
         min_lag_ms=topic.min_compaction_lag_ms,

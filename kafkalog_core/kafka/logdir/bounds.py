@@ -208,12 +208,13 @@ def _end(source: Source, segment: Segment) -> tuple[int, bool, int]:
 
 
 def _end_from(source: Source, segment: Segment, start: int) -> tuple[int, bool, int]:
+    """Return the same of the batches from a position on; the last of them ends the log, whatever is before it."""
     end, is_sure, max_timestamp_ms = segment.base_offset, True, -1
     for item in scan(source, base_offset=segment.base_offset, options=_FRAMES, start=start):
         if not isinstance(item, Run):
             is_sure = False
             continue
-        end = max(end, max(item.batches.column("last_offset")) + 1)
+        end = item.batches.column("last_offset")[-1] + 1
         max_timestamp_ms = max(max_timestamp_ms, *item.batches.column("max_timestamp_ms"))
     return end, is_sure, max_timestamp_ms
 

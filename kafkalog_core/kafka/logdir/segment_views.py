@@ -9,28 +9,32 @@ the last shutdown was clean, because zeros after its entries show a crash.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.format.index import decode_time_entry, iter_time_entries, split_size, used_entries
-from kafkalog_core.format.layout import TIME_INDEX_ENTRY
+from kafkalog_core.format.layout import MAX_INT64, TIME_INDEX_ENTRY
 from kafkalog_core.kafka.logdir.bounds import log_bounds, read_extent
 from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.rules import fetch_rules, rules_of
+from kafkalog_core.kafka.snapshots import SnapshotOptions
 from kafkalog_core.kafka.start.candidates import first_recovered, lone_occasion
+from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.start.results import LoadOptions
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.kafka.logdir.bounds import Extent, LogBounds
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.start.results import LoadResult
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 
@@ -148,7 +152,12 @@ class PartitionView(Struct, frozen=True, kw_only=True):
 
 
 def read_partition_view(
-    partition: Partition, broker_dir: BrokerDir | None, settings: TopicSettings, release: Release
+    partition: Partition,
+    broker_dir: BrokerDir | None,
+    settings: TopicSettings,
+    release: Release,
+    *,
+    after_start: bool = False,
 ) -> PartitionView | None:
     """Return the view of a partition; None: it has no segment, is of 0.7, or its last segment cannot be read.
 
@@ -157,26 +166,71 @@ def read_partition_view(
         broker_dir: the log directory around it, whose checkpoints count; None: none.
         settings: of the topic.
         release: whose rules are used.
+        after_start: whether the logs are those that the next start of a broker leaves, if it truncates one.
     """
-    extent = read_extent(partition)
-    if extent is None:
-        return None
     is_tiered = settings.remote_storage_enable
     context = PartitionContext() if broker_dir is None else broker_dir.context(partition.name)
     bases = [segment.base_offset for segment in partition.segments]
     first = first_recovered(bases, context, partition.topic, release)
+    extent = read_extent(partition)
+    if extent is None:
+        return None
+    truncated = None
+    if after_start and first is not None:
+        truncated = _truncated(partition, context, settings, release)
     if first is None and context.is_clean is None:
         first = len(bases) - 1
-    ends = [*(following for _, following in pairwise(bases)), extent.end]
+    end = extent.end if truncated is None else truncated.end_offset
+    segments = _segments_of(partition.segments, extent, release, first)
+    if truncated is not None:
+        segments = tuple(_after_start(segments, truncated))
     return PartitionView(
         partition=partition,
-        segments=tuple(
-            _segment_view(segment, end, extent, release, is_recovered=first is not None and number >= first)
-            for number, (segment, end) in enumerate(zip(partition.segments, ends, strict=True))
-        ),
-        bounds=log_bounds(extent.start, context, rules_of(release), is_tiered=is_tiered, end_offset=extent.end),
+        segments=segments,
+        bounds=log_bounds(extent.start, context, rules_of(release), is_tiered=is_tiered, end_offset=end),
         is_tiered=is_tiered,
     )
+
+
+def _segments_of(
+    segments: Sequence[Segment], extent: Extent, release: Release, first_recovered: int | None
+) -> tuple[SegmentView, ...]:
+    ends = [*(following.base_offset for following in segments[1:]), extent.end]
+    return tuple(
+        _segment_view(
+            segment, end, extent, release, is_recovered=first_recovered is not None and number >= first_recovered
+        )
+        for number, (segment, end) in enumerate(zip(segments, ends, strict=True))
+    )
+
+
+def _truncated(
+    partition: Partition, context: PartitionContext, settings: TopicSettings, release: Release
+) -> LoadResult | None:
+    """Return the log after the start that recovers it; None: the start truncates nothing, or fails."""
+    snapshots = SnapshotOptions.of_release(release, now_ms=0, expiration_ms=MAX_INT64)  # of no effect on the log
+    load = PartitionLoad(partition, context, LoadOptions(release=release, settings=settings, snapshots=snapshots))
+    deque(load.run(), maxlen=0)
+    result = load.result
+    is_shorter = result.problem is None and bool(result.lost_bytes or result.removed) and not result.moved
+    return result if is_shorter else None
+
+
+def _after_start(segments: Sequence[SegmentView], result: LoadResult) -> Iterator[SegmentView]:
+    """Yield the segments that the start leaves."""
+    left = {each.base_offset: each for each in result.segments}
+    for segment in segments:
+        loaded = left.get(segment.base_offset)
+        if loaded is None:
+            continue
+        if loaded.lost_bytes:
+            timestamp_ms = NO_TIMESTAMP if loaded.recovery is None else loaded.recovery.max_timestamp_ms
+            known_ms, origin = _with_origin(timestamp_ms, _OF_RECOVERED, _NO_TIMES)
+            segment = replace(  # noqa: PLW2901 - the same segment, shorter
+                segment, size_bytes=loaded.size_bytes, max_timestamp_ms=known_ms, max_timestamp_origin=origin
+            )
+        is_active = loaded is result.segments[-1]
+        yield replace(segment, next_offset=result.end_offset, is_active=True) if is_active else segment
 
 
 def check_now(views: Iterable[PartitionView], now_ms: int) -> None:

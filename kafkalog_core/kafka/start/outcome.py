@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections import deque
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.storage.scan import Damage, ScanOptions, scan
+from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -18,7 +20,11 @@ if TYPE_CHECKING:
     from kafkalog_core.kafka.start.results import LoadedSegment, LoadOptions, LoadProblem, LoadResult
     from kafkalog_core.storage.partition import Partition
 
-__all__ = ["Fate", "Outcome", "Start"]
+__all__ = ["STOPS", "Fate", "Outcome", "Start", "offset_at"]
+
+STOPS: Final = frozenset({"fatal", "old-release", "first-offset"})
+"""The kinds of problems with which the broker does not start."""
+_HEADERS: Final = ScanOptions(check=False)
 
 Fate = Literal["stops", "unknown", "deleted", "truncated", "kept", "unread"]
 """`stops`: the broker does not start; `unknown`: the simulation does not go that far; `deleted`: the start deletes the
@@ -141,8 +147,24 @@ class Start:
         )
 
 
+def offset_at(partition: Partition, path: str, position: int) -> int | None:
+    """Return the offset at which a log has to end so that a start does not come to a byte; None: it is in no log.
+
+    Raises StorageError.
+    """
+    segment = next((each for each in partition.segments if each.log is not None and each.log.path == path), None)
+    if segment is None:
+        return None
+    offset = segment.base_offset
+    with Source.open(path) as source:
+        for item in scan(source, base_offset=None, options=_HEADERS, end=min(position, source.size_bytes)):
+            if not isinstance(item, Damage):
+                offset = item.batches.column("last_offset")[-1] + 1
+    return offset
+
+
 def _stopped(problem: LoadProblem, path: str, place: range) -> Outcome:
     is_in_file = problem.path == path
     is_at_place = is_in_file and (problem.position is None or problem.position in place)
-    fate: Fate = "stops" if problem.kind in {"fatal", "old-release"} else "unknown"
+    fate: Fate = "stops" if problem.kind in STOPS else "unknown"
     return Outcome(fate=fate, problem=problem, is_at_place=is_at_place)

@@ -9,7 +9,7 @@ indexes may be large, and keeps only those of truncated segments. `PartitionLoad
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from kafkalog_core.storage.scan import Damage
 
 __all__ = ["PartitionLoad"]
+
+
+_CAUGHT: Final = frozenset({"invalid-offset", "first-offset"})
+"""The problems that `LogLoader.recoverLog` goes on after: it catches InvalidOffsetException alone."""
 
 
 class _Stopped(Exception):  # noqa: N818 - no error: the end of a simulation
@@ -283,7 +287,7 @@ class PartitionLoad:
             before = live.size_bytes
             problem = self._recover(live, assigns=True)
             if problem is not None:
-                if problem.kind != "invalid-offset":  # LogLoader.recoverLog catches InvalidOffsetException alone
+                if problem.kind not in _CAUGHT:
                     self._refuse(live, problem)
                 self._empty(live)
             live.occasion = "unclean-stop"
@@ -488,8 +492,14 @@ class PartitionLoad:
 
     def _refuse(self, live: _Live, problem: Problem) -> NoReturn:
         path, detail = live.log_path or "", problem.detail
-        kinds: dict[str, LoadProblemKind] = {"overflow": "split", "empty-marker": "old-release"}
+        kinds: dict[str, LoadProblemKind] = {
+            "overflow": "split",
+            "empty-marker": "old-release",
+            "first-offset": "first-offset",
+        }
         kind = kinds.get(problem.kind, "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal")
+        if kind == "first-offset" and not self._is_whole_later(live):
+            kind = "fatal"
         if kind == "split" and path:
             # LocalLog.splitOverflowedSegment refuses a log whose last offset fits into the index, or is below the base
             with Source.open(path) as source:
@@ -497,6 +507,20 @@ class PartitionLoad:
             if isinstance(parts, str):
                 kind, detail = "fatal", f"{detail}, and the broker cannot split the segment: {parts}"
         self._stop(path, detail, kind=kind, position=problem.position)
+
+    def _is_whole_later(self, live: _Live) -> bool:
+        """Return whether the releases that index last offsets recover a segment and keep all of it."""
+        if live.log_path is None:
+            return False
+        with Source.open(live.log_path) as source:
+            recovery = recover_segment(
+                source,
+                live.base_offset,
+                rules=replace(self._options.recovery, names_last_offset=True),
+                settings=self._options.settings,
+                states=ProducerStates(sequences="unchecked"),
+            )
+        return recovery.problem is None and not recovery.cut_bytes
 
 
 def _reading(live: _Live) -> ReplaySegment:

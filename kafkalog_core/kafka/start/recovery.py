@@ -129,6 +129,7 @@ def _first_record_fault(run: RecordRun) -> MarkerFault | None:
 
 ProblemKind = Literal[
     "invalid-offset",
+    "first-offset",
     "overflow",
     "index-full",
     "bad-marker",
@@ -151,10 +152,11 @@ class Problem(Struct, frozen=True, kw_only=True):
     """An exception that the recovery of a segment throws, so that nothing of its result counts.
 
     Args:
-        kind: `invalid-offset` (an index would not ascend), `overflow` (an offset that no index can hold), `index-full`,
-            `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that is not valid), `empty-marker`
-            (a control batch that compaction has emptied), `bad-message` (a compressed message that does not open),
-            `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
+        kind: `invalid-offset` (an index would not ascend), `first-offset` (the same of a compressed message whose last
+            offset does ascend, which is what releases from 2.0 on index), `overflow` (an offset that no index can
+            hold), `index-full`, `bad-marker`, `txn-state` and `txn-order` (a control batch or transaction that is not
+            valid), `empty-marker` (a control batch that compaction has emptied), `bad-message` (a compressed message
+            that does not open), `unreadable` (by the disk), `over-limit` (of kafkalog's own memory).
         position: byte in the log of the batch.
         detail: a clause.
     """
@@ -368,8 +370,13 @@ class _Recovery:
                 if first_offset is not None:
                     continue
             elif stop != k.REBUILD_DONE:
-                detail = self._indexes.why(stop, batches.column("last_offset")[row])
-                self._fail(_STOPPED[stop], batches.column("position")[row], detail)
+                kind, last_offset = _STOPPED[stop], batches.column("last_offset")[row]
+                before = batches.column("last_offset")[row - 1] if row else self._last_offset
+                if kind == "invalid-offset" and not self._rules.names_last_offset:
+                    kind = "first-offset" if last_offset > before else kind
+                    base = batches.column("base_offset")[row]
+                    last_offset = first_offset if base < 0 and first_offset is not None else max(base, 0)
+                self._fail(kind, batches.column("position")[row], self._indexes.why(stop, last_offset))
             return row
 
     def _first_inner_offset(self, run: Run, row: int) -> int | None:

@@ -31,7 +31,7 @@ __all__ = [
     "RemovedSegment",
 ]
 
-LoadProblemKind = Literal["fatal", "old-release", "split", "unknown"]
+LoadProblemKind = Literal["fatal", "first-offset", "old-release", "split", "unknown"]
 
 
 class LoadOptions(Struct, frozen=True, kw_only=True):
@@ -70,8 +70,10 @@ class LoadProblem(Struct, frozen=True, kw_only=True):
     """Why a start does not come to its end.
 
     Args:
-        kind: `fatal`: the broker stops; `old-release`: it stops, and a later release does not; `split`: it splits the
-            segment first; `unknown`: the simulation does not go further.
+        kind: `fatal`: the broker stops; `old-release`: it stops at a control batch that the cleaner has emptied, and a
+            later release does not; `first-offset`: it stops at a compressed message that begins with offsets of the one
+            before, and a later release does not; `split`: it splits the segment first; `unknown`: the simulation does
+            not go further.
         path: of the file.
         position: byte in it; None: the whole file.
         sentence: what is wrong, and what the broker does.

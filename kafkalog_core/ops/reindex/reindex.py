@@ -76,6 +76,7 @@ __all__ = ["PartitionReindex", "plan_reindex", "rebuild"]
 
 _TAIL: Final = frozenset({"torn-tail", "zero-filled"})
 _CODES: Final[dict[ProblemKind, str]] = {
+    "first-offset": "reindex.disorder",
     "invalid-offset": "reindex.disorder",
     "overflow": "reindex.overflow",
     "index-full": "reindex.index-full",

@@ -272,7 +272,7 @@ def read_view(asked: ViewTask) -> PartitionView | Finding:
         return found_here("retain.metadata-log", place.path)
     try:
         partition = read_partition(place.path)
-        view = read_partition_view(partition, asked.broker_dir, asked.topic, asked.release)
+        view = read_partition_view(partition, asked.broker_dir, asked.topic, asked.release, after_start=True)
     except StorageError as error:
         return found_here(code_of_error(error), error.path or place.path, reason=error.message)
     if view is None:

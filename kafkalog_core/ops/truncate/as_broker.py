@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
-from kafkalog_core.findings.logs import LATER_RELEASE
+from kafkalog_core.findings.kinds import AT_OFFSET, VERIFY
+from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
+from kafkalog_core.findings.plans import BEFORE_PLACE, IN_FILE
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.start.candidates import recovers_v07
+from kafkalog_core.kafka.start.outcome import offset_at
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.ops.truncate.truncation import (
     CompanionFiles,
@@ -18,7 +21,7 @@ from kafkalog_core.ops.truncate.truncation import (
 )
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import Struct
+from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.snapshots import SnapshotFiles
     from kafkalog_core.kafka.start.recovery import SegmentRecovery
-    from kafkalog_core.kafka.start.results import LoadedSegment, LoadResult
+    from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo, Segment
@@ -38,6 +41,7 @@ __all__ = ["SwapCompletion", "stage_completion", "truncate_as_broker"]
 _PIECE_BYTES: Final = 1024 * 1024
 _CODES: Final = {
     "fatal": "truncate.broker-stops",
+    "first-offset": FIRST_OFFSET_BACK,
     "old-release": LATER_RELEASE,
     "split": "truncate.split-first",
     "unknown": "truncate.not-foreseen",
@@ -74,12 +78,7 @@ def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Cal
         pass
     result = load.result
     if result.problem is not None:
-        problem = result.problem
-        sentence = problem.sentence.removesuffix(".")
-        code = _CODES[problem.kind]
-        return BrokerTruncation(
-            refusal=_found(partition, code, problem.path, position=problem.position, problem=sentence)
-        )
+        return BrokerTruncation(refusal=_stopped(partition, result.problem))
     truncates = bool(result.lost_bytes or result.removed)
     if result.moved:
         completion = _completion_of(partition, result, load.snapshots)
@@ -102,6 +101,36 @@ def truncate_as_broker(partition: Partition, facts: PartitionFacts, advance: Cal
         open_transactions=() if load.producers is None else tuple(load.producers.open_transactions()),
     )
     return BrokerTruncation(truncation=truncation, companions=companions)
+
+
+def _stopped(partition: Partition, problem: LoadProblem) -> Finding:
+    """Return the finding that a broker does not start, with the command that ends the log before the place."""
+    sentence = problem.sentence.removesuffix(".")
+    finding = _found(partition, _CODES[problem.kind], problem.path, position=problem.position, problem=sentence)
+    if problem.kind != "fatal":
+        return finding
+    offset = None if problem.position is None else offset_at(partition, problem.path, problem.position)
+    if problem.position is None or offset is None:
+        return replace(finding, cure=IN_FILE, next_step=VERIFY)
+    if _is_damaged_up_to(partition, problem.path, problem.position):
+        return finding
+    return replace(finding, cure=BEFORE_PLACE.format(offset=offset), next_step=AT_OFFSET.format(offset=offset))
+
+
+def _is_damaged_up_to(partition: Partition, path: str, position: int) -> bool:
+    """Return whether a truncation at the first damage ends a log at or before a byte."""
+    truncation = truncate_at_damage(partition, _ignore)
+    if truncation is None or truncation.is_empty:
+        return False
+    segments = [each for each in partition.segments if each.log is not None]
+    base = next(each.base_offset for each in segments if each.log is not None and each.log.path == path)
+    shorter = {each.segment.base_offset: each.size_bytes for each in truncation.segments}
+    first = min([*shorter, *(each.base_offset for each in truncation.removed)])
+    return first < base or (first == base and shorter.get(base, 0) <= position)
+
+
+def _ignore(_: int) -> None:
+    """Ignore the bytes that are read."""
 
 
 def _shorter(loaded: LoadedSegment, segment: Segment) -> SegmentTruncation:

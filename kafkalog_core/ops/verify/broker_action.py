@@ -15,7 +15,7 @@ from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
 from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, LOGS, V07_SUFFIX, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
@@ -52,6 +52,8 @@ _SEEN_BY_START: Final = frozenset(
 """Reasons of damage that a start may notice."""
 _SAME_ALWAYS: Final = frozenset({"unreadable", "over-limit"})
 """Reasons with which every start does the same."""
+_OTHER: Final = "contents"
+"""The reason of a place that is wrong in another way than that of `LOG_DAMAGE`."""
 _TAIL_REASONS: Final = frozenset({"torn-tail", "zero-filled"})
 _BY_CHECKSUM: Final = frozenset({"crc-mismatch", "unknown-magic"})
 
@@ -60,7 +62,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
     """Damage in a log.
 
     Args:
-        reason: one of `LOG_DAMAGE`.
+        reason: one of `LOG_DAMAGE`, or `contents`.
         path: of the log.
         base_offset: of its segment.
         log_bytes: size of the log, in bytes.
@@ -151,18 +153,21 @@ class Starts:
     def _unclean(self) -> Start | None:
         return None if self._start is None else self._start.after(is_clean=False)
 
-    def action(self, place: DamagePlace, topic: str | None, end_offset: int | None) -> BrokerAction | None:
-        """Return what the broker does with a place; None: it is unknown.
+    def action(
+        self, place: DamagePlace, topic: str | None, end_offset: int | None, otherwise: str = ""
+    ) -> BrokerAction | None:
+        """Return what the broker does with a place; None: it is unknown, or the broker does not notice the place.
 
         Args:
             place: damage in one of the logs.
             topic: of the partition.
             end_offset: log end offset; None: unknown.
+            otherwise: what it does where it does not notice the place.
         """
         if place.reason in _SAME_ALWAYS:
             return BrokerAction.of(place.reason)
         if self._context.is_clean is None and topic != METADATA_TOPIC:
-            return self._either(place, end_offset)
+            return self._either(place, end_offset, otherwise)
         start = self._clean if self._context.is_clean else self._unclean
         return None if start is None else _action(place, start, end_offset)
 
@@ -171,28 +176,6 @@ class Starts:
         if place.reason in _SAME_ALWAYS or place.reason not in _SEEN_BY_START or self._unclean is None:
             return None
         return _action(place, self._unclean, end_offset)
-
-    def stop_at(self, finding: Finding, base_offset: int) -> BrokerAction | None:
-        """Return what the broker does with a batch that a finding names, if a start fails at it; None: it loads it.
-
-        Args:
-            finding: of a batch that scans do not call damage.
-            base_offset: of its segment.
-        """
-        is_clean = self._context.is_clean
-        starts = {True: self._clean, False: self._unclean}
-        stops = {}
-        for kind, start in starts.items():
-            if start is not None and is_clean in {None, kind}:
-                outcome = start.at(finding.path, base_offset, finding.position or 0, finding.size_bytes or 0)
-                if outcome.problem is not None and outcome.is_at_place:
-                    stops[kind] = _stopped(outcome, outcome.problem)
-        if is_clean is not None or not stops or stops.get(True) == stops.get(False):
-            return stops.get(bool(is_clean))
-        texts = {kind: stops[kind].text if kind in stops else finding.broker_action or "" for kind in starts}
-        either = AFTER_EITHER["any"]
-        values = {"clean": _continued(texts[True]), "unclean": _continued(texts[False]), "scope": ""}
-        return BrokerAction(either, either.text.format_map(values))
 
     @property
     def problem(self) -> LoadProblem | None:
@@ -207,7 +190,7 @@ class Starts:
         problem = None if self._unclean is None else self._unclean.result.problem
         return None if problem is None or problem.kind == "unknown" else (problem.path, problem.position)
 
-    def _either(self, place: DamagePlace, end_offset: int | None) -> BrokerAction | None:
+    def _either(self, place: DamagePlace, end_offset: int | None, otherwise: str) -> BrokerAction | None:
         if self._clean is None or self._unclean is None:
             return None
         clean = _action(place, self._clean, end_offset)
@@ -216,8 +199,8 @@ class Starts:
             return clean
         kind = AFTER_EITHER["tail" if place.is_plain_tail else "any"]
         values = {
-            "clean": _continued(clean.text),
-            "unclean": _continued(unclean.text),
+            "clean": _continued(otherwise if clean is None else clean.text),
+            "unclean": _continued(otherwise if unclean is None else unclean.text),
             "scope": "" if place.is_active else ", unless the recovery point is after this segment",
         }
         return BrokerAction(kind, kind.text.format_map(values))
@@ -234,30 +217,43 @@ def _continued(text: str) -> str:
     return f"{text[:1].lower()}{text[1:]}"
 
 
-def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
-    """Return the action that a start's outcome at a place is."""
+def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction | None:
+    """Return the action that a start's outcome at a place is; None: the start does not notice the place."""
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
+    is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
+    if is_whole and not _is_noticed(outcome):
+        return None if place.reason == _OTHER else BrokerAction.of("payload", consumers=_consumers(place))
     if outcome.problem is not None:
-        return _stopped(outcome, outcome.problem)
+        return _stopped(outcome, outcome.problem, is_damage=not is_whole)
     if outcome.fate == "deleted":
         why = f": {outcome.why}" if outcome.why else ""
         name = "deleted" if outcome.lost_bytes else "swept"
         return BrokerAction.of(name, outcome.lost_bytes, why=why, lost=_bytes(outcome.lost_bytes))
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
-    if place.reason not in _SEEN_BY_START:
-        return BrokerAction.of("payload", consumers=_consumers(place))
     if outcome.fate == "kept":
         return BrokerAction.of("kept", why=outcome.why, consumers=_consumers(place))
     return _unread(place, start, end_offset)
 
 
-def _stopped(outcome: Outcome, problem: LoadProblem) -> BrokerAction:
+def _is_noticed(outcome: Outcome) -> bool:
+    """Return whether a start stops at a whole batch, or deletes it."""
+    if outcome.problem is not None:
+        return outcome.is_at_place and outcome.fate == "stops"
+    return outcome.fate == "truncated" or (outcome.fate == "deleted" and outcome.lost_bytes > 0)
+
+
+def _stopped(outcome: Outcome, problem: LoadProblem, *, is_damage: bool = True) -> BrokerAction:
     where = ""
     if not outcome.is_at_place:
         byte = "" if problem.position is None else f"byte {problem.position:,} of "
         where = f" because of {byte}{os.path.basename(problem.path)}"
-    return BrokerAction.of(outcome.fate, where=where, problem=problem.sentence.removesuffix("."))
+    name: str = outcome.fate
+    if problem.kind == "first-offset":
+        name = "stops-until-2.0"
+    elif name == "stops" and not is_damage:
+        name = "stops-in-batch"
+    return BrokerAction.of(name, where=where, problem=problem.sentence.removesuffix("."))
 
 
 def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
@@ -305,13 +301,13 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
 
 
 def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePlace | None]]:
-    """Yield each finding of a partition, with its place if it is about damage in a log of 0.8 or later."""
+    """Yield each finding of a partition, with its place if it is an error in a log of 0.8 or later."""
     segments = {each.path: each for each in verdict.segments if not each.path.endswith(V07_SUFFIX)}
     last = verdict.segments[-1].path if verdict.segments else None
     for finding in verdict.findings:
-        reason = DAMAGE_REASONS.get(finding.code)
         segment = segments.get(finding.path)
-        if reason is None or segment is None or finding.position is None:
+        reason = DAMAGE_REASONS.get(finding.code, _OTHER)
+        if segment is None or finding.position is None or (reason == _OTHER and finding.severity == "info"):
             yield finding, None
             continue
         place = DamagePlace(
@@ -331,14 +327,10 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
     """Yield all findings of a partition; those of damage with what a broker does about it in this place."""
     last = verdict.segments[-1] if verdict.segments else None
     last_v07 = last.path if last is not None and last.path.endswith(V07_SUFFIX) else None
-    bases = {each.path: each.base_offset for each in verdict.segments if not each.path.endswith(V07_SUFFIX)}
     for finding, place in damage_places(verdict):
+        action = None
         if place is not None:
-            action = starts.action(place, verdict.topic, verdict.log_end_offset)
-        elif finding.code in LOGS and finding.position is not None and finding.path in bases:
-            action = starts.stop_at(finding, bases[finding.path])
-        else:
-            action = None
+            action = starts.action(place, verdict.topic, verdict.log_end_offset, finding.broker_action or "")
         if action is not None:
             yield replace(
                 finding,

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
-from kafkalog_core.findings.logs import LATER_RELEASE
+from kafkalog_core.findings.broker_actions import DOES_NOT_START
+from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
 from kafkalog_core.format.checkpoint import CheckpointOffset
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import (
@@ -24,8 +25,9 @@ from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, re
 from kafkalog_core.kafka.named_dirs import NamedDirs
 from kafkalog_core.kafka.rules import recovery_rules, rules_of
 from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.start.outcome import STOPS
 from kafkalog_core.kafka.start.replay import end_of_log
-from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.start.results import LoadOptions, LoadProblem
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, check_topics
 from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
@@ -201,8 +203,8 @@ class LogDirs:
                 findings += _end_findings(
                     verdict, rules_of(self._dir_context(broker_dir).release).search, is_reported=stops
                 )
-        if broker_dir is not None and is_served and context.is_cleaned:
-            findings += self._release_findings(broker_dir, place, starts)
+        if broker_dir is not None and is_served:
+            findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=bool(context.is_cleaned))
         if broker_dir is not None:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
         if verdict.log_end_offset is not None:
@@ -261,15 +263,36 @@ class LogDirs:
         kind = FINDING_TYPES[finding.code]
         return for_rules(finding, rules_of(self._dir_context(broker_dir).release)) if kind.variants else finding
 
-    def _release_findings(self, broker_dir: BrokerDir, place: PartitionPath, starts: Starts) -> Iterator[Finding]:
-        """Yield whether the release of a compacted log fails at a control batch that its cleaner has emptied."""
+    def _start_findings(
+        self,
+        broker_dir: BrokerDir,
+        place: PartitionPath,
+        starts: Starts,
+        findings: Sequence[Finding],
+        *,
+        is_cleaned: bool,
+    ) -> Iterator[Finding]:
+        """Yield why the next start of a broker fails, unless another finding says it.
+
+        The start of a partition without any warning is not simulated, unless its release fails at a control batch that
+        the cleaner has emptied: nothing is wrong with that.
+        """
         rules = recovery_rules(self._dir_context(broker_dir).release)
-        if rules.reads_empty_markers or not rules.has_producers:  # no other release can fail there
+        meets_markers = is_cleaned and rules.has_producers and not rules.reads_empty_markers
+        if not meets_markers and all(finding.severity == "info" for finding in findings):
             return
         problem = starts.problem
-        if problem is not None and problem.kind == "old-release":
-            names = {"topic": place.name.topic, "partition": place.name.partition}
-            yield found(LATER_RELEASE, problem.path, position=problem.position, **names)  # type: ignore[arg-type]
+        if problem is None or problem.kind not in STOPS or _is_reported(problem, findings):
+            return
+        codes = {"old-release": LATER_RELEASE, "first-offset": FIRST_OFFSET_BACK}
+        yield found(
+            codes.get(problem.kind, "log.stops-broker"),
+            problem.path,
+            topic=place.name.topic,
+            partition=place.name.partition,
+            position=problem.position,
+            problem=problem.sentence.removesuffix("."),
+        )
 
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
         """Return the findings about a log directory itself."""
@@ -485,6 +508,18 @@ def _end_findings(verdict: PartitionVerdict, search: OffsetSearch, *, is_reporte
     elif end.is_lost and (verdict.log_end_offset or 0) > end.offset:
         last = (verdict.log_end_offset or 0) - 1
         yield found("log.end-hidden", log.path, offset=end.offset, last=last, **place)  # type: ignore[arg-type]
+
+
+def _is_reported(problem: LoadProblem, findings: Iterable[Finding]) -> bool:
+    """Return whether a finding says that the broker does not start, or is an error of the very file or place."""
+    for finding in findings:
+        if finding.severity != "error":
+            continue
+        if (finding.broker_action or "").startswith(DOES_NOT_START):
+            return True
+        if problem.position is None and finding.path == problem.path:
+            return True
+    return False
 
 
 def _stops_at_tail(finding: Finding) -> bool:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, iter_txn_entries, split_size
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
-from kafkalog_core.format.snapshot import decode_snapshot, repeated_producers
+from kafkalog_core.format.snapshot import decode_snapshot, decode_snapshot_header, repeated_producers
 from kafkalog_core.kafka.producers import CompletedTxn
+from kafkalog_core.kafka.rules import MAX_ELEMENTS
 from kafkalog_core.storage.source import Source, code_of_error
 from kafkalog_core.structs import Struct
 
@@ -353,6 +354,9 @@ def check_snapshot(
     content = _read(path, sink)
     if content is None:
         return None
+    count = decode_snapshot_header(content)[0].entry_count
+    if count > MAX_ELEMENTS:
+        sink.add("snapshot.many-producers", path, size_bytes=len(content), count=f"{count:,}", most=f"{MAX_ELEMENTS:,}")
     repeated, seen = repeated_producers(content), set[int]()
     for slot, entry in enumerate(decode_snapshot(content)):
         position = SNAPSHOT_HEADER.size + slot * SNAPSHOT_ENTRY.size

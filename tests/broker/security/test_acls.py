@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.broker.disks.live_settings import LiveSettings
+from kafkalog_core.broker.disks.served_disks import FinalizedFeatures
 from kafkalog_core.broker.requests import RequestDispatcher
 from kafkalog_core.broker.security.acl_requests import AclRequests
 from kafkalog_core.broker.security.acls import (
@@ -26,6 +27,9 @@ from kafkalog_core.broker.security.acls import (
     operation_bits,
 )
 from kafkalog_core.errors import SettingError, StorageError
+from kafkalog_core.format.metadata_records import METADATA_VERSION
+from kafkalog_core.kafka.releases import Release
+from kafkalog_core.kafka.rules import matches_host_ranges
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.support.asking import ask
 from tests.support.authorization import creation
@@ -135,6 +139,45 @@ def test_a_resource_without_any_acl_is_free_only_where_the_setting_says_so() -> 
     assert not authorizer().may(BOB, READ, TOPIC, "other")
 
 
+RANGES = [
+    # (host of the binding, address of the client, whether it is in the range): CidrUtils of 4.4.0
+    ("10.0.0.0/8", "10.255.255.255", True),
+    ("10.0.0.0/8", "11.0.0.0", False),
+    ("10.1.2.3/8", "10.0.0.0", True),  # the bits of the host do not count
+    ("010.0.0.0/08", "10.0.0.1", True),
+    ("192.0.2.1/32", "192.0.2.1", True),
+    ("0.0.0.0/0", "192.0.2.1", True),
+    ("0.0.0.0/0", "0.0.0.0", False),  # noqa: S104 - no socket
+    ("10.0.0.0/33", "10.0.0.1", False),
+    ("10.0.0/8", "10.0.0.1", False),
+    ("256.0.0.0/0", "10.0.0.1", False),
+    ("10.0.0.0/-1", "10.0.0.1", False),
+    ("10.0.0.0/", "10.0.0.1", False),
+    ("10.0.0.0/8", "0:0:0:0:0:0:0:1", False),
+    ("2001:db8::/32", "2001:db8:ffff:0:0:0:0:1", True),
+    ("2001:db8::/32", "2001:db9:0:0:0:0:0:1", False),
+    ("::/0", "0:0:0:0:0:0:0:0", True),
+    ("::/0", "10.0.0.1", False),
+    ("::/129", "0:0:0:0:0:0:0:1", False),
+    ("::ffff:10.0.0.0/104", "10.0.0.1", False),  # Java makes an IPv4 address of it, which is no IPv6 range
+    ("no:address/8", "0:0:0:0:0:0:0:1", False),
+]
+
+
+@pytest.mark.parametrize(("host", "client", "is_in_range"), RANGES)
+def test_the_host_of_an_acl_may_be_a_range_since_4_4(host: str, client: str, is_in_range: bool) -> None:
+    bindings = [allow("t"), deny("t", host=host)]
+    since = authorizer(*bindings)
+    assert since.may(("User:bob", client), READ, TOPIC, "t") is not is_in_range
+    assert since.may_with_any(("User:bob", client), READ, TOPIC) is not is_in_range
+    assert authorizer(*bindings, matches_ranges=False).may(("User:bob", client), READ, TOPIC, "t")
+
+
+@pytest.mark.parametrize(("release", "is_matched"), [(Release(4, 3, 1), False), (Release(4, 4), True)])
+def test_ranges_match_by_release(release: Release, is_matched: bool) -> None:
+    assert matches_host_ranges(release) is is_matched
+
+
 def test_a_super_user_is_never_denied() -> None:
     found = authorizer(deny("*", AclOperation.ALL, "User:*"), super_users=frozenset({"User:bob"}))
     assert found.may(BOB, WRITE, TOPIC, "t")
@@ -228,8 +271,9 @@ def test_filters(fields: dict[str, Any], expected: set[str]) -> None:
 class Store:
     """ACLs in memory."""
 
-    def __init__(self, *, has_metadata_log: bool = True, is_broken: bool = False) -> None:
+    def __init__(self, *, has_metadata_log: bool = True, is_broken: bool = False, metadata_level: int = 32) -> None:
         self.has_metadata_log = has_metadata_log
+        self.features = FinalizedFeatures({METADATA_VERSION: metadata_level})
         self.is_broken = is_broken
         self.acls = Acls()
         self._ids = count(1)
@@ -305,6 +349,8 @@ def test_acls_are_created_listed_and_deleted(version: int) -> None:
         (allow("t", AclOperation.ANY), "Invalid operation ANY"),
         (allow("t")._replace(permission=AclPermission.ANY), "Invalid permissionType ANY"),
         (allow("t", principal="bob"), "Could not parse principal from `bob`"),
+        (allow("t", host=""), "Host pattern cannot be null or empty"),
+        (allow("t", host="10.0.0.0/33"), "Invalid CIDR notation '10.0.0.0/33': "),
     ],
 )
 def test_an_invalid_acl_is_refused_and_the_others_of_the_request_are_not(binding: AclBinding, message: str) -> None:
@@ -314,6 +360,13 @@ def test_an_invalid_acl_is_refused_and_the_others_of_the_request_are_not(binding
     assert [each["error_code"] for each in answer["results"]] == [0, ErrorCode.INVALID_REQUEST, 0]
     assert answer["results"][1]["error_message"].startswith(message)
     assert {each.name for each in store.acls.by_id().values()} == {"a", "b"}
+
+
+@pytest.mark.parametrize(("level", "code"), [(31, ErrorCode.UNSUPPORTED_VERSION), (32, ErrorCode.NONE)])
+def test_a_range_is_a_host_since_metadata_version_4_4_iv1(level: int, code: ErrorCode) -> None:
+    dispatcher = dispatcher_of(Store(metadata_level=level))
+    answer = ask(dispatcher, "CreateAcls", 3, {"creations": [creation(allow("t", host="10.0.0.0/8"))]})
+    assert [each["error_code"] for each in answer["results"]] == [code]
 
 
 def test_an_unknown_filter_is_refused() -> None:

@@ -17,7 +17,6 @@ import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
-import org.apache.kafka.common.utils.SecurityUtils;
 import org.apache.kafka.metadata.authorizer.StandardAcl;
 import org.apache.kafka.metadata.authorizer.StandardAuthorizer;
 import org.apache.kafka.server.authorizer.Action;
@@ -86,7 +85,8 @@ public final class AclHarness {
 
         @Override
         public KafkaPrincipal principal() {
-            return SecurityUtils.parseKafkaPrincipal(user);
+            String[] words = user.split(":", 2);
+            return new KafkaPrincipal(words[0], words[1]);
         }
 
         @Override

@@ -468,7 +468,10 @@ def test_damage_is_told_with_what_this_broker_will_do(tmp_path: Path) -> None:
     log_dirs = LogDirs([target])
     log_dirs.context(target, target.partitions[0])
     path = f"{directory}/t-0"
-    damage = found("log.zero-tail", f"{path}/{0:020d}.log", position=40, size_bytes=60, lost="")
+    log = directory / "t-0" / f"{0:020d}.log"
+    position = log.stat().st_size
+    log.write_bytes(log.read_bytes() + bytes(60))
+    damage = found("log.zero-tail", str(log), position=position, size_bytes=60, lost="")
     verdict = PartitionVerdict(
         path=path,
         topic="t",

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import tarfile
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from click.testing import CliRunner
@@ -67,6 +68,10 @@ class Walk:
         message = f"the advice goes in circles: {self.steps}"
         raise AssertionError(message)
 
+    def errors(self) -> set[str]:
+        """The codes of severity error that verify finds now."""
+        return {str(row["code"]) for row in self._verify() if row["severity"] == "error"}
+
     def _named(self) -> list[str]:
         return [self._filled(str(row["next_command"]), row) for row in self.left if row["next_command"]]
 
@@ -113,8 +118,17 @@ def lay(corpus: Path, fault: Fault, into: Path) -> Walk:
     faults.build(corpus, fault, BEFORE, into / "linked")
     shutil.copytree(into / "linked", into / "disk")
     shutil.rmtree(into / "linked")
-    base = str(fault.sheet["base"])
-    archive = (corpus / fault.path).parents[1] / _METADATA.format(base=base)
+    return _begun(corpus, str(PurePosixPath(fault.path).parents[1]), str(fault.sheet["base"]), into)
+
+
+def lay_base(corpus: Path, case: str, base: str, into: Path) -> Walk:
+    """The same of a base, to which nothing was done."""
+    shutil.copytree(corpus / case / f"base-{base}", into / "disk")
+    return _begun(corpus, case, base, into)
+
+
+def _begun(corpus: Path, case: str, base: str, into: Path) -> Walk:
+    archive = corpus / case / _METADATA.format(base=base)
     if not archive.exists():
         homes = [home for home in (into / "disk" / "A", into / "disk" / "B") if home.exists()]
         return Walk(homes, {"VERSION": RELEASE, "OTHER_LOG_DIR": str(homes[0]), "CLUSTER_ID": _cluster_id(homes[0])})
