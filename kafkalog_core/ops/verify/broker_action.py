@@ -186,7 +186,7 @@ class Starts:
             if start is not None and is_clean in {None, kind}:
                 outcome = start.at(finding.path, base_offset, finding.position or 0, finding.size_bytes or 0)
                 if outcome.problem is not None and outcome.is_at_place:
-                    stops[kind] = _stopped(outcome, outcome.problem)
+                    stops[kind] = _stopped(outcome, outcome.problem, is_framed=True)
         if is_clean is not None or not stops or stops.get(True) == stops.get(False):
             return stops.get(bool(is_clean))
         texts = {kind: stops[kind].text if kind in stops else finding.broker_action or "" for kind in starts}
@@ -238,7 +238,7 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     """Return the action that a start's outcome at a place is."""
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     if outcome.problem is not None:
-        return _stopped(outcome, outcome.problem)
+        return _stopped(outcome, outcome.problem, is_framed=place.reason not in _SEEN_BY_START)
     if outcome.fate == "deleted":
         why = f": {outcome.why}" if outcome.why else ""
         name = "deleted" if outcome.lost_bytes else "swept"
@@ -252,12 +252,14 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     return _unread(place, start, end_offset)
 
 
-def _stopped(outcome: Outcome, problem: LoadProblem) -> BrokerAction:
+def _stopped(outcome: Outcome, problem: LoadProblem, *, is_framed: bool) -> BrokerAction:
+    """Return the action for a start that fails; `is_framed`: the batch is whole, and `--at-damage` does not see it."""
     where = ""
     if not outcome.is_at_place:
         byte = "" if problem.position is None else f"byte {problem.position:,} of "
         where = f" because of {byte}{os.path.basename(problem.path)}"
-    return BrokerAction.of(outcome.fate, where=where, problem=problem.sentence.removesuffix("."))
+    action = BrokerAction.of(outcome.fate, where=where, problem=problem.sentence.removesuffix("."))
+    return replace(action, kind=action.kind._replace(next_step=None)) if is_framed else action
 
 
 def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
