@@ -222,7 +222,10 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
     if is_whole and not _is_noticed(outcome):
-        return None if place.reason == _OTHER else BrokerAction.of("payload", consumers=_consumers(place))
+        if place.reason == _OTHER:
+            return None
+        if outcome.problem is None:
+            return BrokerAction.of("payload", consumers=_consumers(place))
     if outcome.problem is not None:
         return _stopped(outcome, outcome.problem, is_damage=not is_whole)
     if outcome.fate == "deleted":
