@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from tests.integration.successor import AT_EVERY_START, Successor
 from tests.support.live import LiveServer, committed, create_topics, group_types, modern_members, read_all, work
+from tests.support.raw_clients import produced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,3 +65,26 @@ def test_a_real_broker_goes_on_with_what_was_written(successor: Successor, seed:
         assert state_of(server.address) == after
         assert read_all(server.address, ["later"], "read_committed") == {("later", 0): [], ("later", 1): []}
         server.stop()
+
+
+def test_a_real_broker_goes_on_after_a_crash_in_the_creation_of_a_topic(successor: Successor) -> None:
+    """The directories are empty: of a topic that the metadata log does not know yet, and of one that it knows."""
+    with LiveServer(successor.log_dir) as server:
+        create_topics(server.address, ["plain", "known"])
+        produced(server.address, "plain", 0, 20)
+        before = read_all(server.address, ["plain"], "read_committed")
+        server.kill()
+    for number in (0, 1):
+        (successor.log_dir / f"unknown-{number}").mkdir()
+        shutil.rmtree(successor.log_dir / f"known-{number}")
+        (successor.log_dir / f"known-{number}").mkdir()
+    successor.start()
+    try:
+        create_topics(successor.bootstrap, ["unknown"])
+        for name in ("known", "unknown"):
+            values = produced(successor.bootstrap, name, 0, 20)
+            found = read_all(successor.bootstrap, [name], "read_committed")
+            assert [value for _, _, value in found[name, 0]] == values
+        assert read_all(successor.bootstrap, ["plain"], "read_committed") == before
+    finally:
+        successor.stop()
