@@ -7,7 +7,8 @@ broker gives its own topics, the default of the release.
 
 A value for all topics overrides what is known of a topic itself only if the command line names the topic, by `--topic`,
 `--topic-regex` or `--topic-config`. For other topics it is a default, as the broker's own values are. So an option that
-was meant for one topic deletes nothing of a topic that is kept for ever.
+was meant for one topic deletes nothing of a topic that is kept for ever: if the topic itself has no limit of time or
+none of size (-1), the option for the other limit does not act on it either.
 
 A value is stated when every stronger source is known. Where the topic's own settings are unknown (no metadata log, or
 they are in ZooKeeper), no value of the broker decides what the topic has; where server.properties was not given, it is
@@ -44,7 +45,7 @@ from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, Struct, field, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.kafka.named_dirs import ClusterDir, Identity
     from kafkalog_core.kafka.setting_requests import SettingsRequest
@@ -54,6 +55,8 @@ __all__ = ["Settings", "read_settings"]
 _SET: Final = "--set"
 _EMPTY: Final[Mapping[str, str]] = {}
 _POLICY: Final = "cleanup.policy"
+_OTHER_LIMIT: Final = {"retention.ms": "retention.bytes", "retention.bytes": "retention.ms"}
+_FOR_EVER: Final = -1
 _CLEANER: Final = "log.cleaner.enable"
 _CLEANER_OFFSET: Final = fixed_file_name(FileKind.CLEANER_OFFSET)
 _CHECKPOINT: Final = "inferred: the cleaner's checkpoint"
@@ -144,7 +147,8 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         return topic == METADATA_TOPIC or bool(self.cluster.others) or any(topic in each for each in sources)
 
     def _for_topic(self, topic: str | None) -> TopicSettings:
-        settings = [self._setting(definition, topic) for definition in SETTINGS if definition.of_topics]
+        found = [self._setting(definition, topic) for definition in SETTINGS if definition.of_topics]
+        settings = list(self._with_held(found, topic))
         values = {setting.name.replace(".", "_"): setting.value for setting in settings}
         expected = set(TopicSettings.__struct_fields__) - {"topic", "settings"}
         return TopicSettings(
@@ -182,18 +186,50 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
         note = "" if of_broker else self.cluster.contradictions(topic, definition.name)
         option = next(self._options(definition, topic), None)
         other = next(self._others(definition, topic, of_broker=of_broker), None)
-        if option is None and other is None:
-            gap = self._default_gap(definition, topic, of_broker=of_broker)
-            return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
         if option is None:
-            return self._parsed(definition, cast("_Candidate", other), note)
+            return self._known(definition, topic, other, note, of_broker=of_broker)
         given = self._parsed(definition, option, note)
         own = None if of_broker or self._names(topic) else self._own(definition, topic)
         if own is not None:
             return own if own.value == given.value else replace(own, held=(f"{option.name}={option.text}",))
+        if not of_broker and self._is_kept(definition, topic):
+            return self._known(definition, topic, other, note)
         if other is None or other.text.strip() == option.text.strip():
             return given
         return replace(given, overrides=f"{other.name}={other.text} of {other.origin}")
+
+    def _known(
+        self, definition: Definition, topic: str | None, other: _Candidate | None, note: str, *, of_broker: bool = False
+    ) -> Setting:
+        """Return a setting without the options for topics; other: the strongest of the other sources."""
+        if other is not None:
+            return self._parsed(definition, other, note)
+        gap = self._default_gap(definition, topic, of_broker=of_broker)
+        return Setting(definition.name, definition.default(self.release), f"default of {self.release}{note}", gap)
+
+    def _is_kept(self, definition: Definition, topic: str | None) -> bool:
+        """Return whether a topic that is not named is kept for ever by its own setting of the other limit."""
+        other = _OTHER_LIMIT.get(definition.name)
+        own = None if other is None or self._names(topic) else self._own(BY_NAME[other], topic)
+        return own is not None and own.value == _FOR_EVER
+
+    def _with_held(self, settings: Sequence[Setting], topic: str | None) -> Iterator[Setting]:
+        """Yield the settings of a topic; one by which it is kept for ever holds the option for the other limit too."""
+        known = {each.name: each for each in settings}
+        for each in settings:
+            other = _OTHER_LIMIT.get(each.name)
+            definition = BY_NAME[other or each.name]
+            option = next(self._options(definition, topic), None)
+            if (
+                option is not None
+                and other is not None
+                and self._own(definition, topic) is None
+                and self._is_kept(definition, topic)
+                and self._parsed(definition, option, "").value != known[other].value
+            ):
+                yield replace(each, held=(*each.held, f"{option.name}={option.text}"))
+            else:
+                yield each
 
     def _parsed(self, definition: Definition, candidate: _Candidate, note: str) -> Setting:
         name, text, factor, origin, gap, _ = candidate
@@ -222,7 +258,7 @@ class Settings(Struct, frozen=True, kw_only=True, dict=True):
 
     def _candidates(self, definition: Definition, topic: str | None) -> Iterator[_Candidate]:
         """Yield the sources of a setting of a topic, the strongest first, without options that are held."""
-        if self._names(topic) or self._own(definition, topic) is None:
+        if self._names(topic) or (self._own(definition, topic) is None and not self._is_kept(definition, topic)):
             yield from self._options(definition, topic)
         yield from self._others(definition, topic)
 

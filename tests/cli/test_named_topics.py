@@ -186,6 +186,53 @@ def test_the_brokers_default_counts_as_a_broker_takes_it(tmp_path: Path) -> None
         assert len(logs(plain, "plain")) == 1
 
 
+LIMITS = {"retention.ms": "60000", "retention.bytes": "0"}
+
+
+@pytest.mark.parametrize("own", LIMITS)
+@pytest.mark.parametrize("spelled", ["--set", "short"])
+def test_a_topic_without_one_limit_is_kept_against_an_option_for_the_other(
+    tmp_path: Path, own: str, spelled: str
+) -> None:
+    """It is kept for ever by its own setting: -1 of one limit is not an invitation to delete by the other one."""
+    (other,) = LIMITS.keys() - {own}
+    log_dir = write_topics(tmp_path / "data", {"kept": {own: "-1"}, "limited": {own: "999999999999"}, "plain": {}})
+    before = {topic: logs(log_dir, topic) for topic in ("kept", "limited", "plain")}
+    value = f"{other}={LIMITS[other]}"
+    option = ("--set", value) if spelled == "--set" else (f"--{value.replace('.', '-')}",)
+    config = tmp_path / "server.properties"
+    config.write_text("node.id=7\nlog.retention.ms=-1\nlog.retention.bytes=-1\n")
+    given = ("--config", config, *option)
+    refused = run("retain", *given, "--apply", log_dir)
+    assert refused.exit_code == 3, refused.output
+    assert f"{value}, against {own}=-1 of topic kept ({log_dir}/__cluster_metadata-0)" in refused.stderr
+    assert "topic limited" not in refused.stderr
+    assert "topic plain" not in refused.stderr
+    (_, other_way) = ways_out(refused.stderr)
+    assert value not in other_way, "the broker's default would act on the topic, which has no value of its own"
+    forecast = run("retain", *given, log_dir)
+    kept = [json.loads(line) for line in forecast.stdout.splitlines() if '"retained_segment"' in line]
+    assert {row["verdict"] for row in kept if row["topic"] == "kept"} == {"keep"}
+    assert "delete" in {row["verdict"] for row in kept if row["topic"] == "limited"}
+    words = shlex.split(other_way)
+    assert CliRunner().invoke(cli, words[1:], prog_name="kafkalog").exit_code == 0
+    assert {topic: logs(log_dir, topic) for topic in before} == before
+    others = run("retain", *given, "--topic", "plain", "--apply", log_dir)
+    assert others.exit_code == 0, others.output
+    assert logs(log_dir, "kept") == before["kept"]
+    assert len(logs(log_dir, "plain")) == 1
+    named = run("retain", *given, "--topic", "kept", "--apply", log_dir)
+    assert named.exit_code == 0, named.output
+    assert len(logs(log_dir, "kept")) == 1
+
+
+def test_an_option_that_changes_nothing_is_not_held(tmp_path: Path) -> None:
+    log_dir = write_topics(tmp_path / "data", {"kept": {"retention.ms": "-1"}})
+    done = run("retain", "--retention-bytes", -1, "--assume-defaults", "--apply", log_dir)
+    assert done.exit_code == 0, done.output
+    assert len(logs(log_dir, "kept")) == 3
+
+
 def test_what_a_broker_keeps_of_its_own_topics_is_known(tmp_path: Path) -> None:
     log_dir = write_topics(tmp_path / "data", {"__consumer_offsets": {}})
     shutil.rmtree(log_dir / "__cluster_metadata-0")
@@ -243,6 +290,8 @@ DEFAULTS = {
 SOME: st.SearchStrategy[dict[str, str]] = st.fixed_dictionaries(
     {}, optional={name: st.sampled_from(values) for name, values in VALUES.items()}
 )
+NO_LIMIT = st.sampled_from([{}, {"retention.ms": "-1"}, {"retention.bytes": "-1"}])
+ONE_LIMIT = st.sampled_from([{name: "0"} for name in ("retention.ms", "retention.bytes")])
 NAMING = {
     (): frozenset[str](),
     ("--topic", "a"): frozenset("a"),
@@ -257,12 +306,13 @@ NAMING = {
 def cases(draw: st.DrawFn) -> Case:
     naming = draw(st.sampled_from(list(NAMING)))
     command = draw(st.sampled_from(["retain", "compact", "roll"]))
+    own, options = draw(st.sampled_from([(SOME, SOME), (NO_LIMIT, ONE_LIMIT)]))
     flags = {"retain": ["--policy policy_of_all:everything"], "compact": ["--force"], "roll": []}[command]
     return Case(
-        topics={name: draw(SOME) for name in NAMES},
+        topics={name: draw(own) for name in NAMES},
         config=draw(st.none() | SOME),
         command=command,
-        options=draw(SOME),
+        options=draw(options),
         flags=tuple(draw(st.sampled_from([[], flags]))),
         naming=naming,
         named=NAMING[naming],
@@ -289,7 +339,11 @@ def without_options(case: Case, topic: str) -> list[str]:
     # --force of compact decides when a log is cleaned, not what is kept, so that no setting is against it
     limits = ("retention.ms", "retention.bytes", "cleanup.policy") if case.command == "retain" else ()
     holds = any(name in own for name in limits)
-    stated = {**DEFAULTS, **(case.config or {}), **case.options, **own}
+    # a topic without a limit of time or size of its own is kept by it against an option for the other one
+    pairs = [("retention.ms", "retention.bytes"), ("retention.bytes", "retention.ms")]
+    kept = {name for name, other in pairs if own.get(other) == "-1" and name not in own}
+    options = {name: value for name, value in case.options.items() if name not in kept}
+    stated = {**DEFAULTS, **(case.config or {}), **options, **own}
     words = [word for name, value in stated.items() for word in ("--topic-config", f"{topic}:{name}={value}")]
     return [*words, *(word for flag in case.flags if not holds for word in flag.split()), "--assume-defaults"]
 

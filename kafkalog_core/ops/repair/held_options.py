@@ -1,9 +1,10 @@
 """Options that would act against the own setting of a topic that is not named, and how to settle what is meant.
 
 `--set retention.ms=1` or a policy of the user's own is one option for all topics. A topic that is kept for ever by its
-own setting was not meant by it, unless the command line names the topic. So such an option acts on named topics and on
-those that follow the broker's defaults (`Settings`). A run that names none is refused if it holds one. `--force` of
-compact is different: it decides when a log is cleaned, and a clean keeps what the topic's settings keep.
+own setting was not meant by it, unless the command line names the topic; if that topic has no limit of time or none of
+size, the option for the other limit does not mean it either. So such an option acts on named topics and on those that
+follow the broker's defaults (`Settings`). A run that names none is refused if it holds one. `--force` of compact is
+different: it decides when a log is cleaned, and a clean keeps what the topic's settings keep.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from kafkalog_core.structs import Struct
 from kafkalog_core.text import first_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog_core.command_lines import CommandLine
-    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.kafka.setting_table import Definition, Setting
 
 __all__ = ["HeldOption", "held_note", "held_options", "held_refusal"]
 
@@ -41,6 +42,11 @@ class HeldOption(Struct, frozen=True):
     topic: str
     setting: str
     origin: str
+
+    @property
+    def is_of_other_setting(self) -> bool:
+        """Whether the topic has no value of its own for what the option sets, but is kept by another setting."""
+        return self.option.startswith("--") or _definition_of(self.option).name != self.setting.partition("=")[0]
 
     @property
     def kept(self) -> str:
@@ -70,7 +76,7 @@ def held_refusal(held: Sequence[HeldOption], line: CommandLine | None) -> str:
     options = list(dict.fromkeys(each.option for each in held))
     ways = [f"name the topics that are meant: {_NAMING if line is None else line.with_options(_NAMING)}"]
     if line is not None:
-        less, defaults = _without(line, options)
+        less, defaults = _without(line, options, {each.option for each in held if each.is_of_other_setting})
         if defaults:
             command = less.with_options(*defaults)
             ways.append(f"set the broker's default, which a topic's own setting overrides: {command}")
@@ -90,19 +96,28 @@ def _clause(held: Sequence[HeldOption]) -> str:
     return "; ".join(f"{option}, against {first_of(texts)}" for option, texts in kept.items())
 
 
-def _without(line: CommandLine, options: Iterable[str]) -> tuple[CommandLine, list[str]]:
-    """Return a command line without options, and with what the values are given as defaults of the broker."""
+def _definition_of(option: str) -> Definition:
+    """Return the setting of an option `NAME=VALUE`."""
+    name = option.partition("=")[0]
+    return next(each for each in BY_NAME.values() if name in {each.name, each.override})
+
+
+def _without(line: CommandLine, options: Iterable[str], of_others: Collection[str]) -> tuple[CommandLine, list[str]]:
+    """Return a command line without options, and with what the values are given as defaults of the broker.
+
+    of_others: options that have no such default: no setting of a topic would override it.
+    """
     defaults: list[str] = []
     for option in options:
         if option.startswith("--"):
             line = line.without(*option.split(" ", 1))
             continue
         name, _, value = option.partition("=")
-        definition = next(each for each in BY_NAME.values() if name in {each.name, each.override})
+        definition = _definition_of(option)
         line = line.without(_SET, f"{name}=")
         for short in _short_forms(definition.name):
             line = line.without(f"--{short}", "")
-        if definition.keys:
+        if definition.keys and option not in of_others:
             defaults.append(f"{_SET} {shell_word(f'{definition.keys[0].name}={value}')}")
     return line, defaults
 
