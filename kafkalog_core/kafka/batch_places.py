@@ -58,7 +58,6 @@ __all__ = [
 
 _NO_EPOCH: Final = -1
 _MOST_EPOCHS: Final = 20_000
-_OF_CONTENTS: Final = ("batch.payload", "batch.wrapper")
 
 
 class PlaceBounds(Struct, frozen=True, kw_only=True):
@@ -216,8 +215,8 @@ class _Batches:
 
 
 def is_of_header(code: str) -> bool:
-    """Return whether a finding is about the header of a batch, not about what is in it: it does not count then."""
-    return code.startswith("batch.") and not code.startswith(_OF_CONTENTS)
+    """Return whether a finding is about a batch as a whole, not about its records: its header does not count then."""
+    return code.startswith("batch.")
 
 
 def misplaced_batches(

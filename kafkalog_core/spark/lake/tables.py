@@ -33,7 +33,7 @@ _LOG: Final = "_delta_log"
 BOUNDED: Final = frozenset({"offset", "base_offset", "last_offset", "timestamp_ms", "max_timestamp_ms"})
 """The columns whose bounds a commit gives, in any table that has them."""
 _BOUNDED_HERE: Final = "delta.dataSkippingStatsColumns"
-"""The table's property that names those of its columns. Without it readers expect bounds of all, and take none for null."""
+"""The table's property that names those of its columns: without it, readers expect bounds of every column."""
 
 
 class ConflictError(StorageError):
