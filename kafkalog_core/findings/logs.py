@@ -564,9 +564,7 @@ LOGS: Final = {
 
 V07_SUFFIX: Final = ".kafka"
 """The end of a log file's name in 0.7."""
-_ELSEWHERE: Final = (
-    "In an earlier segment, and after a clean shutdown, it checks nothing, and consumers that read here fail."
-)
+_ELSEWHERE: Final = "In an earlier segment, and after a clean shutdown: checks nothing; consumers that read here fail."
 _LAST_COPY: Final = (
     "Kafka 0.7 keeps one copy of a partition. Copy the directory away before a broker starts on it, and look at the "
     "records after this place: kafkalog dump --resync. To truncate the log here: kafkalog truncate --at-damage."
@@ -579,10 +577,7 @@ _TAIL: Final = (
 )
 _MAGIC: Final = f"In the last segment after an unclean shutdown: does not start. {_ELSEWHERE}"
 _SERVES: Final = "Serves the message, and the consumer fails on it."
-_AFTER: Final = (
-    "Set the stored position of the consumers to the address of the next message (kafkalog dump shows it). Retention "
-    "deletes the segment in time."
-)
+_AFTER: Final = "Set the stored position of the consumers to the address of the next message: kafkalog dump shows it."
 _READ_AGAIN: Final = "Fails at every read from here."
 _DISK: Final = "Stop the broker and copy the disk (ddrescue) first: Kafka 0.7 keeps one copy of a partition."
 _FRAMING: Final = {

@@ -256,8 +256,8 @@ PARTITIONS: Final = {
         "warning",
         "The log ends at offset {offset}, but group {group} has committed offset {committed} (a lag of {lag}){more}.",
         "Answers a fetch at that offset with OFFSET_OUT_OF_RANGE. A Java consumer whose commit has a leader epoch then "
-        "continues at the end of the log. Other consumers follow auto.offset.reset: with earliest they read the "
-        "partition again from its start, with latest they skip what was written in the meantime.",
+        "continues at the end of the log, and kafka-python follows auto.offset.reset: earliest reads the partition "
+        "again from its start, latest skips what was written in the meantime.",
         LOST_CURE + " Do so before producers write to the partition: a group silently skips new records below its "
         "committed offset.",
         "The log lost its end after a group had committed: a crash, an unclean election, a truncation or an older "

@@ -25,8 +25,12 @@ SOURCES: Final = {
     "clients": "tests/broker/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
     "corpus": "tests/corpus",
+    "groups": "fixtures/README.md",
+    "rolls": "tests/integration/test_live_dump.py",
     # what a line of Kafka's own log says by its words, and nothing more
     "wording": "kafkalog_core/findings/broker_messages.py",
+    # read in Kafka's classes, which the entry names; not seen in a run that is kept
+    "classes": "kafkalog_core/findings/messages_start.py",
     # what kafkalog itself does: no word about Kafka's behaviour
     "kafkalog": "docs/index.md",
 }

@@ -221,11 +221,8 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     """Return the action that a start's outcome at a place is; None: the start does not notice the place."""
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
-    if is_whole and not _is_noticed(outcome):
-        if place.reason == _OTHER:
-            return None
-        if outcome.problem is None:
-            return BrokerAction.of("payload", consumers=_consumers(place))
+    if is_whole and not _is_noticed(outcome) and (place.reason == _OTHER or outcome.problem is None):
+        return None if place.reason == _OTHER else BrokerAction.of("payload", consumers=_consumers(place))
     if outcome.problem is not None:
         return _stopped(outcome, outcome.problem, is_damage=not is_whole)
     if outcome.fate == "deleted":
