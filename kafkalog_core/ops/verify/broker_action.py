@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.verdict import PlaceVerdict
 
 __all__ = [
+    "NOT_READ",
     "BrokerAction",
     "DamagePlace",
     "Starts",
@@ -351,9 +352,10 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
 
 
 _RECOVERED: Final = frozenset({DirectoryState.CURRENT, DirectoryState.FUTURE})
-_NOT_READ: Final = frozenset(
+NOT_READ: Final = frozenset(
     {DENIED, "file.not-readable", "object.replaced", "dir.unreadable", "log.unreadable", "batch.over-limit"}
 )
+"""Findings about what was not read: nothing may be concluded from the rest."""
 _FAILS: Final = frozenset(
     {"record.control-key", "record.control-value", "record.control-type", "txn.plain-inside", "txn.marker-unreadable"}
 )
@@ -388,7 +390,7 @@ class Unmarking:
         if name.state not in _RECOVERED or name.topic == METADATA_TOPIC:  # the metadata log is recovered in any case
             return
         self._count += 1
-        if not isinstance(verdict, PartitionVerdict) or any(one.code in _NOT_READ for one in verdict.findings):
+        if not isinstance(verdict, PartitionVerdict) or any(one.code in NOT_READ for one in verdict.findings):
             self._is_known = False
         if isinstance(verdict, PartitionVerdict):
             cut = _first_cut(verdict, starts)

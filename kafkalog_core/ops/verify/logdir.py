@@ -32,7 +32,7 @@ from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, Partitio
 from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
-from kafkalog_core.ops.verify.broker_action import Starts, Unmarking, is_unmarking, with_broker_actions
+from kafkalog_core.ops.verify.broker_action import NOT_READ, Starts, Unmarking, is_unmarking, with_broker_actions
 from kafkalog_core.ops.verify.committed import committed_past_end
 from kafkalog_core.ops.verify.companions import (
     _NO_META,
@@ -280,6 +280,8 @@ class LogDirs:
         rules = recovery_rules(self._dir_context(broker_dir).release)
         meets_markers = is_cleaned and rules.has_producers and not rules.reads_empty_markers
         if not meets_markers and all(finding.severity == "info" for finding in findings):
+            return
+        if any(finding.code in NOT_READ for finding in findings):
             return
         problem = starts.problem
         if problem is None or problem.kind not in STOPS or _is_reported(problem, findings):
