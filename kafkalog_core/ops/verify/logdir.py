@@ -203,10 +203,10 @@ class LogDirs:
                 findings += _end_findings(
                     verdict, rules_of(self._dir_context(broker_dir).release).search, is_reported=stops
                 )
-        if broker_dir is not None and is_served:
-            findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=bool(context.is_cleaned))
         if broker_dir is not None:
             findings = [self._of_release(finding, broker_dir) for finding in findings]
+        if broker_dir is not None and is_served:
+            findings += self._start_findings(broker_dir, place, starts, findings, is_cleaned=bool(context.is_cleaned))
         if verdict.log_end_offset is not None:
             self._note_end(broker_dir, place, verdict.log_end_offset)
         if verdict.metadata is not None:
