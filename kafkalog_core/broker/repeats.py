@@ -18,7 +18,9 @@ __all__ = ["distinct_groups", "distinct_partitions", "distinct_resources"]
 
 
 def distinct_partitions(topics: Iterable[Body], name: str, partitions: str, number: str | None = None) -> list[Body]:
-    """Return rows of topics, each topic once, with each of its partitions once, as it is in the last row that has it.
+    """Return the rows of topics with each partition once, in the first row that has it, as it is in the last one.
+
+    A row of which nothing is left is not there.
 
     Args:
         topics: the rows of a request.
@@ -26,11 +28,15 @@ def distinct_partitions(topics: Iterable[Body], name: str, partitions: str, numb
         partitions: the field of a row with its partitions.
         number: the field of a partition with its number; None: a partition is its number.
     """
-    found: dict[Any, tuple[Body, dict[int, Any]]] = {}
+    latest: dict[tuple[Any, int], Any] = {}
+    found: list[tuple[Body, list[tuple[Any, int]]]] = []
     for topic in topics:
-        _, rows = found.setdefault(topic[name], (topic, {}))
-        rows.update((each if number is None else each[number], each) for each in topic[partitions])
-    return [{**topic, partitions: list(rows.values())} for topic, rows in found.values()]
+        keys = [(topic[name], each if number is None else each[number]) for each in topic[partitions]]
+        new = [key for key in dict.fromkeys(keys) if key not in latest]
+        latest.update(zip(keys, topic[partitions], strict=True))
+        if new or not keys:
+            found.append((topic, new))
+    return [{**topic, partitions: [latest[key] for key in keys]} for topic, keys in found]
 
 
 def distinct_groups(groups: Iterable[Body]) -> list[Body]:

@@ -82,6 +82,7 @@ def run(
             patch.delenv(name, raising=False)
         for name, value in {"TERM": "xterm-256color", **environment}.items():
             patch.setenv(name, value)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))  # as </dev/null
         channels = [_Channel(width), _Channel(width)]
         for name, channel in zip(("stdout", "stderr"), channels, strict=True):
             patch.setattr(sys, name, channel.stream)
