@@ -147,13 +147,22 @@ RUNNING: Final = (
             "Error processing fetch operation on partition {partition}, offset {offset}",
             "Error processing fetch operation on partition {partition} offset {offset}",
             "Error processing fetch with max size",
-            "Found invalid messages during fetch for partition {partition} offset {offset}",
         ),
         "A consumer or a follower could not read {partition}.",
         "A batch is damaged, or an index points into the middle of a batch, at the requested offset.",
         "Answers with an error.",
         "Verify the partition on the leader. A reader that stops there continues after a seek past the batch.",
         ("crc-mismatch", "bad-length", "index"),
+    ),
+    BrokerMessage(
+        "broker.follower-refuses",
+        "error",
+        ("Found invalid messages during fetch for partition {partition} offset {offset}",),
+        "A follower does not take what its leader sent of {partition} from offset {offset} on.",
+        "A batch is damaged on the disk of the leader, or was damaged on its way.",
+        "Fetches the partition again after a pause, and others meanwhile.",
+        "Verify the partition on the disk of the leader.",
+        ("crc-mismatch", "bad-length"),
     ),
     BrokerMessage(
         "broker.append-failed",
@@ -172,8 +181,6 @@ RUNNING: Final = (
         (
             "Unexpected exception thrown when cleaning log {other}. Marking its partition ({partition}) as uncleanable",
             "Failed to clean up log for {partition} in dir {dir} due to IOException",
-            "Failed to access checkpoint file {other} in dir {dir}",
-            "Failed to access checkpoint file in dir {dir}",
         ),
         "Compaction of {partition} failed. The broker does not try again until its next start.",
         "A batch in the dirty part is damaged, an offset is out of range, or the disk fails.",
@@ -225,7 +232,7 @@ RUNNING: Final = (
             ),
             (
                 "The last checkpoint dirty offset for partition {partition} is {offset}, which is larger than the log "
-                "end offset {end}"
+                "end offset {end}. Resetting to the log start offset {start}"
             ),
         ),
         "cleaner-offset-checkpoint had an offset outside the log; compaction starts at {start}.",

@@ -103,7 +103,10 @@ RECOVERY: Final = (
     BrokerMessage(
         "broker.all-segments-deleted",
         "error",
-        ("Deleting all segments because logEndOffset ({end}) is smaller than logStartOffset {start}",),
+        (
+            "Deleting all segments because logEndOffset ({end}) is smaller than logStartOffset ({start})",
+            "Deleting all segments because logEndOffset ({end}) is smaller than logStartOffset {start}",
+        ),
         "{partition} ends at offset {end}, but log-start-offset-checkpoint has {start} as its start: the broker "
         "deleted the whole log.",
         "Somebody deleted log files, recovery truncated the log below its start, or the checkpoint belongs to another "
@@ -413,7 +416,7 @@ FILES: Final = (
         "Release 4.x loads the partitions and then takes the whole directory offline, unless only a number was bad. "
         "Consumers may see records again that a client had deleted.",
         _TEXT_FILE
-        + ("You may delete log-start-offset-checkpoint if no client deletes records and no topic is tiered."),
+        + (" You may delete log-start-offset-checkpoint if no client deletes records and no topic is tiered."),
         ("checkpoint",),
         (
             "kafkalog dump --files {dir}/log-start-offset-checkpoint",
@@ -452,6 +455,20 @@ FILES: Final = (
         _TEXT_FILE,
         ("checkpoint",),
         _DUMP,
+    ),
+    BrokerMessage(
+        "broker.cleaner-checkpoint",
+        "error",
+        (
+            "Failed to access checkpoint file {other} in dir {dir}",
+            "Failed to access checkpoint file in dir {dir}",
+        ),
+        "cleaner-offset-checkpoint of {dir} could not be read or written.",
+        "A line near this one shows the reason: a malformed line, a wrong count or version, or a failing disk.",
+        "From 1.0 on takes the log directory offline.",
+        _TEXT_FILE,
+        ("checkpoint",),
+        ("kafkalog dump --files {dir}/cleaner-offset-checkpoint", "kafkalog verify {dir}"),
     ),
     BrokerMessage(
         "broker.checkpoint-write-deleted",

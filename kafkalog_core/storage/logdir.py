@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.errors import StorageError
+from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import (
     CHECKPOINT_KINDS,
@@ -143,9 +143,9 @@ def log_dir_of(listing: Listing) -> LogDir:
 
 
 def not_listed(place: PartitionPath, error: StorageError) -> Finding:
-    """Return the finding about a partition whose directory cannot be listed."""
+    """Return the finding about a partition whose directory cannot be listed, or is gone: a broker has deleted it."""
     name = place.name
-    code = code_of_dir_error(error)
+    code = "file.vanished" if isinstance(error, NotFoundError) else code_of_dir_error(error)
     return found(code, place.path, topic=name.topic, partition=name.partition, reason=error.message)
 
 

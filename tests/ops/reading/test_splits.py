@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.errors import AccessError, SelectionError
+from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.reading import splits as splits_module
 from kafkalog_core.ops.reading.logreader import FilePart, LogReader
@@ -281,19 +281,25 @@ def test_what_must_be_read_whole_is_not_cut(tmp_path: Path) -> None:
         plan_splits(DumpRequest(targets=tuple(resolve([str(log / f"{0:020d}.index")])), level="records"))
 
 
-def test_a_directory_that_cannot_be_listed_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "severity"), [(AccessError, "dir.unreadable", "error"), (NotFoundError, "file.vanished", "info")]
+)
+def test_a_directory_that_cannot_be_listed_is_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[AccessError | NotFoundError], code: str, severity: str
+) -> None:
+    """One that is gone since the log directory was listed is no damage: a broker has deleted the topic."""
     write_segments(tmp_path / "a-0", {0: SMALL})
     write_segments(tmp_path / "b-0", {0: SMALL})
     request = DumpRequest(targets=tuple(resolve([str(tmp_path)])), level="records")
 
     def refuse_one(path: str) -> Partition:
         if path.endswith("b-0"):
-            raise AccessError("no permission to read it", path=path)
+            raise error("it cannot be listed", path=path)
         return read_partition(path)
 
     monkeypatch.setattr(splits_module, "read_partition", refuse_one)
     plan = plan_splits(request)
-    assert [finding.code for finding in plan.findings] == ["dir.unreadable"]
+    assert [(finding.code, finding.severity) for finding in plan.findings] == [(code, severity)]
     assert [split.topic for split in plan.splits] == ["a"]
 
 
