@@ -27,7 +27,7 @@ from kafkalog_core.structs import Struct, field
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkalog_core.broker.logs.append_waiters import AppendWaiters
     from kafkalog_core.broker.logs.partition_access import PartitionRange, ReadableDisks, ReadablePartition
@@ -138,7 +138,7 @@ class FetchRequests:
         if body.get("session_epoch", -1) > 0:
             return context.reply(_response_body(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, []))
         name = "topic_id" if context.version >= _FIRST_WITH_IDS else "topic"
-        body["topics"] = distinct_partitions(body["topics"], name, "partitions", "partition")
+        body["topics"] = _joined(distinct_partitions(body["topics"], name, "partitions", "partition"), name)
         response = self._read_all(context)
         if self._appends is not None:
             return self._sent_or_waiting(context, response, self._appends)
@@ -290,6 +290,14 @@ class FetchRequests:
             aborted = found.aborted or ()
             body["aborted_transactions"] = [{"producer_id": each, "first_offset": first} for each, first in aborted]
         return body
+
+
+def _joined(topics: Iterable[Body], name: str) -> list[Body]:
+    """Return the rows of topics, one for each: `FetchRequest.fetchData` is one map of partitions."""
+    found: dict[str | bytes, Body] = {}
+    for topic in topics:
+        found.setdefault(topic[name], topic | {"partitions": []})["partitions"] += topic["partitions"]
+    return list(found.values())
 
 
 def _is_enough(min_bytes: int, response: _Response) -> bool:

@@ -429,6 +429,17 @@ def test_a_partition_that_is_asked_for_twice_is_refused(log: FakePartition) -> N
     assert [each["error_code"] for each in answer["topics"][0]["partitions"]] == [42, 42]
 
 
+@pytest.mark.parametrize("version", [4, 12, 13])
+def test_rows_of_one_topic_are_answered_as_one(log: FakePartition, version: int) -> None:
+    """`FetchRequest.fetchData` is one map, and `FetchResponse.toMessage` joins what is of one topic."""
+    body = fetch_body(version, {}, {})
+    (row,) = body["topics"]
+    body["topics"] = [row | {"partitions": [each]} for each in row["partitions"]]
+    answer = body_of("Fetch", version, send(dispatcher(log, log), "Fetch", version, body))
+    (topic,) = answer["responses"]
+    assert [each["partition_index"] for each in topic["partitions"]] == [0, 1]
+
+
 def test_a_partition_that_is_fetched_twice_is_answered_once(log: FakePartition) -> None:
     """From the last offset, as in the map of `FetchRequest.fetchData`: else a small request has a large answer."""
     rows = fetch_body(4, {"fetch_offset": 0}, {"partition": 1}, {"partition": 0, "fetch_offset": 6})["topics"]
