@@ -25,8 +25,9 @@ from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.plan_rows import rows_of_plan
 from kafkalog_core.storage.changing.journal_search import untrusted_places
-from kafkalog_core.storage.changing.lock import LogDirLocks, lock_holder, locked_dirs, unlocked_dirs
+from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.locks import lock_holder, locked_dirs, unlocked_dirs
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

@@ -82,8 +82,9 @@ if TYPE_CHECKING:
     from kafkalog_core.rows.tables import TABLES
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.journal import Journal
-    from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
+    from kafkalog_core.storage.changing.lock import LogDirLocks
     from kafkalog_core.storage.changing.writer import Disk, WriteError
+    from kafkalog_core.storage.locks import locked_dirs
     from kafkalog_core.storage.logdir import LogDir, read_log_dir
     from kafkalog_core.storage.lookup import Located, PartitionLookup
     from kafkalog_core.storage.lookup_trace import Trace
@@ -238,8 +239,9 @@ _HOMES: Final = {
     "rows.tables": "TABLES",
     "storage.changing.changes": "Change",
     "storage.changing.journal": "Journal",
-    "storage.changing.lock": "LogDirLocks locked_dirs",
+    "storage.changing.lock": "LogDirLocks",
     "storage.changing.writer": "Disk WriteError",
+    "storage.locks": "locked_dirs",
     "storage.logdir": "LogDir read_log_dir",
     "storage.lookup": "Located PartitionLookup",
     "storage.lookup_trace": "Trace",

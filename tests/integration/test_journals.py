@@ -16,8 +16,9 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanReport, PlanRequest
 from kafkalog_core.ops.repair.undo import apply_prune, apply_undo, plan_prune, plan_undo, scope_of
-from kafkalog_core.storage.changing.lock import LogDirLocks, locked_dirs
+from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.locks import locked_dirs
 from tests.integration import clients
 from tests.support.repairs import NOW_MS, names_of_ours
 

@@ -17,16 +17,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import AccessError, LockedError
+from kafkalog_core.storage import locks
 from kafkalog_core.storage.changing import lock
-from kafkalog_core.storage.changing.lock import (
-    OWN_LOCK,
-    LogDirLocks,
-    holder_at_work,
-    lock_holder,
-    locked_dirs,
-    unlocked_dirs,
-)
+from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import Disk, WriteError
+from kafkalog_core.storage.locks import OWN_LOCK, holder_at_work, lock_holder, locked_dirs, unlocked_dirs
+from kafkalog_core.storage.source import Source
 from tests.support.other_users import let_others_in
 from tests.support.repairs import LOCK_HOLDER, OWNER, DyingDisk, Killed, names_of_ours
 
@@ -124,7 +120,7 @@ def test_held_by_another(log_dir: Path, holder: subprocess.Popen[bytes]) -> None
     ],
 )
 def test_what_a_holder_is_by_its_command_line(comm: str, line: str, expected: tuple[str, str]) -> None:
-    assert lock._kind_of(comm, line.split(" ")) == expected
+    assert locks._kind_of(comm, line.split(" ")) == expected
 
 
 @pytest.mark.parametrize(("pid", "name"), [("999999999", "process 999999999"), ("0", "another process"), ("-1", None)])
@@ -132,7 +128,7 @@ def test_a_holder_that_cannot_be_looked_at(pid: str, name: str | None) -> None:
     """It is in another PID namespace: it has a number of this one, or none, which is 0 or -1."""
     if pid == "0" and os.path.exists("/proc/0"):
         pytest.skip("the system has a process 0")
-    holder = lock._process(pid)
+    holder = locks._process(pid)
     assert (holder.sentence, holder.advice) == (name or "another process", "Stop it")
 
 
@@ -161,6 +157,51 @@ def test_nobody_holds_it(log_dir: Path) -> None:
     assert lock_holder(str(log_dir)) is None
     with LogDirLocks([str(log_dir)], Disk()):
         assert lock_holder(str(log_dir)) is None  # that is us
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/locks"), reason="the system does not tell who holds a lock")
+@pytest.mark.parametrize(
+    ("is_held", "grows_after", "expected", "waits"),
+    [
+        (False, 1, False, 0),  # nobody writes there
+        (True, 0, True, 0),  # it has grown since it was opened
+        (True, 3, True, 3),  # the broker stood still in the middle of a write
+        (True, None, False, locks._TRIES),  # what a crash cut off before that broker started
+    ],
+)
+def test_a_batch_that_a_live_broker_is_writing(
+    log_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    is_held: bool,
+    grows_after: int | None,
+    expected: bool,
+    waits: int,
+) -> None:
+    class Clock:
+        waited = 0
+
+        def wait(self, seconds: float) -> None:
+            assert seconds == locks._PAUSE_SECONDS
+            Clock.waited += 1
+            if Clock.waited == grows_after:
+                grow()
+
+    def grow() -> None:
+        with open(log, "ab") as file:
+            file.write(b"the rest")
+
+    if is_held:
+        request.getfixturevalue("holder")
+    monkeypatch.setattr(locks, "Event", Clock)
+    log = log_dir / "written-0" / "00000000000000000000.log"
+    log.parent.mkdir()
+    log.write_bytes(b"half of a batch, ")
+    with Source.open(str(log)) as source:
+        if grows_after == 0:
+            grow()
+        assert locks.is_being_written(source, 0) is expected
+    assert Clock.waited == waits
 
 
 def test_of_two_the_first_is_let_go_where_the_second_is_held(
@@ -557,9 +598,9 @@ def test_where_the_system_does_not_tell_who_holds_it(
     def held(number: int, command: int) -> None:
         raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    monkeypatch.setattr(lock, "_LOCKS", os.devnull)
+    monkeypatch.setattr(locks, "_LOCKS", os.devnull)
     monkeypatch.setattr(lock.fcntl, "lockf", held)
-    locks = LogDirLocks([], Disk(), [str(tmp_path)]) if is_outside else LogDirLocks([str(log_dir)], Disk())
+    both = LogDirLocks([], Disk(), [str(tmp_path)]) if is_outside else LogDirLocks([str(log_dir)], Disk())
     path, whose, advice = (
         (tmp_path / OWN_LOCK, ", another run of kafkalog", "Wait until it ends")
         if is_outside
@@ -568,11 +609,11 @@ def test_where_the_system_does_not_tell_who_holds_it(
     path.touch()
     before = open_files()
     with pytest.raises(LockedError) as caught:
-        locks.__enter__()
+        both.__enter__()
     assert str(caught.value) == (
         f"{path}: held by another process{whose}. {advice}, and run the same command again; nothing has been changed"
     )
-    del locks, caught
+    del both, caught
     assert open_files() == before
 
 

@@ -16,8 +16,8 @@ from kafkalog_core.errors import RefusedError
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair.apply import resume
 from kafkalog_core.ops.repair.undo import apply_undo, plan_undo, scope_of
-from kafkalog_core.storage.changing.lock import OWN_LOCK
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.locks import OWN_LOCK
 from tests.support import build
 from tests.support.power_player import command
 from tests.support.power_scenarios import Place, Scenario, write_patient

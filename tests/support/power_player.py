@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.storage.changing import changes, lock
+from kafkalog_core.storage import locks
+from kafkalog_core.storage.changing import changes
 from kafkalog_core.storage.changing.writer import Disk
 from tests.power.tree import BLOCK, Tree, read_tree
 
@@ -88,11 +89,11 @@ def command(*line: str) -> tuple[int, str]:
 
     Nobody else locks anything here, and a list of all locks of the machine takes long to read.
     """
-    really, lock._LOCKS = lock._LOCKS, os.devnull  # type: ignore[misc]
+    really, locks._LOCKS = locks._LOCKS, os.devnull  # type: ignore[misc]
     try:
         result = CliRunner().invoke(cli, list(line))
     finally:
-        lock._LOCKS = really  # type: ignore[misc]
+        locks._LOCKS = really  # type: ignore[misc]
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, result.output

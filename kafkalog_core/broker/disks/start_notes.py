@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.storage.changing.lock import lock_holder
+from kafkalog_core.storage.locks import lock_holder
 from kafkalog_core.storage.source import denial
 from kafkalog_core.text import count_of
 

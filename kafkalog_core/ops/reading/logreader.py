@@ -26,6 +26,7 @@ from kafkalog_core.ops.reading.runs import RunReader
 from kafkalog_core.rows import tables
 from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
+from kafkalog_core.storage.locks import is_being_written
 from kafkalog_core.storage.paths import is_there
 from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, Scanner, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
@@ -555,15 +556,14 @@ def damage_severity(damage: Damage, source: Source, file: LogFile, unit: Unit) -
     """Return `info` for a batch that a broker is writing and preallocated space, which it truncates; else `error`."""
     if not file.is_last or damage.reason not in {"torn-tail", "zero-filled"}:
         return "error"
-    if damage.reason == "torn-tail" and source.refresh() is FileChange.GREW:
-        return "info"
     end = damage.position + damage.size_bytes  # a preallocated file may have room for less than a header
     is_zeros = damage.is_zeros or (
         damage.reason == "torn-tail" and count_zeros(source, damage.position, end) == damage.size_bytes
     )
-    if not is_zeros or unit.log_dir is None:
-        return "error"
-    return "error" if is_there(f"{unit.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}") else "info"
+    clean_shutdown = f"{unit.log_dir}/{fixed_file_name(FileKind.CLEAN_SHUTDOWN)}"
+    if is_zeros and unit.log_dir is not None and not is_there(clean_shutdown):
+        return "info"
+    return "info" if damage.reason == "torn-tail" and is_being_written(source, damage.position) else "error"
 
 
 def _last_of(before: BatchMark | None, item: Run | Damage, file: LogFile) -> BatchMark | None:

@@ -9,8 +9,8 @@ from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.storage.changing.changes import pieces
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
-from kafkalog_core.storage.changing.lock import lock_holder
 from kafkalog_core.storage.listing import list_directory, stat_path
+from kafkalog_core.storage.locks import lock_holder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -32,9 +32,9 @@ from kafkalog_core.storage.changing.journal_search import (
     unreadable_sentence,
     untrusted_places,
 )
-from kafkalog_core.storage.changing.lock import holder_at_work
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES, Move, freed_bytes, rounded, spaces_of, write_problems
 from kafkalog_core.storage.listing import stat_path
+from kafkalog_core.storage.locks import holder_at_work
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import count_of

@@ -22,6 +22,7 @@ from kafkalog_core.ops.verify.request import NO_CHAIN, Reader, SegmentTask
 from kafkalog_core.ops.verify.txn_index import check_snapshot
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict, Spans
 from kafkalog_core.storage.listing import Segment, SegmentState
+from kafkalog_core.storage.locks import is_being_written
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import (
     APPEND_CUT,
@@ -240,6 +241,8 @@ def _joined(damaged: DamageColumns, first: int, last: int) -> Damage:
 
 def _is_unfinished(damage: Damage, source: Source) -> bool:
     """Return whether the file ended within a batch because a broker was writing it."""
+    if damage.reason == "torn-tail":
+        return is_being_written(source, damage.position)
     is_tail = damage.size_bytes > 0 and damage.position + damage.size_bytes >= source.size_bytes
     return is_tail and source.refresh() is FileChange.GREW
 

@@ -18,9 +18,9 @@ from kafkalog_core.storage.changing.journal import (
     Journal,
     parse_journal,
 )
-from kafkalog_core.storage.changing.lock import holder_at_work
 from kafkalog_core.storage.changing.space import STAT_BLOCK_BYTES
 from kafkalog_core.storage.changing.trusted import LinkError, TrustedDirectories
+from kafkalog_core.storage.locks import holder_at_work
 from kafkalog_core.storage.source import open_error
 from kafkalog_core.structs import Struct, field, replace
 

@@ -94,7 +94,7 @@ def test_partitions_that_this_user_may_not_read(demo: Path, monkeypatch: pytest.
 
 
 def test_a_directory_that_another_process_writes(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kafkalog_core.storage.changing.lock import Holder  # noqa: PLC0415
+    from kafkalog_core.storage.locks import Holder  # noqa: PLC0415
 
     monkeypatch.setattr(
         "kafkalog_core.broker.disks.start_notes.lock_holder", lambda _: Holder("process 7 (java)", "broker")

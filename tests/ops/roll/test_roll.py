@@ -24,8 +24,8 @@ from kafkalog_core.ops.roll import roll as roll_module
 from kafkalog_core.ops.roll.forecast import seeded_jitter
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
-from kafkalog_core.storage.changing.lock import Holder
 from kafkalog_core.storage.changing.writer import Disk
+from kafkalog_core.storage.locks import Holder
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import Source
