@@ -11,8 +11,8 @@ from kafkalog_cli.line_writer import LineWriter
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.serve_table import ServeFigures
 from kafkalog_cli.running import SignalFlag, clock_ms
-from kafkalog_core.broker.network.answers import CloseReason
 from kafkalog_core.rows.events import EVENT, EVENTS
+from kafkalog_core.serve.network.answers import CloseReason
 from kafkalog_core.text import count_of, size
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from kafkalog_cli.options.listening import HostPort
-    from kafkalog_core.broker.live_server import LiveBroker
-    from kafkalog_core.broker.logs.served_holes import ServedHole
-    from kafkalog_core.broker.metrics.open_metrics import Metrics
-    from kafkalog_core.broker.network.answers import ConnectionFacts
-    from kafkalog_core.broker.server import ReadOnlyBroker
     from kafkalog_core.format.names import DirectoryName
+    from kafkalog_core.livebroker.live_server import LiveBroker
+    from kafkalog_core.serve.logs.served_holes import ServedHole
+    from kafkalog_core.serve.metrics.open_metrics import Metrics
+    from kafkalog_core.serve.network.answers import ConnectionFacts
+    from kafkalog_core.serve.server import ReadOnlyBroker
 
 __all__ = ["ServeLog", "ServeWatch", "Signals"]
 

@@ -20,16 +20,16 @@ from kafkalog_cli.options.listening import HostPort, is_loopback, listening_opti
 from kafkalog_cli.render.serve_table import LiveTable
 from kafkalog_cli.running import clock_ms, interpreted_warning
 from kafkalog_cli.serve_log import ServeLog, ServeWatch, Signals
-from kafkalog_core.broker.disks.live_disks import LiveDisks
-from kafkalog_core.broker.disks.live_settings import LiveSettings
-from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
-from kafkalog_core.broker.live_server import LiveBroker
-from kafkalog_core.broker.logs.partition_view import ViewOptions
-from kafkalog_core.broker.metrics.metrics_endpoint import MetricsEndpoint
-from kafkalog_core.broker.metrics.open_metrics import Metrics
-from kafkalog_core.broker.server import ReadOnlyBroker
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.names import DirectoryState
+from kafkalog_core.livebroker.disks.live_disks import LiveDisks
+from kafkalog_core.livebroker.disks.live_settings import LiveSettings
+from kafkalog_core.livebroker.live_server import LiveBroker
+from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.serve.logs.partition_view import ViewOptions
+from kafkalog_core.serve.metrics.metrics_endpoint import MetricsEndpoint
+from kafkalog_core.serve.metrics.open_metrics import Metrics
+from kafkalog_core.serve.server import ReadOnlyBroker
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import count_of
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_cli.options.listening import Listening
-    from kafkalog_core.broker.logs.served_holes import ServedHole
     from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.serve.logs.served_holes import ServedHole
 
 __all__ = ["serve_command"]
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import click
 
 from kafkalog_cli.options.common import stacked
-from kafkalog_core.broker.network.socket_server import Listener, PlainTransport
-from kafkalog_core.broker.network.tls import TlsTransport, server_context
-from kafkalog_core.broker.security.authentication import Authentication
-from kafkalog_core.broker.security.users import MECHANISMS, Users, passwords_of, users_of_cluster
-from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.errors import SettingError
+from kafkalog_core.serve.network.socket_server import Listener, PlainTransport
+from kafkalog_core.serve.network.tls import TlsTransport, server_context
+from kafkalog_core.serve.security.authentication import Authentication
+from kafkalog_core.serve.security.users import MECHANISMS, Users, passwords_of, users_of_cluster
+from kafkalog_core.serve.server import BrokerOptions
 from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.text import count_of
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_cli.options.common import Decorated
-    from kafkalog_core.broker.groups.offset_commit_requests import Commits
-    from kafkalog_core.broker.network.answers import ConnectionFacts
-    from kafkalog_core.broker.network.socket_server import TransportOf
+    from kafkalog_core.serve.groups.offset_commit_requests import Commits
+    from kafkalog_core.serve.network.answers import ConnectionFacts
+    from kafkalog_core.serve.network.socket_server import TransportOf
 
 __all__ = ["HostPort", "Listening", "is_loopback", "listening_options", "parse_endpoint"]
 

@@ -26,8 +26,8 @@ from kafkalog_core.text import count_of, duration, size
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog_core.broker.metrics.status import GroupStatus
-    from kafkalog_core.broker.metrics.traffic import TopicTraffic
+    from kafkalog_core.serve.metrics.status import GroupStatus
+    from kafkalog_core.serve.topics.traffic import TopicTraffic
 
 __all__ = ["LiveTable", "ServeFigures", "frame"]
 

@@ -21,8 +21,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from kafkalog_cli.render.serve_table import ServeFigures, frame
-from kafkalog_core.broker.metrics.status import GroupStatus
-from kafkalog_core.broker.metrics.traffic import TopicTraffic
+from kafkalog_core.serve.metrics.status import GroupStatus
+from kafkalog_core.serve.topics.traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

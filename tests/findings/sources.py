@@ -22,7 +22,7 @@ SOURCES: Final = {
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",
-    "clients": "tests/broker/test_client_uses.py",
+    "clients": "tests/serve/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
     "corpus": "tests/corpus",
     "groups": "fixtures/README.md",

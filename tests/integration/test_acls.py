@@ -23,12 +23,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafkalog_core.broker.security.acls import AclBinding, Acls, Authorizer
-from kafkalog_core.broker.security.acls import AclOperation as Operation
-from kafkalog_core.broker.security.acls import ResourceType as Type
-from kafkalog_core.broker.security.authorization import host_text
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.kafka.rules import matches_host_ranges
+from kafkalog_core.livebroker.cluster.acls import AclBinding, Acls, Authorizer
+from kafkalog_core.livebroker.cluster.acls import AclOperation as Operation
+from kafkalog_core.livebroker.cluster.acls import ResourceType as Type
+from kafkalog_core.livebroker.security.authorization import host_text
 from tests.integration.successor import Successor
 from tests.support import jars
 from tests.support.live import QUIET, SECONDS, LiveServer, create_topics

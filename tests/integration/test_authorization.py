@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pytest
 
-from kafkalog_core.broker.security.acls import AclBinding, AclOperation, AclPermission
+from kafkalog_core.livebroker.cluster.acls import AclBinding, AclOperation, AclPermission
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis

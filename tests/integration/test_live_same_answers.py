@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from kafkalog_core.broker.network.answers import Reply
+from kafkalog_core.serve.network.answers import Reply
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.integration.successor import Successor
 from tests.support.asking import SocketClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Any, Final
 
-from kafkalog_core.broker.network.answers import Reply
+from kafkalog_core.serve.network.answers import Reply
 from kafkalog_core.wire.frames import encode_request
 from tests.support.asking import response
 

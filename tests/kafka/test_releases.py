@@ -162,8 +162,8 @@ RULES = {
 OTHER_VERSIONS = {
     "kafkalog_core/kafka/cleaner/rules.py": "of lz4-java",
     "kafkalog_core/format/compression.py": "of lz4-java",
-    "kafkalog_core/broker/network/tls.py": "object identifiers of X.500",
-    "kafkalog_core/broker/disks/topic_configs.py": "defaults of settings that are fractions",
+    "kafkalog_core/serve/network/tls.py": "object identifiers of X.500",
+    "kafkalog_core/livebroker/disks/topic_configs.py": "defaults of settings that are fractions",
 }
 VERSION = re.compile(r"v?\d\.\d+(\.\d+)*")
 NAMES_A_RELEASE = re.compile(r"(^|[._])release$|\bSince\b|\bRelease\b|\bLATEST\b")

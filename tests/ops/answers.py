@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.broker.logs.partition_view import ServedPartition
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.kafka.start.partition import PartitionLoad
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
+from kafkalog_core.serve.logs.partition_view import ServedPartition
 from kafkalog_core.storage.partition import read_partition
-from tests.broker.consuming import consumed
 from tests.corpus import agreeing
 from tests.corpus.verifying import NOW_MS
+from tests.livebroker.consuming import consumed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

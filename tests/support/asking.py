@@ -8,14 +8,14 @@ import struct
 import threading
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkalog_core.broker.network.answers import ConnectionFacts, PendingAnswer, Reply
+from kafkalog_core.serve.network.answers import ConnectionFacts, PendingAnswer, Reply
 from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis
 
 if TYPE_CHECKING:
-    from kafkalog_core.broker.network.answers import Answer
-    from kafkalog_core.broker.requests import RequestDispatcher
+    from kafkalog_core.serve.network.answers import Answer
+    from kafkalog_core.serve.requests import RequestDispatcher
 
 FROM = ConnectionFacts(1, "127.0.0.1", 50000, "PLAINTEXT", 0)
 _CORRELATION = 7
@@ -42,7 +42,7 @@ def ask(
 
 
 def settled(answer: Answer) -> Answer:
-    """The answer itself, or the one that a thread of `DiskThreads` gives soon."""
+    """The answer itself, or the one that a thread of `RequestThreads` gives soon."""
     if isinstance(answer, PendingAnswer) and answer.deadline_s == math.inf:
         done = threading.Event()
         answer.attach(done.set)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkalog_core.broker.security.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
+from kafkalog_core.livebroker.cluster.acls import AclBinding, AclOperation, AclPermission, PatternType, ResourceType
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.support.live_state import TRANSACTIONAL, batch_of
 

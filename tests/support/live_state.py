@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_core.broker.disks.live_disks import LiveDisks
-from kafkalog_core.broker.disks.live_settings import LiveSettings
-from kafkalog_core.broker.live_server import LiveBroker
-from kafkalog_core.broker.network.answers import NO_OBSERVER, FileRange, PendingAnswer, Reply
-from kafkalog_core.broker.network.socket_server import Listener
-from kafkalog_core.broker.server import BrokerOptions
 from kafkalog_core.format.batch_writer import BatchHeader, NewRecord, encode_batch
+from kafkalog_core.livebroker.disks.live_disks import LiveDisks
+from kafkalog_core.livebroker.disks.live_settings import LiveSettings
+from kafkalog_core.livebroker.live_server import LiveBroker
+from kafkalog_core.serve.logs.file_ranges import FileRange
+from kafkalog_core.serve.network.answers import NO_OBSERVER, PendingAnswer, Reply
+from kafkalog_core.serve.network.socket_server import Listener
+from kafkalog_core.serve.server import BrokerOptions
 from kafkalog_core.storage.changing.writer import Disk
 from tests.support.asking import ask, send
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.broker.logs.live_log import LiveLog
-    from kafkalog_core.broker.metrics.traffic import Traffic
-    from kafkalog_core.broker.network.answers import Answer, NetworkObserver
+    from kafkalog_core.livebroker.logs.live_log import LiveLog
+    from kafkalog_core.serve.network.answers import Answer, NetworkObserver
+    from kafkalog_core.serve.topics.traffic import Traffic
 
 SETTINGS: Final = (
     "offsets.topic.num.partitions=2",

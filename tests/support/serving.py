@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from kafkalog_core.broker import requests
-from kafkalog_core.broker.disks.served_disks import DiskOptions, ServedDisks
-from kafkalog_core.broker.network.socket_server import Listener
-from kafkalog_core.broker.requests import RequestDispatcher
-from kafkalog_core.broker.server import BrokerOptions, ReadOnlyBroker
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.serve import requests
+from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
+from kafkalog_core.serve.network.socket_server import Listener
+from kafkalog_core.serve.requests import RequestDispatcher
+from kafkalog_core.serve.server import BrokerOptions, ReadOnlyBroker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from kafkalog_core.broker.requests import Handler
+    from kafkalog_core.serve.requests import Handler
 
 
 @contextmanager

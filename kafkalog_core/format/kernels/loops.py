@@ -12,7 +12,7 @@ try:
 except ImportError:  # Cython is needed at build time only; the interpreted kernels need only its name
     from kafkalog_core.format.kernels import _cython as cython
 
-from kafkalog_core.format.kernels.appends import are_usual, stamp_batches
+from kafkalog_core.format.kernels.appends import stamp_batches
 from kafkalog_core.format.kernels.batch_checks import check_batches, find_contradiction, find_outside
 from kafkalog_core.format.kernels.blocks import pack_lz4, unpack_rows
 from kafkalog_core.format.kernels.clean_judge import judge, take_rows
@@ -38,7 +38,6 @@ from kafkalog_core.format.kernels.search import find_candidate, find_candidate_v
 from kafkalog_core.format.kernels.walk import walk, walk_over, walk_v07, weave
 
 __all__ = [
-    "are_usual",
     "check_batches",
     "check_entries",
     "check_records",

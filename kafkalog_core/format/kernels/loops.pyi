@@ -7,7 +7,6 @@ from kafkalog_core.format.literals import ByteClasses, ByteLiteral
 from kafkalog_core.format.templates import Cells, CsvTemplate, GatherPlan, Headers, Template, Texts
 
 __all__ = [
-    "are_usual",
     "check_batches",
     "check_entries",
     "check_records",
@@ -63,7 +62,6 @@ SOURCE_HASH: str
 
 # appends.py
 def stamp_batches(memory: bytearray, offset: int, epoch: int) -> int: ...
-def are_usual(batches: BatchColumns, records: RecordColumns, least: int, most: int, keyed: bool) -> int: ...
 
 # batch_checks.py
 def check_batches(batches: BatchColumns, first: int, state: array[int]) -> int: ...

@@ -1,0 +1,1 @@
+"""Log directories: dead ones, and the one of a live broker."""

@@ -1,0 +1,371 @@
+"""The topics on some log directories, as one broker has them: the best copy of each partition, opened when it is used.
+
+Directories of several brokers of one cluster are served together, by one node. Nothing in them is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Literal
+
+from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
+from kafkalog_core.format.textfile import parse_uuid
+from kafkalog_core.kafka.cluster import ClusterAssignments, read_topic_id
+from kafkalog_core.kafka.cluster_metadata import read_copies, read_history
+from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.named_dirs import identity_of
+from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
+from kafkalog_core.serve.disks.start_notes import (
+    finding_notes,
+    holder_notes,
+    is_text,
+    undecodable_notes,
+    unreadable_notes,
+)
+from kafkalog_core.serve.logs.partition_view import ServedPartition, ViewOptions
+from kafkalog_core.serve.logs.segment_cache import SegmentCache
+from kafkalog_core.storage.logdir import read_log_dir
+from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.text import count_of, moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kafkalog_core.format.metadata_records import PartitionAssigned
+    from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
+    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.storage.logdir import PartitionPath
+
+__all__ = ["DiskOptions", "FinalizedFeatures", "PartitionCopy", "ServedDisks", "ServedTopic"]
+
+HighWatermark = Literal["end", "checkpoint"]
+"""The source of the high watermark: the end of the log, or replication-offset-checkpoint, which is stale after a crash.
+"""
+
+_NO_CLUSTER: Final = "kafkalog-without-a-cluster-id"
+_UNSERVED: Final = frozenset({DirectoryState.FUTURE, DirectoryState.REMOTE_INDEX_CACHE})
+_ID_BYTES: Final = 16
+
+
+class DiskOptions(Struct, frozen=True, kw_only=True):
+    """How disks are served.
+
+    Args:
+        view: how a partition is read; its offsets are set from the checkpoints.
+        high_watermark: where high watermarks are taken from.
+        set_aside: states of the directories that are served too, as topics of another name: deleted and stray ones.
+        node_id: id of the broker that clients see; None: that of the first log directory.
+    """
+
+    view: ViewOptions = field(default_factory=ViewOptions)
+    high_watermark: HighWatermark = "end"
+    set_aside: frozenset[DirectoryState] = frozenset()
+    node_id: int | None = None
+
+
+class FinalizedFeatures(Struct, frozen=True):
+    """The levels of features that a cluster uses, by name (KIP-584).
+
+    `epoch` is the offset of the metadata log that they are of; -1: it is unknown.
+    """
+
+    levels: Mapping[str, int] = field(default_factory=dict)
+    epoch: int = -1
+
+
+class PartitionCopy(Struct, frozen=True):
+    """A directory of a partition, the directory that it is in, and what the checkpoints there have of it."""
+
+    place: PartitionPath
+    log_dir: str
+    context: PartitionContext
+
+
+class ServedTopic(Struct):
+    """A topic, and the copies of its partitions by number.
+
+    Args:
+        name: as clients see it.
+        topic_id: 16 bytes.
+        copies: of the partitions.
+        assigned: what the cluster's metadata log says of partitions; empty: nothing is known of them.
+        known_count: of its partitions by the metadata log that is written here; 0: unknown.
+    """
+
+    name: str
+    topic_id: bytes
+    copies: dict[int, list[PartitionCopy]] = field(default_factory=dict)
+    assigned: Mapping[int, PartitionAssigned] = field(default_factory=dict)
+    known_count: int = 0
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of Kafka's own (`Topic.isInternal`)."""
+        return self.name in INTERNAL_TOPICS
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions: clients number them from 0, so those that are on no disk count."""
+        return max(self.known_count, max(self.copies) + 1)
+
+
+class ServedDisks:
+    """The topics on some log directories. Thread-safe.
+
+    Attributes:
+        cluster_id: that of the directories, else a name of our own.
+        node_id: that of the first directory, else 0.
+        until_ms: logs end at their first batch with a later timestamp; None: at their ends.
+        features: of the cluster, as its metadata log has them.
+        notes: what the user should know before clients connect, one sentence each.
+    """
+
+    def __init__(self, targets: Sequence[Target], options: DiskOptions) -> None:
+        """List the directories. Raises SelectionError, RefusedError for disks of two clusters, and StorageError."""
+        self._options = options
+        self._lock = threading.Lock()
+        self._cache = SegmentCache()
+        self._opened: dict[tuple[str, int], ServedPartition | UnsupportedError] = {}
+        self._opening: dict[tuple[str, int], threading.Lock] = {}
+        self.features = FinalizedFeatures()
+        self._assigned: Mapping[str, Mapping[int, PartitionAssigned]] = {}
+        self._configs: ClusterConfigs | None = None
+        self._configs_lock = threading.Lock()
+        self.until_ms = options.view.until_ms
+        self.notes: list[str] = []
+        if self.until_ms is not None:
+            self.notes.append(
+                f"as of {moment(self.until_ms)}: each log ends at its first batch with a later timestamp; where "
+                "producers set timestamps to other times than that of sending, it was longer or shorter then"
+            )
+        copies, brokers = _copies_of(targets)
+        self.notes += undecodable_notes(each.place.name.raw for each in copies)
+        copies = [each for each in copies if is_text(each.place.name.raw)]
+        self.log_dirs = list(brokers)
+        self.notes += holder_notes(self.log_dirs)
+        for each in brokers.values():
+            self.notes += finding_notes(each)
+        self.notes += unreadable_notes(each.place.path for each in copies)
+        self.cluster_id, self.node_id = self._identity()
+        self._note_old_logs(copies)
+        self.topics = self._grouped(copies)
+        self._by_id = {topic.topic_id: topic for topic in self.topics.values()}
+
+    # --- look-ups -----------------------------------------------------------------------------------------------------
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of a topic, 16 bytes; None: there is no such topic."""
+        topic = self.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of the topic with an id of 16 bytes; None: there is none."""
+        topic = self._by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def partition_counts(self) -> dict[str, int]:
+        """Return the number of partitions of each topic, Kafka's own among them."""
+        return {topic.name: topic.partition_count for topic in self.topics.values()}
+
+    def has_partition(self, name: str, number: int) -> bool:
+        """Return whether a partition is on these disks."""
+        topic = self.topics.get(name)
+        return topic is not None and number in topic.copies
+
+    def partition(self, name: str, number: int) -> ServedPartition | None:
+        """Return a partition, its best copy; None: it is not on these disks.
+
+        Raises StorageError if it cannot be read, UnsupportedError for a log of Kafka 0.7.
+        """
+        topic = self.topics.get(name)
+        if topic is None or number not in topic.copies:
+            return None
+        key = name, number
+        with self._lock:
+            found = self._opened.get(key)
+            lock = self._opening.setdefault(key, threading.Lock())
+        if found is None:
+            with lock:  # others wait for the one that opens it; other partitions are not held up
+                found = self._opened.get(key)
+                if found is None:
+                    found = self._opened[key] = self._open_best(topic, number)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def opened(self) -> dict[tuple[str, int], ServedPartition]:
+        """Return the partitions that were used so far, and can be read."""
+        with self._lock:
+            found = list(self._opened.items())
+        return {key: partition for key, partition in found if not isinstance(partition, Exception)}
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """Return the settings of a topic in the metadata log of the cluster; empty where there is none.
+
+        Before KRaft they are in ZooKeeper, not on the disk.
+        """
+        with self._configs_lock:  # one of its own: those who fetch do not wait until the log is read
+            if self._configs is None:
+                self._configs = read_copies(self.log_dirs).configs(None, None)
+        return self._configs.of_topic(name)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._cache.close()
+
+    # --- copies -------------------------------------------------------------------------------------------------------
+    def _open_best(self, topic: ServedTopic, number: int) -> ServedPartition | UnsupportedError:
+        """Open the copies, and keep the one that an election prefers: the latest leader epoch, then the longest log.
+
+        Raises StorageError if none can be read: the next request tries again.
+        """
+        best: ServedPartition | None = None
+        failure: StorageError | UnsupportedError | None = None
+        for copy in topic.copies[number]:
+            try:
+                opened = ServedPartition.open(copy.place.path, self._view_options(copy.context), self._cache)
+            except (StorageError, UnsupportedError) as error:
+                failure = failure or error
+                continue
+            if best is None or _rank(opened) > _rank(best):
+                best = opened
+        if best is not None:
+            return best
+        if isinstance(failure, UnsupportedError):
+            return failure
+        raise failure or StorageError("no copy of it can be read")
+
+    def _view_options(self, context: PartitionContext) -> ViewOptions:
+        mark = context.high_watermark if self._options.high_watermark == "checkpoint" else None
+        return replace(self._options.view, high_watermark=mark, log_start_offset=context.log_start_offset)
+
+    # --- listing ------------------------------------------------------------------------------------------------------
+    def _identity(self) -> tuple[str, int]:
+        identities = [identity_of(path) for path in self.log_dirs]
+        clusters = dict.fromkeys(each.cluster_id for each in identities if each.cluster_id is not None)
+        if len(clusters) > 1:
+            raise RefusedError(
+                f"the log directories belong to {len(clusters)} clusters ({', '.join(clusters)}), whose topics must "
+                "not be mixed; name the directories of one cluster: kafkalog serve PATH..."
+            )
+        nodes = [int(each.node_id) for each in identities if each.node_id is not None and each.node_id.isdecimal()]
+        node_id = self._options.node_id
+        return next(iter(clusters), _NO_CLUSTER), node_id if node_id is not None else next(iter(nodes), 0)
+
+    def _note_old_logs(self, copies: Iterable[PartitionCopy]) -> None:
+        count = sum(1 for each in copies if _is_v07(each.place.path))
+        if count:
+            where = count_of(count, "partition")
+            self.notes.append(f"not served: the logs of Kafka 0.7 in {where}; kafkalog dump reads them")
+
+    def _ids_of_cluster(self) -> Mapping[str, str]:
+        """Return the ids of topics by name in the first metadata log that is whole and has any; note its contents."""
+        for path in self.log_dirs:
+            image, history = ClusterAssignments(path), read_history(f"{path}/{METADATA_TOPIC}-0")
+            for record in history.records():
+                image.replay(record)
+            if history.is_whole and image.topics.names:
+                self.features = FinalizedFeatures(image.topics.features, history.end_offset - 1)
+                self._assigned = image.partitions
+                return image.topics.ids
+        return {}
+
+    def _grouped(self, copies: Iterable[PartitionCopy]) -> dict[str, ServedTopic]:
+        """Return the topics by the name that clients see."""
+        states = self._options.set_aside | {DirectoryState.CURRENT}
+        wanted = [each for each in copies if each.place.name.state in states]
+        unserved = Counter(each.place.name.state for each in copies if each.place.name.state not in states)
+        for state in sorted(unserved.keys() & {DirectoryState.DELETE, DirectoryState.STRAY}):
+            count = count_of(unserved[state], "directory")
+            self.notes.append(f"not served: {count} that a broker renamed to -{state}; --set-aside {state} serves them")
+        ids = {each.place.path: read_topic_id(each.place) for each in wanted}
+        current = self._current_ids(wanted, ids)
+        topics: dict[str, ServedTopic] = {}
+        for copy in wanted:
+            name = copy.place.name
+            topic, number, topic_id = name.topic or "", name.partition or 0, ids[copy.place.path]
+            if name.state is not DirectoryState.CURRENT:
+                topic, topic_id = f"{topic}.{name.state}", None
+            elif topic_id is not None and topic_id != current[topic]:
+                topic = f"{topic}.{topic_id}"
+            raw_id = parse_uuid(topic_id or current.get(topic) or "")
+            known = topics.setdefault(topic, ServedTopic(topic, raw_id or _made_up_id(self.cluster_id, topic)))
+            known.copies.setdefault(number, []).append(copy)
+            if topic == name.topic:
+                known.assigned = self._assigned.get(current.get(topic, ""), {})
+        return dict(sorted(topics.items()))
+
+    def _current_ids(self, copies: Iterable[PartitionCopy], ids: Mapping[str, str | None]) -> dict[str, str]:
+        """Return the id of each topic: by the metadata log, else the one that most of its directories have.
+
+        A topic that was deleted and created again has directories with two ids; those of the other id are served under
+        a name of their own, so that no reader mixes them.
+        """
+        counts: dict[str, Counter[str]] = {}
+        for copy in copies:
+            topic_id = ids[copy.place.path]
+            if topic_id is not None and copy.place.name.state is DirectoryState.CURRENT:
+                counts.setdefault(copy.place.name.topic or "", Counter())[topic_id] += 1
+        of_cluster = self._ids_of_cluster()
+        current = {}
+        for topic, found in counts.items():
+            in_log = of_cluster.get(topic)
+            current[topic] = in_log if in_log is not None and in_log in found else found.most_common(1)[0][0]
+            for other in found.keys() - {current[topic]}:
+                self.notes.append(
+                    f"topic {topic} was created again: directories with the id {other} are served as {topic}.{other}"
+                )
+        return current
+
+
+def _copies_of(targets: Sequence[Target]) -> tuple[list[PartitionCopy], dict[str, BrokerDir]]:
+    """Return the partition directories that targets name, and the brokers' log directories that they are in."""
+    copies: list[PartitionCopy] = []
+    brokers: dict[str, BrokerDir] = {}
+    for target in targets:
+        if isinstance(target, FileTarget):
+            raise SelectionError(f"{target.path}: name the directory of its partition: a single file cannot be served")
+        path, places = target.path, target.partitions if isinstance(target, LogDirTarget) else (target.place,)
+        log_dir = target.broker_path if isinstance(target, LogDirTarget) else target.log_dir
+        if log_dir is not None and log_dir not in brokers:
+            listed = target.log_dir if isinstance(target, LogDirTarget) else read_log_dir(log_dir)
+            brokers[log_dir] = read_broker_dir(listed)
+        for place in places:
+            # the cluster's metadata log is for controllers: no broker lists it as a topic
+            if place.name.topic != METADATA_TOPIC and place.name.state not in _UNSERVED:
+                context = brokers[log_dir].context(place.name) if log_dir is not None else PartitionContext()
+                copies.append(PartitionCopy(place, log_dir or path, context))
+    return copies, brokers
+
+
+def _is_v07(path: str) -> bool:
+    """Return whether a partition directory has logs of Kafka 0.7 alone."""
+    try:
+        with os.scandir(path) as entries:
+            kinds = {parse_file_name(entry.name).kind for entry in entries}
+    except OSError:
+        return False
+    return FileKind.LOG_V07 in kinds and FileKind.LOG not in kinds
+
+
+def _rank(partition: ServedPartition) -> tuple[int, int, int]:
+    """Return the sort key of a copy, the best one last: by leader epoch, then by length, then by its older records.
+
+    An unclean election prefers the latest leader epoch and then the longest log (KIP-966): a log that is longer in an
+    earlier epoch was truncated when its broker followed the later leader (KIP-101). `kafkalog replicas` uses the
+    same rule, and reads the copies to their ends: only then is damage within them known.
+    """
+    return partition.leader_epoch, partition.latest(is_committed=False).offset, -partition.log_start_offset
+
+
+def _made_up_id(cluster_id: str, topic: str) -> bytes:
+    """Return a topic id that is the same at every start, for a topic of a release without ids (before 2.8, KIP-516)."""
+    digest = bytearray(hashlib.sha256(f"{cluster_id}/{topic}".encode()).digest()[:_ID_BYTES])
+    digest[6] = digest[6] & 0x0F | 0x40  # a random UUID (version 4), as `Uuid.randomUuid` makes them
+    digest[8] = digest[8] & 0x3F | 0x80
+    return bytes(digest)

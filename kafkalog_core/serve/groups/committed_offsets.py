@@ -1,0 +1,83 @@
+"""The offsets that groups have committed: those of a dead disk, and over them in memory those of its readers."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkalog_core.serve.logs.partition_access import Place
+    from kafkalog_core.topics.group_offsets import CommittedOffset, GroupOffsets
+
+__all__ = ["CommittedOffsets", "OffsetStore"]
+
+_CONSUMER: Final = "consumer"
+
+
+class OffsetStore(Protocol):
+    """Committed offsets of all groups. Thread-safe."""
+
+    def groups(self) -> dict[str, str]:
+        """Return the protocol type of each group that has ever committed; empty: unknown."""
+
+    def of_group(self, group: str) -> dict[Place, CommittedOffset]:
+        """Return all offsets of a group."""
+
+    def unstable(self, group: str) -> set[Place]:
+        """Return the partitions whose offset is in an open transaction (KIP-447)."""
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[Place, CommittedOffset],
+        *,
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        """Keep offsets; with a producer, id and epoch, once its transaction is committed. Raises KafkalogError."""
+
+    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
+        """Delete offsets, those of open transactions too; None: all of the group. Raises KafkalogError."""
+
+
+class CommittedOffsets:
+    """Offsets that the disks hold, and over them those of consumers since the start, until the broker stops."""
+
+    def __init__(self, on_disk: GroupOffsets) -> None:
+        self._on_disk = on_disk
+        self._in_memory: dict[str, dict[Place, CommittedOffset]] = {}
+        self._lock = threading.Lock()
+
+    def groups(self) -> dict[str, str]:
+        """See OffsetStore."""
+        with self._lock:
+            return dict.fromkeys(self._in_memory, _CONSUMER) | dict(self._on_disk.names())
+
+    def of_group(self, group: str) -> dict[Place, CommittedOffset]:
+        """See OffsetStore."""
+        with self._lock:
+            return self._on_disk.offsets.get(group, {}) | self._in_memory.get(group, {})
+
+    def unstable(self, group: str) -> set[Place]:
+        """See OffsetStore: those that were in a transaction when the cluster stopped."""
+        return self._on_disk.pending_of(group)
+
+    def commit(
+        self,
+        group: str,
+        offsets: Mapping[Place, CommittedOffset],
+        *,
+        producer: tuple[int, int] | None = None,
+    ) -> None:
+        """See OffsetStore; transactions have no place in memory."""
+        del producer
+        with self._lock:
+            self._in_memory.setdefault(group, {}).update(offsets)
+
+    def delete(self, group: str, places: Iterable[Place] | None = None) -> None:
+        """See OffsetStore; what the disk holds remains."""
+        with self._lock:
+            of_group = self._in_memory.get(group, {})
+            for place in list(of_group) if places is None else places:
+                of_group.pop(place, None)

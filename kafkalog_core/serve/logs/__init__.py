@@ -1,0 +1,1 @@
+"""The logs of partitions as a broker reads and writes them."""

@@ -1,0 +1,1 @@
+"""Transactions: the coordinator and its requests."""
