@@ -18,6 +18,7 @@ from kafkalog_core.wire.codec import codec
 from kafkalog_core.wire.error_codes import ErrorCode
 from kafkalog_core.wire.frames import encode_request
 from kafkalog_core.wire.schemas import apis
+from tests.support.asking import settled
 from tests.support.build import Record, batch_v2, message_v0, message_v1, txn_marker
 from tests.support.plain_log import batches_of
 
@@ -131,7 +132,7 @@ def dispatcher(*partitions: FakePartition | Exception) -> RequestDispatcher:
 def send(broker: RequestDispatcher, name: str, version: int, body: dict[str, Any]) -> Answer:
     pieces = encode_request(name, version, body, correlation_id=7, client_id=None)
     frame = b"".join(bytes(piece) for piece in pieces)  # type: ignore[call-overload]  # no file range in a request
-    return broker.handle(memoryview(frame)[4:], FROM)
+    return settled(broker.handle(memoryview(frame)[4:], FROM))
 
 
 def body_of(name: str, version: int, answer: Answer | None) -> dict[str, Any]:
@@ -322,14 +323,18 @@ def test_files_are_released_if_a_response_fails(log: FakePartition, monkeypatch:
         raise ProtocolError("no")
 
     monkeypatch.setattr("kafkalog_core.serve.requests.encode_response", refuse)
+    failed = send(dispatcher(log), "Fetch", 12, fetch_body(12))
+    assert isinstance(failed, PendingAnswer)
     with pytest.raises(ProtocolError):
-        send(dispatcher(log), "Fetch", 12, fetch_body(12))
+        failed.take(0.0)
     assert log.holders == 1
     monkeypatch.setattr(
         "kafkalog_core.serve.topics.fetch_requests.checked_partition", lambda *_: log if not log.reads else 1 / 0
     )
+    failed = send(dispatcher(log, log), "Fetch", 12, fetch_body(12, {}, {}))
+    assert isinstance(failed, PendingAnswer)
     with pytest.raises(ZeroDivisionError):
-        send(dispatcher(log, log), "Fetch", 12, fetch_body(12, {}, {}))
+        failed.take(0.0)
     assert log.holders == 1
 
 
