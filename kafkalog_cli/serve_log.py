@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkalog_core.format.names import DirectoryName
     from kafkalog_core.livebroker.live_server import LiveBroker
     from kafkalog_core.serve.logs.served_holes import ServedHole
-    from kafkalog_core.serve.metrics.open_metrics import Metrics
+    from kafkalog_core.serve.metrics.network_counts import Metrics
     from kafkalog_core.serve.network.answers import ConnectionFacts
     from kafkalog_core.serve.server import ReadOnlyBroker
 

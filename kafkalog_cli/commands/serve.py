@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack, closing
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -20,15 +19,11 @@ from kafkalog_cli.options.listening import HostPort, is_loopback, listening_opti
 from kafkalog_cli.render.serve_table import LiveTable
 from kafkalog_cli.running import clock_ms, interpreted_warning
 from kafkalog_cli.serve_log import ServeLog, ServeWatch, Signals
-from kafkalog_core.errors import KafkalogError
+from kafkalog_core.errors import KafkalogError, UnsupportedError
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.livebroker.disks.live_disks import LiveDisks
-from kafkalog_core.livebroker.disks.live_settings import LiveSettings
-from kafkalog_core.livebroker.live_server import LiveBroker
 from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.serve.logs.partition_view import ViewOptions
-from kafkalog_core.serve.metrics.metrics_endpoint import MetricsEndpoint
-from kafkalog_core.serve.metrics.open_metrics import Metrics
+from kafkalog_core.serve.metrics.network_counts import Metrics
 from kafkalog_core.serve.server import ReadOnlyBroker
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import Struct
@@ -38,8 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_cli.options.listening import Listening
+    from kafkalog_core.livebroker.disks.live_disks import LiveDisks
+    from kafkalog_core.livebroker.live_server import LiveBroker
     from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.serve.logs.served_holes import ServedHole
+    from kafkalog_core.serve.metrics.metrics_endpoint import MetricsEndpoint
 
 __all__ = ["serve_command"]
 
@@ -247,6 +245,11 @@ def _serve_disks(paths: tuple[str, ...], selection: Selection, run: _Run) -> int
 
 def _serve_live(paths: tuple[str, ...], selection: Selection, run: _Run) -> int:
     """Be a live broker on one directory."""
+    # A disk that is only read is served without the modules that write.
+    from kafkalog_core.livebroker.disks.live_disks import LiveDisks  # noqa: PLC0415
+    from kafkalog_core.livebroker.disks.live_settings import LiveSettings  # noqa: PLC0415
+    from kafkalog_core.livebroker.live_server import LiveBroker  # noqa: PLC0415
+
     given, log, metrics = run.given, run.log, run.metrics
     if len(paths) != 1 or not selection.is_everything:
         raise click.UsageError("--read-write takes one log directory, and serves all of it")
@@ -280,13 +283,24 @@ def _serve_live(paths: tuple[str, ...], selection: Selection, run: _Run) -> int:
         return _serve(stack, run, disks, broker)
 
 
+def _endpoint(address: HostPort, metrics: Metrics, broker: ReadOnlyBroker | LiveBroker) -> MetricsEndpoint:
+    """Listen for scrapers. Raises AccessError, UnsupportedError without the library that writes their format."""
+    try:
+        from kafkalog_core.serve.metrics.metrics_endpoint import MetricsEndpoint  # noqa: PLC0415 - of the extra
+        from kafkalog_core.serve.metrics.open_metrics import exposition  # noqa: PLC0415
+    except ImportError as error:
+        raise UnsupportedError(
+            "--metrics needs the library prometheus-client, which is not installed: pip install '.[serve]'"
+        ) from error
+    return MetricsEndpoint(address.host, address.port, lambda: exposition(metrics, broker.status))
+
+
 def _serve(stack: ExitStack, run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker | LiveBroker) -> int:
     """Serve until a signal, or until the time is over; then close what `stack` holds, and report the end."""
     log, seconds, address = run.log, run.given["seconds"], run.given["metrics"]
     with stack:
         if address is not None:
-            text = partial(run.metrics.text, broker.status)
-            endpoint = stack.enter_context(MetricsEndpoint(address.host, address.port, text))
+            endpoint = stack.enter_context(_endpoint(address, run.metrics, broker))
             if not is_loopback(address.host):
                 log.note("warning: everybody who can reach the address of --metrics can read them")
             log.metrics_started(HostPort(address.host, endpoint.port))
@@ -312,7 +326,7 @@ def _introduce(run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker
         log.note(note)
     if run.listening.is_open and not run.listening.is_loopback:
         what = "read every topic"
-        if isinstance(disks, LiveDisks):
+        if not isinstance(disks, ServedDisks):
             what = "read and write every topic" if disks.settings.authorizer is None else _BY_ACLS
         log.note(f"warning: {_OPEN.format(what)}")
     address = HostPort(broker.addresses[0].host, broker.addresses[0].port)
@@ -320,7 +334,7 @@ def _introduce(run: _Run, disks: ServedDisks | LiveDisks, broker: ReadOnlyBroker
         log.note(f"clients authenticate at {HostPort(broker.addresses[-1].host, broker.addresses[-1].port)}")
     partitions = sum(len(topic.copies) for topic in disks.topics.values())
     what = f"{count_of(len(disks.topics), 'topic')} with {count_of(partitions, 'partition')}"
-    how = "read-write" if isinstance(disks, LiveDisks) else "read-only"
+    how = "read-only" if isinstance(disks, ServedDisks) else "read-write"
     line = f"serving {what} of cluster {disks.cluster_id} as broker {disks.node_id}, {how}, at {address}"
     click.echo(line)
     log.started(line, address)

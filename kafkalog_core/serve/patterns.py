@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-import re2
-
 from kafkalog_core.errors import KafkalogError
 
 if TYPE_CHECKING:
@@ -25,8 +23,12 @@ class PatternError(KafkalogError):
 def compiled(pattern: str) -> Callable[[str], object]:
     """Return what matches a regular expression as brokers do: RE2, in time linear in the name, whatever a client sends.
 
-    Raises PatternError.
+    Raises PatternError, also without the library.
     """
+    try:
+        import re2  # noqa: PLC0415 - of the extra `serve`
+    except ImportError as error:
+        raise PatternError("this broker has no google-re2 (pip install '.[serve]'), so it reads no patterns") from error
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _PATTERN_BYTES

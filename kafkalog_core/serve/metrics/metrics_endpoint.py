@@ -8,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
+
 from kafkalog_core.errors import AccessError
 from kafkalog_core.serve.network.socket_server import family_of, listen_problem
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricsEndpoint"]
 
-_CONTENT_TYPE: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 _PATH: Final = "/metrics"
 _TIMEOUT_S: Final = 5.0
 _MOST: Final = 16
@@ -87,7 +88,7 @@ class _Server(ThreadingHTTPServer):
 class MetricsEndpoint:
     """Answers `GET /metrics` on an address of its own; a context manager that starts it and closes it."""
 
-    def __init__(self, host: str, port: int, text: Callable[[], str]) -> None:
+    def __init__(self, host: str, port: int, text: Callable[[], bytes]) -> None:
         """Listen. text: returns the metrics of now. Raises AccessError."""
         try:
             self._server = _Server(host, port, _handler(text))
@@ -105,14 +106,14 @@ class MetricsEndpoint:
         self._thread.join()
 
 
-def _handler(text: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
+def _handler(text: Callable[[], bytes]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             """Answer with the metrics."""
             is_known = self.path.partition("?")[0] == _PATH
-            data = text().encode() if is_known else f"only {_PATH} is here\n".encode()
+            data = text() if is_known else f"only {_PATH} is here\n".encode()
             self.send_response(200 if is_known else 404)
-            self.send_header("Content-Type", _CONTENT_TYPE if is_known else "text/plain")
+            self.send_header("Content-Type", CONTENT_TYPE_LATEST if is_known else "text/plain")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

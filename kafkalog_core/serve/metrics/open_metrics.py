@@ -1,4 +1,4 @@
-"""What a broker counts, as text that Prometheus reads (the OpenMetrics exposition format).
+"""What a broker counts, as text that Prometheus reads (the OpenMetrics format, written by `prometheus_client`).
 
 Names that begin with `kafka_` are those of kafka_exporter, with its labels, so that its dashboards and alerts for lag
 and offsets work here too; those of kafkalog's own begin with `kafkalog_`. The number of series is bounded: topics by
@@ -8,141 +8,64 @@ and offsets work here too; those of kafkalog's own begin with `kafkalog_`. The n
 from __future__ import annotations
 
 import os
-import threading
-from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import Counter
 from contextlib import suppress
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from kafkalog_core.serve.topics.traffic import TopicTraffic, Traffic, TrafficCounts
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.openmetrics.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
+
+from kafkalog_core.serve.metrics.network_counts import BUCKETS_S
+from kafkalog_core.serve.topics.traffic import TopicTraffic
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
-    from kafkalog_core.serve.metrics.status import BrokerStatus, GroupLag, GroupStatus
-    from kafkalog_core.serve.network.answers import CloseReason, ConnectionFacts, NetworkObserver
+    from prometheus_client.core import Metric
 
-__all__ = ["Metrics"]
+    from kafkalog_core.serve.metrics.network_counts import Durations, Metrics, NetworkCounts
+    from kafkalog_core.serve.metrics.status import BrokerStatus, GroupStatus
+    from kafkalog_core.serve.topics.traffic import TrafficCounts
 
-_BUCKETS_S: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+__all__ = ["exposition"]
+
 _MAX_SERIES: Final = 10_000
-_UNKNOWN_API: Final = "unknown"
-
-Labels = tuple[tuple[str, str], ...]
 
 
-class _Durations:
-    """Durations of requests of one API: how many are between two limits, and their sum."""
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(_BUCKETS_S) + 1)
-        self.total_s = 0.0
-
-    def add(self, duration_s: float) -> None:
-        """Count a request."""
-        self.counts[bisect_left(_BUCKETS_S, duration_s)] += 1
-        self.total_s += duration_s
+def exposition(metrics: Metrics, status: BrokerStatus) -> bytes:
+    """Return all metrics of a broker. metrics: what was counted; status: looks at its partitions and groups."""
+    registry = CollectorRegistry()
+    found = (_of_network(metrics.counts()), _of_topics(metrics.traffic.counts()), _of_broker(status), _of_process())
+    registry.register(_Collected([family for families in found for family in families]))
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text
 
 
-class Metrics:
-    """Counts what happens, and passes each event on: a `NetworkObserver`. Thread-safe.
+def _of_network(counts: NetworkCounts) -> list[Metric]:
+    sums, connections = counts.sums, counts.sums["opened"] - sum(counts.closed.values())
+    return [
+        _counter("kafkalog_requests", "Requests by API and version.", ["api", "version"], counts.requests),
+        _counter("kafkalog_request_bytes", "Bytes of requests.", [], {(): sums["request_bytes"]}),
+        _counter("kafkalog_sent_bytes", "Bytes of responses that were sent.", [], {(): sums["sent_bytes"]}),
+        _histogram(counts.durations),
+        _gauge("kafkalog_connections", "Open connections.", [], {(): connections}),
+        _counter("kafkalog_connections_closed", "Closed connections by reason.", ["reason"], counts.closed),
+        _counter("kafkalog_connections_refused", "Connections that were too many.", [], {(): sums["refused"]}),
+        _counter("kafkalog_errors", "Failures that belong to no connection.", [], {(): sums["errors"]}),
+    ]
 
-    Attributes:
-        traffic: what is counted by topic.
-    """
 
-    def __init__(self, then: NetworkObserver) -> None:
-        """Take the observer that gets each event too."""
-        self.traffic = Traffic()
-        self._then = then
-        self._lock = threading.Lock()
-        self._requests: Counter[tuple[str, int]] = Counter()
-        self._closed: Counter[str] = Counter()
-        self._durations: defaultdict[str, _Durations] = defaultdict(_Durations)
-        self._api_of: dict[int, str] = {}
-        self._sums: Counter[str] = Counter()
+class _Collected(Collector):
+    """Metrics that were collected before."""
 
-    # --- events -------------------------------------------------------------------------------------------------------
-    def request_decoded(self, api: str, version: int, connection: ConnectionFacts) -> None:
-        """Count a request by its API; a connection has one request at a time."""
-        with self._lock:
-            self._requests[api, version] += 1
-            self._api_of[connection.connection_id] = api
+    def __init__(self, found: list[Metric]) -> None:
+        self._found = found
 
-    def connection_opened(self, connection: ConnectionFacts) -> None:
-        """See NetworkObserver."""
-        with self._lock:
-            self._sums["opened"] += 1
-        self._then.connection_opened(connection)
-
-    def connection_refused(self, peer_host: str, listener: str, detail: str) -> None:
-        """See NetworkObserver."""
-        with self._lock:
-            self._sums["refused"] += 1
-        self._then.connection_refused(peer_host, listener, detail)
-
-    def connection_closed(
-        self, connection: ConnectionFacts, reason: CloseReason, detail: str, error: BaseException | None
-    ) -> None:
-        """See NetworkObserver."""
-        with self._lock:
-            self._closed[reason.name.lower()] += 1
-            self._api_of.pop(connection.connection_id, None)
-        self._then.connection_closed(connection, reason, detail, error)
-
-    def request_handled(
-        self, connection: ConnectionFacts, request_bytes: int, response_bytes: int, duration_s: float
-    ) -> None:
-        """See NetworkObserver."""
-        with self._lock:
-            self._sums["request_bytes"] += request_bytes
-            self._durations[self._api_of.get(connection.connection_id, _UNKNOWN_API)].add(duration_s)
-        self._then.request_handled(connection, request_bytes, response_bytes, duration_s)
-
-    def bytes_sent(self, connection: ConnectionFacts, size_bytes: int) -> None:
-        """See NetworkObserver."""
-        with self._lock:
-            self._sums["sent_bytes"] += size_bytes
-        self._then.bytes_sent(connection, size_bytes)
-
-    def network_error(self, what: str, error: BaseException) -> None:
-        """See NetworkObserver."""
-        with self._lock:
-            self._sums["errors"] += 1
-        self._then.network_error(what, error)
-
-    # --- text ---------------------------------------------------------------------------------------------------------
-    def text(self, status: BrokerStatus) -> str:
-        """Return all metrics. status: looks at the broker."""
-        lines = [*self._network_lines(), *_traffic_lines(self.traffic.counts()), *_status_lines(status), *_process()]
-        return "\n".join([*lines, "# EOF"]) + "\n"
-
-    def _network_lines(self) -> list[str]:
-        with self._lock:
-            sums = self._sums
-            return [
-                *_metric(
-                    "kafkalog_requests",
-                    "counter",
-                    "Requests by API and version.",
-                    ((_labels(api=api, version=version), count) for (api, version), count in self._requests.items()),
-                ),
-                *_single("kafkalog_request_bytes", "counter", "Bytes of requests.", sums["request_bytes"]),
-                *_single("kafkalog_sent_bytes", "counter", "Bytes of responses that were sent.", sums["sent_bytes"]),
-                *_histograms(self._durations),
-                *_single(
-                    "kafkalog_connections", "gauge", "Open connections.", sums["opened"] - sum(self._closed.values())
-                ),
-                *_metric(
-                    "kafkalog_connections_closed",
-                    "counter",
-                    "Closed connections by reason.",
-                    ((_labels(reason=reason), count) for reason, count in self._closed.items()),
-                ),
-                *_single("kafkalog_connections_refused", "counter", "Connections that were too many.", sums["refused"]),
-                *_single("kafkalog_errors", "counter", "Failures that belong to no connection.", sums["errors"]),
-            ]
+    def collect(self) -> Iterable[Metric]:
+        """Return them."""
+        return self._found
 
 
 # --- what is counted by topic -----------------------------------------------------------------------------------------
@@ -155,157 +78,112 @@ _OF_TOPICS: Final = {
 }
 
 
-def _traffic_lines(counts: TrafficCounts) -> Iterator[str]:
-    topics = sorted(counts.topics.items())
+def _of_topics(counts: TrafficCounts) -> Iterator[Metric]:
     for number, name in enumerate(TopicTraffic._fields):
-        rows = ((_labels(topic=topic), sums[number]) for topic, sums in topics)
-        yield from _metric(f"kafkalog_topic_{name}", "counter", _OF_TOPICS[name], rows)
-    yield from _metric(
-        "kafkalog_produce_errors",
-        "counter",
-        "Batches that were not appended, by error code.",
-        ((_labels(error=error), count) for error, count in sorted(counts.produce_errors.items())),
-    )
-    yield from _metric(
-        "kafkalog_holes",
-        "counter",
-        "Damaged places that are not served, by topic.",
-        ((_labels(topic=topic), count) for topic, count in sorted(counts.holes.items())),
-    )
+        values = {topic: sums[number] for topic, sums in sorted(counts.topics.items())}
+        yield _counter(f"kafkalog_topic_{name}", _OF_TOPICS[name], ["topic"], values)
+    text = "Batches that were not appended, by error code."
+    yield _counter("kafkalog_produce_errors", text, ["error"], dict(sorted(counts.produce_errors.items())))
+    text = "Damaged places that are not served, by topic."
+    yield _counter("kafkalog_holes", text, ["topic"], dict(sorted(counts.holes.items())))
 
 
 # --- partitions and groups --------------------------------------------------------------------------------------------
-def _status_lines(status: BrokerStatus) -> Iterator[str]:
+def _of_broker(status: BrokerStatus) -> Iterator[Metric]:
     groups = status.groups()
-    states = sorted(Counter(each.state for each in groups).items())
-    yield from _metric(
-        "kafkalog_groups", "gauge", "Groups by state.", ((_labels(state=state), count) for state, count in states)
-    )
-    yield from _single("kafkalog_rebalances", "counter", "Rebalances of groups since the start.", status.rebalances)
-    yield from _single("kafka_brokers", "gauge", "Brokers: always one.", 1)
-    partitions_left_out = yield from _partition_lines(status)
-    offsets_left_out = yield from _group_lines(status, groups)
-    yield from _metric(
-        "kafkalog_left_out",
-        "gauge",
-        f"Partitions and groups without metrics of their own: there are more than {_MAX_SERIES}.",
-        [(_labels(kind="partition"), partitions_left_out), (_labels(kind="group"), offsets_left_out)],
-    )
+    states = Counter(each.state for each in groups)
+    yield _gauge("kafkalog_groups", "Groups by state.", ["state"], dict(sorted(states.items())))
+    yield _counter("kafkalog_rebalances", "Rebalances of groups since the start.", [], {(): status.rebalances})
+    yield _gauge("kafka_brokers", "Brokers: always one.", [], {(): 1})
+    partitions_left_out = yield from _of_partitions(status)
+    offsets_left_out = yield from _of_groups(status, groups)
+    text = f"Partitions and groups without metrics of their own: there are more than {_MAX_SERIES}."
+    left_out = {"partition": partitions_left_out, "group": offsets_left_out}
+    yield _gauge("kafkalog_left_out", text, ["kind"], left_out)
 
 
-def _partition_lines(status: BrokerStatus) -> Generator[str, None, int]:
+def _of_partitions(status: BrokerStatus) -> Generator[Metric, None, int]:
     """Yield the metrics of partitions; return how many have none, because there are too many."""
-    counts = sorted(status.partition_counts().items())[:_MAX_SERIES]
-    yield from _metric(
-        "kafka_topic_partitions",
-        "gauge",
-        "Partitions of the topic.",
-        ((_labels(topic=topic), count) for topic, count in counts),
-    )
+    counts = dict(sorted(status.partition_counts().items())[:_MAX_SERIES])
+    yield _gauge("kafka_topic_partitions", "Partitions of the topic.", ["topic"], counts)
     every = status.partitions()
-    found = [(_labels(topic=each.topic, partition=each.partition), each) for each in every[:_MAX_SERIES]]
-    for name, text, values in (
-        ("kafka_topic_partition_current_offset", "Log end offset.", [each.log_end_offset for _, each in found]),
-        ("kafka_topic_partition_oldest_offset", "Log start offset.", [each.log_start_offset for _, each in found]),
-        ("kafkalog_partition_size_bytes", "Size of the log.", [each.size_bytes for _, each in found]),
+    found = {(each.topic, each.partition): each for each in every[:_MAX_SERIES]}
+    labels = ["topic", "partition"]
+    used = "Of partitions that were used since the start."
+    for name, text, field in (
+        ("kafka_topic_partition_current_offset", "Log end offset.", "log_end_offset"),
+        ("kafka_topic_partition_oldest_offset", "Log start offset.", "log_start_offset"),
+        ("kafkalog_partition_size_bytes", "Size of the log.", "size_bytes"),
     ):
-        rows = ((labels, value) for (labels, _), value in zip(found, values, strict=True))
-        yield from _metric(name, "gauge", f"{text} Of partitions that were used since the start.", rows)
-    yield from _metric(
+        yield _gauge(name, f"{text} {used}", labels, {place: getattr(each, field) for place, each in found.items()})
+    yield _gauge(
         "kafkalog_partition_last_stable_offset_lag",
-        "gauge",
         "Offsets from the last stable offset to the end: those of open transactions and after them.",
-        ((labels, each.stable_lag) for labels, each in found if each.stable_lag is not None),
+        labels,
+        {place: each.stable_lag for place, each in found.items() if each.stable_lag is not None},
     )
     return len(every) - len(found)
 
 
-def _group_lines(status: BrokerStatus, groups: list[GroupStatus]) -> Generator[str, None, int]:
+def _of_groups(status: BrokerStatus, groups: list[GroupStatus]) -> Generator[Metric, None, int]:
     """Yield the metrics of groups; return how many have none, because there are too many."""
-    yield from _metric(
-        "kafka_consumergroup_members",
-        "gauge",
-        "Members of the group.",
-        ((_labels(consumergroup=each.name), each.members) for each in groups[:_MAX_SERIES]),
-    )
+    members = {each.name: each.members for each in groups[:_MAX_SERIES]}
+    yield _gauge("kafka_consumergroup_members", "Members of the group.", ["consumergroup"], members)
     lags = status.lags((each.name for each in groups), _MAX_SERIES)
-    found = [(_offset_labels(group, each), each) for group, rows in lags.items() for each in rows]
-    yield from _metric(
-        "kafka_consumergroup_current_offset",
-        "gauge",
-        "Committed offset.",
-        ((labels, each.offset) for labels, each in found),
-    )
-    yield from _metric(
-        "kafka_consumergroup_lag",
-        "gauge",
-        "Offsets from the committed one to the high watermark; negative: past the end of the log.",
-        ((labels, each.lag) for labels, each in found if each.lag is not None),
-    )
+    found = {(group, each.topic, each.partition): each for group, rows in lags.items() for each in rows}
+    labels = ["consumergroup", "topic", "partition"]
+    offsets = {place: each.offset for place, each in found.items()}
+    yield _gauge("kafka_consumergroup_current_offset", "Committed offset.", labels, offsets)
+    text = "Offsets from the committed one to the high watermark; negative: past the end of the log."
+    known = {place: each.lag for place, each in found.items() if each.lag is not None}
+    yield _gauge("kafka_consumergroup_lag", text, labels, known)
     sums: Counter[tuple[str, str]] = Counter()
-    for group, rows in lags.items():
-        for each in rows:
-            if each.lag is not None:
-                sums[group, each.topic] += each.lag
-    yield from _metric(
-        "kafka_consumergroup_lag_sum",
-        "gauge",
-        "Lag of the group, by topic.",
-        ((_labels(consumergroup=group, topic=topic), lag) for (group, topic), lag in sums.items()),
-    )
+    for (group, topic, _), lag in known.items():
+        sums[group, topic] += lag
+    yield _gauge("kafka_consumergroup_lag_sum", "Lag of the group, by topic.", labels[:2], sums)
     return max(len(groups) - len(lags), len(groups) - _MAX_SERIES)
 
 
-def _offset_labels(group: str, lag: GroupLag) -> Labels:
-    return _labels(consumergroup=group, topic=lag.topic, partition=lag.partition)
-
-
-# --- the format -------------------------------------------------------------------------------------------------------
-def _labels(**values: object) -> Labels:
-    return tuple((name, str(value)) for name, value in values.items())
-
-
-def _single(name: str, kind: str, text: str, value: float) -> Iterator[str]:
-    return _metric(name, kind, text, [((), value)])
-
-
-def _metric(name: str, kind: str, text: str, values: Iterable[tuple[Labels, float]]) -> Iterator[str]:
-    yield f"# TYPE {name} {kind}"
-    yield f"# HELP {name} {text}"
-    for labels, value in values:
-        yield f"{name}{'_total' if kind == 'counter' else ''}{_braced(labels)} {value}"
-
-
-def _braced(labels: Labels) -> str:
-    shown = ",".join(f'{key}="{_escaped(each)}"' for key, each in labels)
-    return f"{{{shown}}}" if labels else ""
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _histograms(durations: Mapping[str, _Durations]) -> Iterator[str]:
-    name = "kafkalog_request_duration_seconds"
-    yield f"# TYPE {name} histogram"
-    yield f"# UNIT {name} seconds"
-    yield f"# HELP {name} From the last byte of a request to the last byte of its response, waits included."
-    for api, found in durations.items():
-        limits = [*map(str, _BUCKETS_S), "+Inf"]
-        for limit, count in zip(limits, accumulate(found.counts), strict=True):
-            yield f'{name}_bucket{{api="{api}",le="{limit}"}} {count}'
-        yield f'{name}_count{{api="{api}"}} {sum(found.counts)}'
-        yield f'{name}_sum{{api="{api}"}} {found.total_s:.6f}'
-
-
-def _process() -> Iterator[str]:
+def _of_process() -> Iterator[Metric]:
     """Yield figures of this process, where the system has them."""
     times = os.times()
-    yield from _single("process_cpu_seconds", "counter", "CPU time.", round(times.user + times.system, 2))
+    yield _counter("process_cpu_seconds", "CPU time.", [], {(): round(times.user + times.system, 2)})
     with suppress(OSError, ValueError, IndexError):
         with open("/proc/self/statm", encoding="ascii") as file:
             pages = int(file.read().split()[1])
         size = pages * os.sysconf("SC_PAGE_SIZE")
-        yield from _single("process_resident_memory_bytes", "gauge", "Resident memory.", size)
+        yield _gauge("process_resident_memory_bytes", "Resident memory.", [], {(): size})
     with suppress(OSError):
-        yield from _single("process_open_fds", "gauge", "Open files.", len(os.listdir("/proc/self/fd")))
+        yield _gauge("process_open_fds", "Open files.", [], {(): len(os.listdir("/proc/self/fd"))})
+
+
+# --- families ---------------------------------------------------------------------------------------------------------
+_Values: TypeAlias = "Mapping[Any, float]"
+"""Values by a tuple of their labels, or by the one label that they have."""
+
+
+def _counter(name: str, text: str, labels: list[str], values: _Values) -> Metric:
+    return _filled(CounterMetricFamily(name, text, labels=labels), values)
+
+
+def _gauge(name: str, text: str, labels: list[str], values: _Values) -> Metric:
+    return _filled(GaugeMetricFamily(name, text, labels=labels), values)
+
+
+def _filled(family: CounterMetricFamily | GaugeMetricFamily, values: _Values) -> Metric:
+    for labels, value in values.items():
+        family.add_metric([labels] if isinstance(labels, str) else [str(each) for each in labels], value)
+    return family
+
+
+def _histogram(durations: Mapping[str, Durations]) -> Metric:
+    family = HistogramMetricFamily(
+        "kafkalog_request_duration_seconds",
+        "From the last byte of a request to the last byte of its response, waits included.",
+        labels=["api"],
+        unit="seconds",
+    )
+    limits = [*map(str, BUCKETS_S), "+Inf"]
+    for api, found in durations.items():
+        family.add_metric([api], list(zip(limits, accumulate(found.counts), strict=True)), found.total_s)
+    return family

@@ -16,7 +16,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from kafkalog_core.errors import AccessError
 from kafkalog_core.serve.metrics import metrics_endpoint, open_metrics, status
 from kafkalog_core.serve.metrics.metrics_endpoint import MetricsEndpoint
-from kafkalog_core.serve.metrics.open_metrics import Metrics
+from kafkalog_core.serve.metrics.network_counts import Metrics
+from kafkalog_core.serve.metrics.open_metrics import exposition
 from kafkalog_core.serve.metrics.status import GroupLag, GroupStatus, PartitionStatus
 from kafkalog_core.serve.network.answers import NO_OBSERVER, CloseReason, ConnectionFacts
 from kafkalog_core.serve.topics.traffic import OTHER_TOPICS, Traffic
@@ -29,6 +30,9 @@ pytestmark = pytest.mark.live
 
 CLIENT = ConnectionFacts(1, "127.0.0.1", 1, "PLAINTEXT", 0)
 OTHER_CLIENT = ConnectionFacts(2, "127.0.0.1", 2, "PLAINTEXT", 0)
+
+
+FIRST_LABELS = {"api", "consumergroup", "topic", "partition"}
 
 
 class Idle:
@@ -53,13 +57,14 @@ class Idle:
         return {name: [GroupLag("t", 0, 3, None if name == "far" else 2)] for name in list(names)[:most]}
 
 
-def values_of(text: str) -> dict[str, float]:
+def values_of(text: bytes) -> dict[str, float]:
     """Each sample by its name and labels, as Prometheus reads it."""
     found = {}
-    for family in text_string_to_metric_families(text):
+    for family in text_string_to_metric_families(text.decode()):
         assert family.documentation
         for sample in family.samples:
-            labels = ",".join(f'{name}="{value}"' for name, value in sample.labels.items())
+            names = sorted(sample.labels, key=lambda name: (name not in FIRST_LABELS, name == "partition", name))
+            labels = ",".join(f'{name}="{sample.labels[name]}"' for name in names)
             key = f"{sample.name}{{{labels}}}" if labels else sample.name
             assert key not in found
             found[key] = sample.value
@@ -80,7 +85,8 @@ def test_events_are_counted() -> None:
     metrics.connection_refused("h", "l", "d")
     metrics.network_error("what", OSError())
     metrics.traffic.hole_skipped("t")
-    found = values_of(metrics.text(Idle([GroupStatus('od"d\\\n', "Stable", "classic", 2)])))  # type: ignore[arg-type]
+    idle: Any = Idle([GroupStatus('od"d\\\n', "Stable", "classic", 2)])
+    found = values_of(exposition(metrics, idle))
     assert found['kafkalog_requests_total{api="Fetch",version="11"}'] == 2
     assert found["kafkalog_request_bytes_total"] == 400
     assert found["kafkalog_sent_bytes_total"] == 3000
@@ -101,7 +107,8 @@ def test_events_are_counted() -> None:
 def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_metrics, "_MAX_SERIES", 2)
     groups = [GroupStatus(name, "Empty", "classic", 0) for name in ("a", "far", "z")]
-    found = values_of(Metrics(NO_OBSERVER).text(Idle(groups, 5)))  # type: ignore[arg-type]
+    idle: Any = Idle(groups, 5)
+    found = values_of(exposition(Metrics(NO_OBSERVER), idle))
     assert found['kafkalog_left_out{kind="partition"}'] == 3
     assert found['kafkalog_left_out{kind="group"}'] == 1
     assert found['kafkalog_groups{state="Empty"}'] == 3
@@ -137,7 +144,7 @@ def test_what_clients_do_is_counted_by_topic(tmp_path: Path) -> None:
         assert answer["topics"][0]["partitions"][0]["error_code"] == 0
         metrics = Metrics(NO_OBSERVER)
         metrics.traffic = traffic
-        found = values_of(metrics.text(live.broker.status))
+        found = values_of(exposition(metrics, live.broker.status))
     assert found['kafkalog_topic_bytes_in_total{topic="t"}'] == 2 * len(first)
     assert found['kafkalog_topic_batches_in_total{topic="t"}'] == 2
     assert found['kafkalog_topic_records_in_total{topic="t"}'] == 4
@@ -208,11 +215,11 @@ def test_they_are_served_at_an_address_of_their_own(tmp_path: Path, capfd: pytes
     with living(tmp_path) as live:
         live.create("t")
         metrics = Metrics(NO_OBSERVER)
-        with MetricsEndpoint("127.0.0.1", 0, lambda: metrics.text(live.broker.status)) as endpoint:
+        with MetricsEndpoint("127.0.0.1", 0, lambda: exposition(metrics, live.broker.status)) as endpoint:
             address = f"http://127.0.0.1:{endpoint.port}"
             with urllib.request.urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310 - loopback
                 assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
-                assert values_of(answer.read().decode())["kafkalog_connections"] == 0
+                assert values_of(answer.read())["kafkalog_connections"] == 0
             with pytest.raises(urllib.error.HTTPError):
                 urllib.request.urlopen(f"{address}/", timeout=10)  # noqa: S310 - loopback
             with socket.create_connection(("127.0.0.1", endpoint.port)) as garbage:
@@ -225,13 +232,13 @@ def test_they_are_served_at_an_address_of_their_own(tmp_path: Path, capfd: pytes
                 assert answer.status == 200
             assert capfd.readouterr().err == ""
             with pytest.raises(AccessError, match="--metrics"):
-                MetricsEndpoint("127.0.0.1", endpoint.port, str)
+                MetricsEndpoint("127.0.0.1", endpoint.port, bytes)
 
 
 def test_a_client_that_trickles_or_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT_S", 0.5)
     with (
-        MetricsEndpoint("127.0.0.1", 0, lambda: "# EOF\n") as endpoint,
+        MetricsEndpoint("127.0.0.1", 0, lambda: b"# EOF\n") as endpoint,
         socket.create_connection(("127.0.0.1", endpoint.port)) as trickling,
     ):
         trickling.sendall(b"GET /me")
@@ -250,7 +257,7 @@ def test_a_client_that_trickles_or_does_not_read_holds_nobody_up(monkeypatch: py
 
 def test_many_clients_that_send_nothing_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "_TIMEOUT_S", 600)
-    with MetricsEndpoint("127.0.0.1", 0, lambda: "# EOF\n") as endpoint, ExitStack() as stack:
+    with MetricsEndpoint("127.0.0.1", 0, lambda: b"# EOF\n") as endpoint, ExitStack() as stack:
         address = ("127.0.0.1", endpoint.port)
         silent = [stack.enter_context(socket.create_connection(address)) for _ in range(40)]
         with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=60) as answer:
@@ -260,7 +267,7 @@ def test_many_clients_that_send_nothing_hold_nobody_up(monkeypatch: pytest.Monke
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_an_address_may_be_one_of_ipv6() -> None:
-    with MetricsEndpoint("::1", 0, lambda: "# EOF\n") as endpoint:
+    with MetricsEndpoint("::1", 0, lambda: b"# EOF\n") as endpoint:
         address = f"http://[::1]:{endpoint.port}/metrics"
         with urllib.request.urlopen(address, timeout=10) as answer:
             assert answer.read() == b"# EOF\n"
