@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import machine
 from benchmarks.keyed import KeyedLog, write_keyed
 from benchmarks.run import RESULTS
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 from kafkalog_core.structs import asdict
 from tests.integration.log_harness import running_harness

@@ -26,7 +26,7 @@ from benchmarks import machine
 from benchmarks.data import FIRST_SEGMENT, PARTITION, LogFile
 from benchmarks.reindex import write_shape
 from benchmarks.run import RESULTS, size_of
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.names import JOURNAL_PREFIX
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops import bench

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import machine
 from benchmarks.data import FIRST_SEGMENT, PARTITION, LogFile, write_log
 from benchmarks.run import RESULTS, size_of
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.layout import BATCH_V2, LOG_OVERHEAD, MAGIC_V2, RECORD_BATCH_OVERHEAD, V2_ATTRIBUTES, V2_CRC
 from kafkalog_core.kafka.producers import ProducerStates

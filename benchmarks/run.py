@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import machine, others, report
 from benchmarks.data import recipes, write_log
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.ops import bench
 
 if TYPE_CHECKING:

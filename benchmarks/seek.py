@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import broker, machine, report
 from benchmarks.run import RESULTS, size_of
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe
 from kafkalog_core.storage.lookup import PartitionLookup

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import machine
 from benchmarks.run import RESULTS
 from benchmarks.spark_data import RECORDS_A_BATCH, Disk, write_disk
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 from kafkalog_core.ops.compact.forecast import CompactRequest

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 from benchmarks import broker, machine, others, report
 from benchmarks.data import FIRST_SEGMENT, LogFile, recipes, write_log
 from benchmarks.run import RESULTS, SMALL_BYTES, size_of
-from kafkalog_core.format import kernels, layout
+from kafkalog_core import kernels
+from kafkalog_core.format import layout
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe, build_block
 from kafkalog_core.ops.reading.targets import resolve

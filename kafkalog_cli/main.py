@@ -139,7 +139,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
         return
     version = import_module("kafkalog_cli.command").version()
     try:
-        compiled = import_module("kafkalog_core.format.kernels").COMPILED
+        compiled = import_module("kafkalog_core.kernels").COMPILED
     except ImportError as error:  # a compiled kernel does not match its source
         raise click.ClickException(str(error)) from error
     click.echo(f"kafkalog {version} ({'compiled' if compiled else 'interpreted'} kernels)")

@@ -16,8 +16,8 @@ import click
 
 from kafkalog_cli.command import ExitStatus, status_of
 from kafkalog_cli.render.progress import end_progress, open_progress
+from kafkalog_core import kernels
 from kafkalog_core.errors import KafkalogError, WorkerLostError
-from kafkalog_core.format import kernels
 from kafkalog_core.storage.object_paths import REACHING
 
 if TYPE_CHECKING:

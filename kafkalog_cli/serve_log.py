@@ -11,7 +11,7 @@ from kafkalog_cli.line_writer import LineWriter
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.serve_table import ServeFigures
 from kafkalog_cli.running import SignalFlag, clock_ms
-from kafkalog_core.rows.events import EVENT, EVENTS
+from kafkalog_core.output.events import EVENT, EVENTS
 from kafkalog_core.serve.network.answers import CloseReason
 from kafkalog_core.text import count_of, size
 

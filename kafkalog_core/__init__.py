@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.verify.engine import verify
     from kafkalog_core.ops.verify.request import VerifyRequest
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
-    from kafkalog_core.rows.chunk import RowChunk, json_line, json_object
-    from kafkalog_core.rows.tables import TABLES
+    from kafkalog_core.output.chunk import RowChunk, json_line, json_object
+    from kafkalog_core.output.tables import TABLES
     from kafkalog_core.storage.changing.changes import Change
     from kafkalog_core.storage.changing.journal import Journal
     from kafkalog_core.storage.changing.lock import LogDirLocks
@@ -235,8 +235,8 @@ _HOMES: Final = {
     "ops.verify.engine": "verify",
     "ops.verify.request": "VerifyRequest",
     "ops.verify.verdict": "PartitionVerdict PlaceVerdict SegmentVerdict",
-    "rows.chunk": "RowChunk json_line json_object",
-    "rows.tables": "TABLES",
+    "output.chunk": "RowChunk json_line json_object",
+    "output.tables": "TABLES",
     "storage.changing.changes": "Change",
     "storage.changing.journal": "Journal",
     "storage.changing.lock": "LogDirLocks",

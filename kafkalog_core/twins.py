@@ -32,7 +32,7 @@ __all__ = [
     "text_hash",
 ]
 
-PACKAGE: Final = "kafkalog_core.format.kernels"
+PACKAGE: Final = "kafkalog_core.kernels"
 LOOPS: Final = "loops"  # the module of the package that is compiled
 NUMBERS: Final = ("constants", "programs")  # modules of integers, which the build turns into C macros
 MODULES: Final = (

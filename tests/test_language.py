@@ -71,7 +71,7 @@ class Allowed(NamedTuple):
 
 
 EXCEPTIONS = (
-    Allowed("*/rows/tables.py", ", behind, compacted", "a state of a replica, by its name"),
+    Allowed("*/output/tables.py", ", behind, compacted", "a state of a replica, by its name"),
     Allowed("*/replicas.py", "identical, behind, missing", "a state of a replica, by its name"),
     Allowed("*/kernels/programs.py", "null ", "the null of JSON, which the program writes"),
     Allowed("*/kernels/gather.py", "Write one value, or null,", "the null of a column"),

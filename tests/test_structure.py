@@ -23,7 +23,7 @@ PRIVATE_WORDS = frozenset(
 )
 """Words that readers of Kafka's code would not look for: for each there is a noun that they know."""
 SMALL = {
-    "kafkalog_core.format.kernels._cython": "replaces Cython where it is not installed; setup.py names it too",
+    "kafkalog_core.kernels._cython": "replaces Cython where it is not installed; setup.py names it too",
 }
 
 

@@ -12,7 +12,7 @@ from kafkalog_core.format import layout
 from kafkalog_core.format.layout import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, UNPROTECTED_VALUES
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.ops.explain import entries
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from tools import roff
 from tools.untraceable import ONLY_WARNED, UNTRACEABLE, UNTRACEABLE_FIELDS
 

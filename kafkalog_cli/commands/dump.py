@@ -23,15 +23,15 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from kafkalog_core.storage.paths import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.reading.selection import Selection
-    from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.chunk import Chunk
+    from kafkalog_core.output.tables import Table
 
 __all__ = ["dump_command"]
 

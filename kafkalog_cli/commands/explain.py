@@ -19,8 +19,8 @@ from kafkalog_core.errors import AccessError
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, candidates, entries, explained, near
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.source import open_error
 from kafkalog_core.text import count_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.ops.explain import Entry, Heading
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.tables import Table
 
 __all__ = ["code_lines", "digest_lines", "entry_lines", "explain_command", "heading_lines"]
 

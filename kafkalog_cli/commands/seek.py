@@ -16,7 +16,7 @@ from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import Interruption, clock_ms, early_end
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 
 if TYPE_CHECKING:
     from kafkalog_cli.render.writers import Writer

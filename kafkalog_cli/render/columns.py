@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.ops.reading.chunks import ChunkColumns
-    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.output.chunk import Chunk
 
 __all__ = [
     "DAMAGE_STYLE",

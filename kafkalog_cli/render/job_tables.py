@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from kafkalog_cli.render.grid import TableLayout
     from kafkalog_core.ops.replicas.compare import Comparison
-    from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.rows.schema import Column, Table
+    from kafkalog_core.output.chunk import Chunk
+    from kafkalog_core.output.schema import Column, Table
 
 __all__ = ["ExportTable", "QueryTable", "ReplicaTable"]
 

@@ -11,7 +11,7 @@ from kafkalog_cli.render.cells import plain, safe_text, span
 from kafkalog_cli.render.grid import TableColumn, count_column, size_column, table_lines, time_column, word_column
 from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, finding_lines, sentence_texts
 from kafkalog_core.ops.repair.plan_rows import ACTIONS, PlanRows
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from kafkalog_core.text import sizes
 
 if TYPE_CHECKING:

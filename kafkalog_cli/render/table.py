@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkalog_cli.render.grid import TableLayout
     from kafkalog_cli.render.writers import RowSettings
-    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.output.chunk import Chunk
 
 __all__ = ["TableWriter", "stats_lines"]
 

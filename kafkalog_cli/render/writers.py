@@ -18,8 +18,8 @@ import click
 from kafkalog_cli.render.progress import end_progress
 from kafkalog_cli.render.summary_line import summary_sentence
 from kafkalog_core.findings import Finding
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import csv_columns, json_line
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import csv_columns, json_line
 from kafkalog_core.structs import Struct, field
 from kafkalog_core.text import csv_line
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult
     from kafkalog_core.ops.roll.forecast import RollForecast
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
-    from kafkalog_core.rows.chunk import BytesMode, Chunk
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.chunk import BytesMode, Chunk
+    from kafkalog_core.output.tables import Table
 
 __all__ = [
     "COMPACTIONS",

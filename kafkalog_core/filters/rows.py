@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.filters.expression import ANY, ContentCondition, Filters, Range
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07
-from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.format.kernels.programs import WANTS_HEADERS, WANTS_KEY, WANTS_VALUE
 from kafkalog_core.format.layout import CODEC_NAMES, CONTROL_BIT, MAX_INT64, TRANSACTIONAL_BIT
+from kafkalog_core.kernels import constants as k
+from kafkalog_core.kernels.programs import WANTS_HEADERS, WANTS_KEY, WANTS_VALUE
 
 if TYPE_CHECKING:
     import re

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, LimitError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.compression import compress

@@ -13,10 +13,11 @@ from importlib import import_module
 from threading import local
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import UnsupportedError
-from kafkalog_core.format import kernels, layout
+from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import crc32, lz4_header_checksum
-from kafkalog_core.format.kernels import constants as n
+from kafkalog_core.kernels import constants as n
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from array import array
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, FormatError, LimitError, TruncatedError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decompression import FRAMED_CODECS, block_decompressor, inflater
 from kafkalog_core.format.layout import CODEC_NAMES, MAGIC_V0, MAGIC_V1, MAGIC_V2, MAX_INT32, MAX_INT64, V07_MAX_DEPTH

@@ -11,8 +11,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import ChecksumError, FieldError, FormatError, LimitError, UnsupportedError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, decode_run

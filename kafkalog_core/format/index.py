@@ -15,11 +15,10 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, LimitError, TruncatedError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_ROWS
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import (
     MAGIC_V2,
     MAX_BATCH_BYTES,
@@ -30,6 +29,7 @@ from kafkalog_core.format.layout import (
     TXN_INDEX_ENTRY,
     TXN_INDEX_VERSION,
 )
+from kafkalog_core.kernels import constants as k
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format import kernels, layout
+from kafkalog_core import kernels
+from kafkalog_core.format import layout
 from kafkalog_core.format.checksums import crc32
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.compression import GZIP_SYSTEM, LZ4_JAVA, compress
 from kafkalog_core.format.decode import PayloadDamage
-from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, RECORD_BATCH_OVERHEAD
 from kafkalog_core.format.skimpy_offset_map import CLEAN_ROWS, DecodedBatches, whole_batches
+from kafkalog_core.kernels import constants as n
 from kafkalog_core.structs import NamedTuple, Struct, field
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import LimitError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import RECORD_ROWS, RecordColumns, fresh_memory
 from kafkalog_core.format.decode import Arena, PayloadDamage, damage_at, decode_some, state_at
-from kafkalog_core.format.kernels import constants as n
-from kafkalog_core.format.kernels.constants import BIT_DISCARD, BITS_REMOVED
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
+from kafkalog_core.kernels import constants as n
+from kafkalog_core.kernels.constants import BIT_DISCARD, BITS_REMOVED
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError
 from kafkalog_core.findings.catalog import FINDING_TYPES, SHOWN
 from kafkalog_core.findings.logs import DAMAGE_CODES
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_NAMES, RECORD_ROWS, RecordColumns
 from kafkalog_core.format.control import UnknownControl, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import PayloadDamage, decode_run, header_contradictions, records_outside
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
+from kafkalog_core.kernels import constants as k
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.logdirs import MISSING_METADATA, STRAY_DELETED
 from kafkalog_core.format.control import KRaftVoters
-from kafkalog_core.format.metadata_records import PartitionAssigned, Registration, TopicRemoved
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_uuid
 from kafkalog_core.kafka.cluster_metadata import ClusterTopics, read_history
@@ -28,16 +27,17 @@ from kafkalog_core.kafka.named_dirs import identity_of, other_node_of_config
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.storage.paths import is_directory
 from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.topics.metadata_records import PartitionAssigned, Registration, TopicRemoved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.format.metadata_records import MetadataRecord
     from kafkalog_core.kafka.logdir.text_files import PropertyText
     from kafkalog_core.kafka.releases import Release
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.topics.metadata_records import MetadataRecord
 
 __all__ = [
     "BrokerAssignments",

@@ -13,7 +13,15 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.control import KRaftVoters, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import RecordRun, decode_batch, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_TYPE_NAMES, MAX_BATCH_BYTES
-from kafkalog_core.format.metadata_records import (
+from kafkalog_core.format.names import METADATA_TOPIC, FileState
+from kafkalog_core.kafka.logdir.bounds import read_extent
+from kafkalog_core.kafka.setting_table import known_names
+from kafkalog_core.storage.partition import read_partition
+from kafkalog_core.storage.paths import is_directory
+from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
+from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import NamedTuple, Struct, field, replace
+from kafkalog_core.topics.metadata_records import (
     BROKER_RESOURCE,
     METADATA_VERSION,
     TOPIC_RESOURCE,
@@ -25,14 +33,6 @@ from kafkalog_core.format.metadata_records import (
     TopicRemoved,
     decode_metadata_record,
 )
-from kafkalog_core.format.names import METADATA_TOPIC, FileState
-from kafkalog_core.kafka.logdir.bounds import read_extent
-from kafkalog_core.kafka.setting_table import known_names
-from kafkalog_core.storage.partition import read_partition
-from kafkalog_core.storage.paths import is_directory
-from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan
-from kafkalog_core.storage.source import Source
-from kafkalog_core.structs import NamedTuple, Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping

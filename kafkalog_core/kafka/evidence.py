@@ -13,7 +13,6 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.decode import codec_name
 from kafkalog_core.format.index import iter_offset_entries
 from kafkalog_core.format.layout import BATCH_V2, CODEC_MASK, MAGIC_POSITION, MAGIC_V2, OFFSET_INDEX_ENTRY
-from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, fixed_file_name
 from kafkalog_core.format.properties import PropertyFile
 from kafkalog_core.format.textfile import parse_int32
@@ -37,6 +36,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.paths import parent
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, Struct
+from kafkalog_core.topics.metadata_records import METADATA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

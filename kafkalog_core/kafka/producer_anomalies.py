@@ -5,12 +5,12 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.control import EndTxnMarker, decode_control_key, decode_control_value
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.kernels.constants import M_COORDINATOR, M_ROW, M_SIZE, M_TYPE
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_INT32, TRANSACTIONAL_BIT
+from kafkalog_core.kernels.constants import M_COORDINATOR, M_ROW, M_SIZE, M_TYPE
 from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError
-from kafkalog_core.format import kernels
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry
 from kafkalog_core.kafka.producer_anomalies import Anomaly, Header, Known, Marker, Recent, Sequences, diagnose
+from kafkalog_core.kernels import constants as k
 from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:

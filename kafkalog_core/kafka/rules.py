@@ -9,10 +9,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.format.kernels import constants as k
-from kafkalog_core.format.kernels.constants import REBUILD_TIMES
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.kafka.releases import Release, Since
+from kafkalog_core.kernels import constants as k
+from kafkalog_core.kernels.constants import REBUILD_TIMES
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, rows_at
 from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit, unit_of_file, unit_of_partition
 from kafkalog_core.ops.reading.logreader import damage_severity
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState, stat_path
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.lookup import PartitionLookup
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.segment_lookup import BatchPlace, RecordPlace
 
 __all__ = ["SeekQuestion", "SeekRequest", "seek"]

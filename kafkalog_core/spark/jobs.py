@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.retain.forecaster import ScenarioResult
     from kafkalog_core.ops.retain.retain import RetainRequest
-    from kafkalog_core.rows.chunk import RowChunk
+    from kafkalog_core.output.chunk import RowChunk
 
 __all__ = ["DEFAULT_GIANT_BYTES", "compact", "retain", "retain_rows"]
 

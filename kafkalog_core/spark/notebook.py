@@ -22,8 +22,8 @@ from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.ops.reading.targets import check_topics, resolve
 from kafkalog_core.ops.repair.context import target_dirs
+from kafkalog_core.output.tables import TABLES, Column, Table
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.rows.tables import TABLES, Column, Table
 from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.verify.request import Level
+    from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.spark.export.start import OnChange
     from kafkalog_core.spark.session.workers import SparkWorkers
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final, Protocol
 
-from kafkalog_core.format import kernels, layout
+from kafkalog_core import kernels
+from kafkalog_core.format import layout
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.kernels import constants
-from kafkalog_core.format.kernels.constants import CHECKED_PER_BYTE, FREE_CHECKS, SIZE_CLASSES
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES
+from kafkalog_core.kernels import constants
+from kafkalog_core.kernels.constants import CHECKED_PER_BYTE, FREE_CHECKS, SIZE_CLASSES
 from kafkalog_core.storage.source import WINDOW_BYTES, UnreadableError
 
 if TYPE_CHECKING:

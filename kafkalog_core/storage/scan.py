@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.columns import BATCH_ROWS, BatchColumns, DamageColumns
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import DISK_BLOCK_BYTES, MAX_BATCH_BYTES, MAX_INT64
+from kafkalog_core.kernels import constants as k
 from kafkalog_core.storage.framing import EntrySearch, LogFraming, V07Framing, count_zeros
 from kafkalog_core.storage.source import WINDOW_BYTES, FileChange, UnreadableError
 from kafkalog_core.structs import NamedTuple, Struct, replace

@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from kafkalog_cli.commands import dump as dump_module
 from kafkalog_cli.main import cli
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 
 SEGMENT = "00000000000000000000.log"
 PLACE = {"topic": "orders", "partition": 0, "segment": SEGMENT}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kafkalog_cli.render.columns import SHOWN, column_cells, row_style
+from kafkalog_core import kernels
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.format import kernels
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest

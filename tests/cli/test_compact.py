@@ -15,7 +15,7 @@ from kafkalog_cli.main import cli
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format import skimpy_offset_map
 from kafkalog_core.ops.compact import simulation
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from tests.cli import compact_rows
 from tests.support.brokers import Appended, write_segment
 from tests.support.build import Record, batch_v2

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kafkalog_cli.render.writers import EXPORTS, open_results
 from kafkalog_core.findings import found
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 
 if TYPE_CHECKING:
     import pytest

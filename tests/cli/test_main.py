@@ -233,8 +233,8 @@ FLOOD = """
 import sys
 sys.argv[0] = "kafkalog"
 from kafkalog_cli.commands import dump as module
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 module.warn_of_interpreted = lambda: None  # the warning about interpreted kernels has a test of its own
 rows = [{"topic": "t", "partition": 0, "segment": "s", "position": n} for n in range(1000)]
 module.dump = lambda *ignored: (RowChunk(tables.BATCH, rows) for _ in range(3000))

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from kafkalog_cli.render.columns import SHOWN
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from tests.cli.conftest import batch, damage, finding, record, summary
 
 READ = "1 batch, 3 records; 140 B of log read from 1 file in 1 partition; 2 rows shown"

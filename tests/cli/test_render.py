@@ -13,7 +13,7 @@ from kafkalog_cli.render import cells, progress
 from kafkalog_cli.render.columns import SHOWN
 from kafkalog_cli.render.grid import TableColumn, choose_layout
 from kafkalog_cli.render.summary_line import summary_sentence
-from kafkalog_core.rows.tables import TABLES
+from kafkalog_core.output.tables import TABLES
 from tests.cli.conftest import summary
 
 

@@ -15,7 +15,7 @@ import pytest
 from kafkalog_cli import repair as repair_module
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair import plan as plan_module
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from tests.cli.mend import STATE, install, plan, run
 from tests.support import repairs

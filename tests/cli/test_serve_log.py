@@ -14,13 +14,13 @@ import pytest
 
 from kafkalog_cli.options.listening import HostPort
 from kafkalog_cli.serve_log import ServeLog
-from kafkalog_core.rows.events import EVENT, EVENTS
+from kafkalog_core.output.events import EVENT, EVENTS
 from kafkalog_core.serve.logs.served_holes import ServedHole
 from kafkalog_core.serve.network.answers import CloseReason, ConnectionFacts
 from kafkalog_core.storage.partition import partition_name
 
 if TYPE_CHECKING:
-    from kafkalog_core.rows.schema import Kind
+    from kafkalog_core.output.schema import Kind
 
 pytestmark = pytest.mark.live
 

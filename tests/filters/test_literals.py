@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.columns import RecordColumns
-from kafkalog_core.format.kernels.programs import WANTS_HEADERS, WANTS_KEY, WANTS_VALUE
 from kafkalog_core.format.literals import ByteClasses, ByteLiteral, required_bytes, sees_its_place
+from kafkalog_core.kernels.programs import WANTS_HEADERS, WANTS_KEY, WANTS_VALUE
 from tests.filters.patterns import TEXTS, patterns
 from tests.support.build import Record, batch_v2
 from tests.support.twins import TWINS, all_agree, state_at, twin, walked

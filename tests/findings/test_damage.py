@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from kafkalog_core import kernels
 from kafkalog_core.findings.logs import LOG_DAMAGE
-from kafkalog_core.format import decode, kernels, lz4_frames, streams
+from kafkalog_core.format import decode, lz4_frames, streams
 from kafkalog_core.storage import scan
 from kafkalog_core.storage import scan as items
 

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.checksums import ZLIB, crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import MAX_INT64

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kafkalog_core import kernels
 from kafkalog_core.format import decode as decode_module
-from kafkalog_core.format import kernels
 from kafkalog_core.format.checksums import crc32, crc32c
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run

@@ -15,7 +15,7 @@ from kafkalog_core.errors import UnsupportedError
 from kafkalog_core.format import compression
 from kafkalog_core.format.compression import compress
 from kafkalog_core.format.decompression import decompress
-from kafkalog_core.format.kernels.constants import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
+from kafkalog_core.kernels.constants import LZ4_FORM_1_2, LZ4_FORM_1_3, LZ4_FORM_1_5, LZ4_HASHES
 from tests.support.build import GZIP, LZ4, SNAPPY, ZSTD
 from tests.support.framing import FAULTY_LZ4_CHECKSUM, XERIAL_HEADER
 from tests.support.twins import TWINS, all_agree, twin

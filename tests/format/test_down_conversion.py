@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import ChecksumError, FormatError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.down_conversion import down_convert

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from kafkalog_core.format.columns import RECORD_FIELDS, BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.format.kernels import programs as numbers
-from kafkalog_core.format.templates import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
+from kafkalog_core.kernels import programs as numbers
 from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
+from kafkalog_core.output.templates import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
 from kafkalog_core.storage.scan import Run
 from tests.support import build, strategies
 from tests.support.build import Record, batch_v2, control_batch, message_v0, message_v1, txn_marker
@@ -24,7 +24,7 @@ from tests.support.twins import TWINS, all_agree, twin, walked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.rows.tables import Column
+    from kafkalog_core.output.tables import Column
 
 ORIGIN = {"type", "topic", "partition", "segment", "resynced"}
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1

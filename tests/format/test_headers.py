@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run, header_contradictions, records_outside
 from tests.support import strategies

@@ -7,7 +7,7 @@ import pytest
 from kafkalog_core.errors import FieldError, LimitError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder, first_offset_inside, name_records, offset_of_time
-from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.kernels import constants as k
 from tests.support.build import GZIP, Record, batch_v2, message_v1, offset_index, time_index, wrapper_v0, wrapper_v1
 from tests.support.twins import walked
 

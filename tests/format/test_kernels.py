@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
+from kafkalog_core import kernels
 from kafkalog_core.format import decode as decode_module
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from tests.support.build import Record, batch_v2, message_v0, message_v07, message_v1, record_v2

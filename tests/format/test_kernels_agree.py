@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.columns import FORMAT_V07, BatchColumns
-from kafkalog_core.format.kernels import fields
+from kafkalog_core.kernels import fields
 from tests.support import strategies
 from tests.support.build import batch_v2, message_v07, message_v1, record_v2, varint
 from tests.support.strategies import record_runs

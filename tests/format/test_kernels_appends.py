@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.kernels import constants as k
 from tests.support.build import Record, batch_v2
 from tests.support.twins import TWINS, all_agree, twin, walked
 

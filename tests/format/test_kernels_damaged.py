@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns, DamageColumns
-from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.kernels import constants as k
 from tests.support.build import Record, batch_v2, message_v1
 from tests.support.twins import TWINS, all_agree, twin
 

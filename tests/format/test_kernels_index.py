@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.kernels import constants as c
+from kafkalog_core.kernels import constants as c
 from tests.support.build import offset_index, time_index
 from tests.support.twins import TWINS, all_agree, twin
 

@@ -15,8 +15,8 @@ from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops.reading import chunks
 from kafkalog_core.ops.reading.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import csv_columns, csv_row, json_line
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run
 from tests.support import build, strategies
 from tests.support.build import Record, batch_v2, control_batch, message_v0, txn_marker
@@ -24,7 +24,7 @@ from tests.support.strategies import record_runs
 from tests.support.twins import TWINS, all_agree, twin, walked
 
 if TYPE_CHECKING:
-    from kafkalog_core.format.templates import Template
+    from kafkalog_core.output.templates import Template
 
 MODES = ("auto", "base64", "hex")
 PLACE = RowOrigin('a"b\\c\udcff\té', 3, "00000000000000000007.log")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.kernels import constants as k
 from tests.support.build import ABORT, COMMIT, Record, batch_v2, control_batch, empty_batch, txn_marker, varint
 from tests.support.twins import TWINS, all_agree, twin
 

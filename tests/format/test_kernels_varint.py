@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format import kernels
-from kafkalog_core.format.kernels import fields
+from kafkalog_core import kernels
+from kafkalog_core.kernels import fields
 from tests.support.build import batch_v2, varint
 from tests.support.twins import TWINS, decode_all, walked
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FormatError
-from kafkalog_core.format.metadata_records import (
+from kafkalog_core.topics.metadata_records import (
     BROKER_RESOURCE,
     TOPIC_RESOURCE,
     ConfigValue,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format.kernels import constants as k
+from kafkalog_core.kernels import constants as k
 from tests.support.twins import twin
 
 

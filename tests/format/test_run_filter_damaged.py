@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from kafkalog_core.format import compression, decode, kernels, run_filter, skimpy_offset_map
+from kafkalog_core import kernels
+from kafkalog_core.format import compression, decode, run_filter, skimpy_offset_map
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.run_filter import Filtered, FilterRules, RunFilter
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap

@@ -12,8 +12,8 @@ import pytest
 from kafkalog_core.errors import LimitError
 from kafkalog_core.format import compression, decode, skimpy_offset_map
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.format.skimpy_offset_map import ENTRY_BYTES, OffsetMap
+from kafkalog_core.kernels import constants as n
 from tests.support.build import GZIP, Record, batch_v2, txn_marker, wrapper_v1
 from tests.support.twins import TWINS, twin, walked
 

@@ -12,9 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from kafkalog_core import twins
-from kafkalog_core.format import kernels
-from kafkalog_core.format.kernels import loops
+from kafkalog_core import kernels, twins
+from kafkalog_core.kernels import loops
 from tests.support.twins import TWINS, twin
 
 PACKAGE = Path(str(kernels.__file__)).parent

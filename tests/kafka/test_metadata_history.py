@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.format.metadata_records import PartitionAssigned, TopicCreated, TopicRemoved
 from kafkalog_core.kafka.cluster import ClusterAssignments, read_assignments
 from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_history
 from kafkalog_core.storage.source import Source
+from kafkalog_core.topics.metadata_records import PartitionAssigned, TopicCreated, TopicRemoved
 from tests.support.clusters import TOPIC, config_record, topic_record, write_metadata_log
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.format.kernels.constants import M_SIZE
 from kafkalog_core.kafka.producer_anomalies import Marker, markers_of
+from kafkalog_core.kernels.constants import M_SIZE
 from tests.support.build import (
     ABORT,
     COMMIT,

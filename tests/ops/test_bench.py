@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.commands import bench as bench_module
 from kafkalog_cli.main import cli
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.bench import CODECS, MEASURES, Recipe, seeded_log, seeded_records
 from tests.support.figures import DEMO

@@ -15,7 +15,7 @@ from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, Row
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, header_key_finding, rows_to_arrow
 from kafkalog_core.spark.session.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS
 from kafkalog_core.storage.scan import Run

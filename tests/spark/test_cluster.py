@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow.parquet
 import pytest
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from tests.spark.cluster import Cluster
 from tests.spark.cluster_export import TASK_BYTES
 from tests.spark.judging import data_of, names_of
@@ -42,7 +42,7 @@ with spark_session(SessionSettings(master=sys.argv[1], archives=sys.argv[2:3], c
 """
 WHERE = """
 def print_where(number, advance):
-    import sys, pyarrow, kafkalog_core.format.kernels as kernels
+    import sys, pyarrow, kafkalog_core.kernels as kernels
     return f"{sys.executable} {kernels.COMPILED} {kernels.__file__} {pyarrow.__file__}"
 """
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from kafkalog_cli.main import cli
 from kafkalog_core.errors import NotFoundError, RefusedError
-from kafkalog_core.rows.tables import RECORD
+from kafkalog_core.output.tables import RECORD
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.lake.output import OutputRun
 from kafkalog_core.spark.lake.store import Store

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.spark.session import workers
 from kafkalog_core.spark.session.errors import SparkError
 from tests.support.corpus.archives import FIXTURES
 
 PROGRAM = """
 import sys
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.report import Report

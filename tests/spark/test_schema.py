@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.rows.tables import TABLES
+from kafkalog_core.output.tables import TABLES
 from kafkalog_core.spark.session.arrow import arrow_schema
 from kafkalog_core.spark.session.schema import BATCHES, RECORDS, SPARK_TABLES, columns_of, ddl, struct_type
 

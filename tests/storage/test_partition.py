@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.rows.tables import FINDING
+from kafkalog_core.output.tables import FINDING
 from kafkalog_core.storage import partition as module
 from kafkalog_core.storage.listing import SegmentState
 from kafkalog_core.storage.partition import Partition, partition_name, read_partition

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

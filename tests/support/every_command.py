@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkalog_cli.main import cli
-from kafkalog_core.rows.tables import RECORD_V07, TABLES, with_path
+from kafkalog_core.output.tables import RECORD_V07, TABLES, with_path
 from tests.cli.terminals import Ended, run
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from kafkalog_core.rows.schema import Column
+    from kafkalog_core.output.schema import Column
 
 __all__ = ["CASES", "Case", "Disk", "cases_of", "check_on_pipes", "check_on_terminals", "commands"]
 

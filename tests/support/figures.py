@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.rows.tables import TABLES
+from kafkalog_core.output.tables import TABLES
 from tests.support import plain_log
 from tests.support.plain_log import Batch, log_of, segments
 

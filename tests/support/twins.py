@@ -8,8 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
-from kafkalog_core import twins
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels, twins
 from kafkalog_core.format.columns import BatchColumns, HeaderColumns, RecordColumns
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import clock_ms, write_results
 from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.rows import tables
+from kafkalog_core.output import tables
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
 from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.lake.output import check_place, refuse_inside

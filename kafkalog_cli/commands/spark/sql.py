@@ -20,7 +20,7 @@ from kafkalog_core.spark.source.sql import Sources, check_options, chunks, query
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
-    from kafkalog_core.rows.chunk import BytesMode
+    from kafkalog_core.output.chunk import BytesMode
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["sql_command"]

@@ -6,7 +6,7 @@
 - `clean`: the second pass, which writes new segments (`Cleaner.cleanSegments`); `indexes`: their indexes.
 - `transactions`: aborted transactions, markers and the last batches of producers (`CleanedTransactionMetadata`).
 
-`format/kernels/clean_judge.py` decides which records of a batch are kept (`Cleaner.shouldRetainRecord`).
+`kernels/clean_judge.py` decides which records of a batch are kept (`Cleaner.shouldRetainRecord`).
 
 What happens to a tombstone: a clean that maps a newer record of its key removes it. Otherwise, from 3.1 on, the first
 clean sets the delete horizon of its batch to the time of that clean plus delete.retention.ms, and a clean at or after

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import CleanError, FieldError, LimitError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import IndexBuilder
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.kafka.rules import append_rules
+from kafkalog_core.kernels import constants as k
 from kafkalog_core.structs import NamedTuple, Struct
 
 if TYPE_CHECKING:

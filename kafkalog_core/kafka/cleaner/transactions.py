@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import CleanError, StorageError
 from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, iter_txn_entries
-from kafkalog_core.format.kernels.constants import MARKER_ABORT, MARKER_COMMIT
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -26,6 +25,7 @@ from kafkalog_core.format.layout import (
 )
 from kafkalog_core.format.run_filter import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
 from kafkalog_core.kafka.producer_anomalies import markers_of
+from kafkalog_core.kernels.constants import MARKER_ABORT, MARKER_COMMIT
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple
 

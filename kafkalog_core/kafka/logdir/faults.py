@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import FileKind, FileState
 from kafkalog_core.format.textfile import Failure
-from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.rows.tables import DAMAGE, FINDING
+from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.output.tables import DAMAGE, FINDING
 from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:

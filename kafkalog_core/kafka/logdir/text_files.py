@@ -28,8 +28,8 @@ from kafkalog_core.format.properties import (
 )
 from kafkalog_core.format.textfile import iter_lines
 from kafkalog_core.kafka.logdir.faults import EntryDamage, EntryFile, damage_row, fault_row, unreadable_row
-from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.rows.tables import CHECKPOINT, PROPERTY
+from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.output.tables import CHECKPOINT, PROPERTY
 from kafkalog_core.storage.source import Source, UnreadableError
 from kafkalog_core.structs import Struct, replace
 

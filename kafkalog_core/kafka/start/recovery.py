@@ -6,12 +6,11 @@ from bisect import bisect_left
 from collections import deque
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, FormatError, TruncatedError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.control import decode_control_key, decode_control_value
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_batch
 from kafkalog_core.format.index import IndexBuilder, encode_txn_entry
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import (
     CONTROL_BIT,
     CONTROL_TYPE_NAMES,
@@ -24,6 +23,7 @@ from kafkalog_core.format.layout import (
 from kafkalog_core.kafka.producer_anomalies import markers_of
 from kafkalog_core.kafka.producers import CompletedTxn
 from kafkalog_core.kafka.start.walk import walk_as_broker
+from kafkalog_core.kernels import constants as k
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.structs import NamedTuple, Struct
 

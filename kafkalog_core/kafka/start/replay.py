@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError, StorageError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decompression import decompress
 from kafkalog_core.format.layout import (

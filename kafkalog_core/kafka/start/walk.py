@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.checksums import crc32
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.layout import (

@@ -13,7 +13,6 @@ from kafkalog_core.errors import ProtocolError
 from kafkalog_core.format.batch_writer import NewRecord, encode_batch
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
-from kafkalog_core.format.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
 from kafkalog_core.format.names import FileState
 from kafkalog_core.livebroker.cluster.acls import AclBinding, Acls
 from kafkalog_core.livebroker.cluster.client_quotas import ClientQuotas
@@ -22,6 +21,7 @@ from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, field
+from kafkalog_core.topics.metadata_records import BROKER_RESOURCE, GROUP_RESOURCE, METADATA_VERSION, TOPIC_RESOURCE
 from kafkalog_core.wire.codec import codec
 
 if TYPE_CHECKING:

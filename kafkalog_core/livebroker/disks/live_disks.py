@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import NotFoundError, RefusedError, SettingError, StorageError
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
-from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.format.names import (
     METADATA_TOPIC,
     FileKind,
@@ -47,6 +46,7 @@ from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import asdict, replace
+from kafkalog_core.topics.metadata_records import METADATA_VERSION
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

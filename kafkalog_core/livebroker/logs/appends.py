@@ -8,8 +8,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.batch_writer import recompressed, up_converted, with_append_time
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, decode_run

@@ -12,8 +12,8 @@ import os
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError, StorageError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, IndexBuilder, encode_txn_entry, iter_txn_entries

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.livebroker.cluster.acls import (
     CLUSTER_NAME,
     AclBinding,
@@ -20,6 +19,7 @@ from kafkalog_core.livebroker.cluster.acls import (
     host_range,
 )
 from kafkalog_core.serve.logs.partition_access import error_of
+from kafkalog_core.topics.metadata_records import METADATA_VERSION
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

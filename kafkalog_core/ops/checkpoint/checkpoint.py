@@ -48,8 +48,8 @@ from kafkalog_core.ops.verify.companions import broker_uid, file_findings
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
-from kafkalog_core.rows.chunk import RowChunk
-from kafkalog_core.rows.tables import TEXT_FILE, TEXT_LINE
+from kafkalog_core.output.chunk import RowChunk
+from kafkalog_core.output.tables import TEXT_FILE, TEXT_LINE
 from kafkalog_core.storage.changing.derived import EMPTY_CLEAN_SHUTDOWN
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, PartitionPath, read_log_dir

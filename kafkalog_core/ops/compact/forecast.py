@@ -17,8 +17,8 @@ from kafkalog_core.kafka.cleaner.rules import clean_config, cleaner_settings, cl
 from kafkalog_core.kafka.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.ops.repair.held_options import held_options
-from kafkalog_core.rows import plans, tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import plans, tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.partition import partition_name
 from kafkalog_core.structs import Struct, field, replace
 

@@ -37,9 +37,9 @@ from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import LogStats
 from kafkalog_core.ops.reading.splits import LogSplit, can_be_divided, is_compressed, segment_files, segment_row
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import Partition, read_partition
 from kafkalog_core.storage.source import WINDOW_BYTES, code_of_error
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.logreader import Relay
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import ScanPlace
 

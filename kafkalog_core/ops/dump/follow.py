@@ -17,9 +17,9 @@ from kafkalog_core.ops.reading.logfiles import LogFile, Unit, unit_of_file, unit
 from kafkalog_core.ops.reading.logreader import BatchMark, Identity, LogReader, damage_severity, identity_of, mark_of
 from kafkalog_core.ops.reading.splits import may_be_unfinished
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import FileInfo, list_directory, stat_path
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, scan
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.logfiles import LogFile
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.output.chunk import Chunk
 
 __all__ = ["ReadHistory", "Tail", "follow", "unit_of_rolling_file"]
 

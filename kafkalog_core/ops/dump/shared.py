@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.logreader import Relay
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.turns import TurnWriter
+    from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.scan import ScanPlace
 
 __all__ = ["ChunkWriter", "SharedOutput", "dump_shared"]

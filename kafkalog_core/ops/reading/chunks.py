@@ -11,12 +11,12 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS, fresh_memory
 from kafkalog_core.format.layout import CONTROL_BIT, CONTROL_KEY, CONTROL_TYPE_NAMES, MAX_INT32, MAX_INT64
-from kafkalog_core.format.templates import CsvTemplate, Template, batch_template, fits_header, record_template
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk, csv_fields, csv_row, json_object
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk, csv_fields, csv_row, json_object
+from kafkalog_core.output.templates import CsvTemplate, Template, batch_template, fits_header, record_template
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import csv_field, csv_text, has_controls, json_text, needs_quotes
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import RecordRun
-    from kafkalog_core.rows.chunk import BytesMode
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.chunk import BytesMode
+    from kafkalog_core.output.tables import Table
     from kafkalog_core.storage.scan import Run
 
 __all__ = [

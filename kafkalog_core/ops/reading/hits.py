@@ -9,7 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.tables import Table
 
 __all__ = ["Hits"]
 

@@ -23,8 +23,8 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.reading.chunks import LineBuffer, Lines, rows_at
 from kafkalog_core.ops.reading.logfiles import OffsetSpan
 from kafkalog_core.ops.reading.runs import RunReader
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.locks import is_being_written
 from kafkalog_core.storage.paths import is_there
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.logfiles import LogFile, Unit
     from kafkalog_core.ops.reading.report import LogStats, Report
     from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.scan import ScanOptions, ScanPlace
 
 __all__ = [

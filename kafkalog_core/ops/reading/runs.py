@@ -26,8 +26,8 @@ from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, rows_at
 from kafkalog_core.ops.reading.hits import Hits
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.scan import Run, ScanOptions
 from kafkalog_core.structs import Struct, field
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.committed import CommittedView
     from kafkalog_core.ops.reading.report import LogStats, Report
     from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.output.chunk import Chunk
+    from kafkalog_core.output.tables import Table
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.rows.tables import Table
 
 __all__ = ["Committed", "DumpRequest", "Level", "RunReader"]
 

@@ -19,9 +19,9 @@ from kafkalog_core.ops.reading.logfiles import LogFile, Unit, files_in_range, pl
 from kafkalog_core.ops.reading.logreader import WHOLE, FilePart, LogReader, last_good, walk_lengths
 from kafkalog_core.ops.reading.report import LogStats
 from kafkalog_core.ops.reading.targets import LogDirTarget, PartitionTarget
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming, count_zeros
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import read_partition
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
-    from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import NotFoundError
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import CheckpointEpoch, encode_epoch_checkpoint
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, segment_file_name
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart
@@ -25,6 +24,7 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_epochs
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.start.candidates import first_recovered
+from kafkalog_core.kernels import constants as k
 from kafkalog_core.ops.reindex.steps import Step
 from kafkalog_core.ops.verify import verdict
 from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck

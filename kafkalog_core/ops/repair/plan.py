@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.ops.repair.held_options import HeldOption
     from kafkalog_core.ops.repair.loss import Loss
-    from kafkalog_core.rows.chunk import RowChunk
+    from kafkalog_core.output.chunk import RowChunk
     from kafkalog_core.storage.changing.space import Space
     from kafkalog_core.storage.changing.staging import JournalStage
 

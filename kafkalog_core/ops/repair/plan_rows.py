@@ -7,8 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.names import journal_run, parse_directory_name
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.changing.journal_search import (
     Remains,
     held_bytes,

@@ -24,9 +24,9 @@ from kafkalog_core.ops.replicas.verdict import (
     read_copy,
     reason,
 )
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import list_directory
 from kafkalog_core.storage.scan import ScanOptions
 from kafkalog_core.storage.source import code_of_error

@@ -7,8 +7,8 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import StorageError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.kafka.leader_epochs import EpochStart
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, scan

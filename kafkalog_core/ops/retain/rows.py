@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.ops.retain.forecaster import settings_of
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.text import duration, moment, size
 
 if TYPE_CHECKING:

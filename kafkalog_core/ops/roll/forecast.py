@@ -11,8 +11,8 @@ from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.kafka.append import Appender, AppendLimits, AppendSink, limits_of
 from kafkalog_core.kafka.rules import append_rules
-from kafkalog_core.rows import plans, tables
-from kafkalog_core.rows.chunk import RowChunk
+from kafkalog_core.output import plans, tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Damage, Run, ScanOptions, offset_order, scan
 from kafkalog_core.storage.source import Source

@@ -31,9 +31,9 @@ from kafkalog_core.ops.verify.work import (
     finished,
     partition_key,
 )
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import replace

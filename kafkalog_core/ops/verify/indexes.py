@@ -7,12 +7,10 @@ from array import array
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.catalog import SHOWN
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.format.kernels import constants as c
-from kafkalog_core.format.kernels.constants import I_ENTRY, I_SLOT
 from kafkalog_core.format.layout import (
     LOG_OVERHEAD,
     MAX_INT32,
@@ -21,6 +19,8 @@ from kafkalog_core.format.layout import (
     OFFSET_INDEX_ENTRY,
     TIME_INDEX_ENTRY,
 )
+from kafkalog_core.kernels import constants as c
+from kafkalog_core.kernels.constants import I_ENTRY, I_SLOT
 from kafkalog_core.storage.framing import used_bytes
 from kafkalog_core.storage.listing import stat_path
 from kafkalog_core.storage.paths import is_object

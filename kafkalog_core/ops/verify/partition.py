@@ -16,7 +16,6 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN, LOST_CURE
-from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.batch_places import partition_bounds
 from kafkalog_core.kafka.logdir.bounds import log_bounds
@@ -25,6 +24,7 @@ from kafkalog_core.kafka.logdir.text_files import read_epochs
 from kafkalog_core.kafka.releases import LATEST
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.kafka.start.candidates import first_recovered, lone_occasion
+from kafkalog_core.kernels.constants import MARKER_ABORT
 from kafkalog_core.ops.reading.logfiles import (
     FEW_GAPS,
     LogPart,

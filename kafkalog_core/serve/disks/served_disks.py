@@ -36,11 +36,11 @@ from kafkalog_core.text import count_of, moment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_core.format.metadata_records import PartitionAssigned
     from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
     from kafkalog_core.kafka.logdir.top_files import BrokerDir
     from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.topics.metadata_records import PartitionAssigned
 
 __all__ = ["DiskOptions", "FinalizedFeatures", "PartitionCopy", "ServedDisks", "ServedTopic"]
 

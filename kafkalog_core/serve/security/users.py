@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.format.metadata_records import ScramCredential, ScramCredentialRemoved
 from kafkalog_core.format.names import METADATA_TOPIC
 from kafkalog_core.kafka.cluster_metadata import read_history
+from kafkalog_core.topics.metadata_records import ScramCredential, ScramCredentialRemoved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

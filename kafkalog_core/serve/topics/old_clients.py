@@ -20,8 +20,8 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FormatError, StorageError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.batch_writer import recompressed
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.down_conversion import down_convert

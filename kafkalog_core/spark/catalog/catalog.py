@@ -19,9 +19,9 @@ from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.ops.verify.engine import count, partition_row, state_of, verify
 from kafkalog_core.ops.verify.request import Depth, VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.spark.lake.output import MEANWHILE, OutputKind, OutputRun, refuse_inside
 from kafkalog_core.spark.lake.tables import TableSpec
 from kafkalog_core.spark.session.schema import BATCHES, CATALOG_TABLES, RUNS, SEGMENTS, columns_of

@@ -22,8 +22,8 @@ from kafkalog_core.ops.verify.resume import is_unchanged, marks_of, shape_of
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.verdict import next_offset
 from kafkalog_core.ops.verify.work import Piece, is_timeless, other_logs, replay_pieces
+from kafkalog_core.output import tables
 from kafkalog_core.progress import NO_PROGRESS, Advance
-from kafkalog_core.rows import tables
 from kafkalog_core.spark.catalog.notes import (
     NotesFile,
     PartitionNote,

@@ -16,9 +16,9 @@ from kafkalog_core.errors import LockedError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.ops.reading.logfiles import Checkpoints
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk
 from kafkalog_core.spark.export.plan import TASK_BYTES, PartitionExport
 from kafkalog_core.spark.export.start import ExportOptions, find_logs, find_start
 from kafkalog_core.spark.export.task import ExportState, ExportTask, NewRecordFile, keep_before, run_export_task

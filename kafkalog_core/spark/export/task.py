@@ -17,8 +17,8 @@ from kafkalog_core.format.names import FileKind, fixed_file_name
 from kafkalog_core.ops.reading.chunks import RecordChunk
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.output import tables
 from kafkalog_core.progress import Advance
-from kafkalog_core.rows import tables
 from kafkalog_core.spark.lake.store import attempt_name, reason_of, writing
 from kafkalog_core.spark.lake.tables import TableFile
 from kafkalog_core.storage.changing.writer import WriteError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.logreader import BatchMark
     from kafkalog_core.ops.reading.runs import DumpRequest
     from kafkalog_core.ops.reading.splits import LogSplit
-    from kafkalog_core.rows.chunk import Chunk
+    from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.spark.session.arrow import ArrowRows
     from kafkalog_core.spark.session.parquet import Compression, ParquetFile

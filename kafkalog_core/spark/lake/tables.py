@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.tables import Table
     from kafkalog_core.spark.lake.store import Store
 
 __all__ = ["BOUNDED", "ConflictError", "LakeTable", "TableFile", "TableSpec"]

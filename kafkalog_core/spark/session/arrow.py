@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
 
+from kafkalog_core import kernels
 from kafkalog_core.findings import found
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import RECORD_FIELDS
-from kafkalog_core.format.kernels import programs as numbers
-from kafkalog_core.format.templates import Cells, GatherPlan, Headers, Texts
+from kafkalog_core.kernels import programs as numbers
+from kafkalog_core.output.templates import Cells, GatherPlan, Headers, Texts
 from kafkalog_core.spark.session.schema import columns_of, spark_text
 from kafkalog_core.structs import NamedTuple
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.format.templates import Room
     from kafkalog_core.ops.reading.chunks import BatchChunk, ChunkColumns, RecordChunk, RowOrigin
-    from kafkalog_core.rows.tables import Column, Kind, Table
+    from kafkalog_core.output.tables import Column, Kind, Table
+    from kafkalog_core.output.templates import Room
 
 __all__ = [
     "BATCH_BYTES",

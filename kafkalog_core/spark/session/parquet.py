@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from kafkalog_core.rows.tables import Column, Table
+    from kafkalog_core.output.tables import Column, Table
     from kafkalog_core.spark.lake.store import Store
 
 __all__ = ["GATHERED_ROWS", "ROW_GROUP_BYTES", "Compression", "ParquetFile", "WrittenFile", "write_table"]

@@ -1,4 +1,4 @@
-"""The columns of Spark's tables, from the one declaration of every row in `kafkalog_core.rows.tables`.
+"""The columns of Spark's tables, from the one declaration of every row in `kafkalog_core.output.tables`.
 
 The column `type` is left out, because a table holds rows of one type. Every column may be null. Times are integers of
 milliseconds as in all other outputs (`timestamp_millis(timestamp_ms)` in SQL), because -1 is a timestamp that Kafka
@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.rows.schema import Column, new_table
-from kafkalog_core.rows.tables import BATCH, FINDING, PARTITION, RECORD, SEGMENT, with_path
+from kafkalog_core.output.schema import Column, new_table
+from kafkalog_core.output.tables import BATCH, FINDING, PARTITION, RECORD, SEGMENT, with_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql.types import DataType, StructType
 
-    from kafkalog_core.rows.tables import Kind, Table
+    from kafkalog_core.output.tables import Kind, Table
 
 __all__ = [
     "BATCHES",

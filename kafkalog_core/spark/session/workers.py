@@ -20,9 +20,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.format import kernels
-from kafkalog_core.format.kernels.loops import SOURCE_HASH
+from kafkalog_core.kernels.loops import SOURCE_HASH
 from kafkalog_core.ops.pool import give_way
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import SparkError, spark_errors

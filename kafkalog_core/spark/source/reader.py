@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.ops.reading.targets import Target
-    from kafkalog_core.rows.chunk import Chunk
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.chunk import Chunk
+    from kafkalog_core.output.tables import Table
     from kafkalog_core.spark.source.options import SourceOptions
     from kafkalog_core.storage.logdir import PartitionPath
 

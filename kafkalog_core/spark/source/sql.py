@@ -9,9 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kafkalog_core.errors import RefusedError, SelectionError
-from kafkalog_core.rows.chunk import RowChunk, bytes_member
-from kafkalog_core.rows.schema import new_table
-from kafkalog_core.rows.tables import FINDING, RECORD, Column, Table
+from kafkalog_core.output.chunk import RowChunk, bytes_member
+from kafkalog_core.output.schema import new_table
+from kafkalog_core.output.tables import FINDING, RECORD, Column, Table
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.export.task import COLUMNS
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from kafkalog_core.rows.chunk import BytesMode
-    from kafkalog_core.rows.schema import Kind
-    from kafkalog_core.rows.tables import Table
+    from kafkalog_core.output.chunk import BytesMode
+    from kafkalog_core.output.schema import Kind
+    from kafkalog_core.output.tables import Table
     from kafkalog_core.spark.lake.output import Committed
     from kafkalog_core.spark.lake.tables import TableFile
 

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
 from kafkalog_core.kafka.producers import ProducerStates
 from kafkalog_core.kafka.releases import parse_release

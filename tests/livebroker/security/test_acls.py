@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import SettingError, StorageError
-from kafkalog_core.format.metadata_records import METADATA_VERSION
 from kafkalog_core.kafka.releases import Release
 from kafkalog_core.kafka.rules import matches_host_ranges
 from kafkalog_core.livebroker.cluster.acls import (
@@ -30,6 +29,7 @@ from kafkalog_core.livebroker.disks.live_settings import LiveSettings
 from kafkalog_core.livebroker.security.acl_requests import AclRequests
 from kafkalog_core.serve.disks.served_disks import FinalizedFeatures
 from kafkalog_core.serve.requests import RequestDispatcher
+from kafkalog_core.topics.metadata_records import METADATA_VERSION
 from kafkalog_core.wire.error_codes import ErrorCode
 from tests.support.asking import ask
 from tests.support.authorization import creation

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.format.kernels import constants as n
 from kafkalog_core.kafka.cleaner.offset_map import FilledMap, MapFiller
 from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kernels import constants as n
 from kafkalog_core.ops.compact.compact import tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import MapPart, merged_map, packed_part, parts_of, simulate

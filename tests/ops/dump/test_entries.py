@@ -21,7 +21,7 @@ from tests.support import build
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.rows.chunk import RowChunk
+    from kafkalog_core.output.chunk import RowChunk
 
 INDEX = "00000000000000000100.index"
 TIME_INDEX = "00000000000000000100.timeindex"

@@ -15,9 +15,9 @@ import pytest
 from kafkalog_cli.commands.dump import row_types
 from kafkalog_cli.render import writers
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
+from kafkalog_core import kernels
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.format import kernels
 from kafkalog_core.ops import turns
 from kafkalog_core.ops.dump import shared
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump

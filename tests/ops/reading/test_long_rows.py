@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kafkalog_core.ops.reading import chunks
 from kafkalog_core.ops.reading.chunks import long_csv_row, long_line
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import csv_columns, csv_row, json_line
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import csv_columns, csv_row, json_line
 
 MODES = ("auto", "base64", "hex")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.rows import tables
-from kafkalog_core.rows.chunk import RowChunk, json_line, json_object
-from kafkalog_core.rows.tables import Column, Table
+from kafkalog_core.output import tables
+from kafkalog_core.output.chunk import RowChunk, json_line, json_object
+from kafkalog_core.output.tables import Column, Table
 
 SMALL = Table(
     "small",

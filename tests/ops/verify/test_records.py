@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.format.columns import RecordColumns
-from kafkalog_core.format.kernels import constants
+from kafkalog_core.kernels import constants
 from kafkalog_core.structs import replace
 from tests.ops.verify.segments import Checked, check_bytes
 from tests.support import strategies

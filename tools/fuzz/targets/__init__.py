@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.format import kernels
+from kafkalog_core import kernels
 from tools.fuzz.directories import mutated
 from tools.fuzz.targets.columns import batch_checks, index_checks, record_checks, replays
 from tools.fuzz.targets.dumping import dumped

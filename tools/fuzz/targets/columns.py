@@ -8,15 +8,15 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError
-from kafkalog_core.format import kernels
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_V07, RECORD_FIELDS, BatchColumns, RecordColumns
 from kafkalog_core.format.decode import header_contradictions, records_outside
-from kafkalog_core.format.kernels import constants as k
 from kafkalog_core.format.layout import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.snapshot import ProducerEntry
 from kafkalog_core.kafka import producers
 from kafkalog_core.kafka.producers import Marker, ProducerStates
+from kafkalog_core.kernels import constants as k
 from tools.fuzz.memory import check
 
 if TYPE_CHECKING:

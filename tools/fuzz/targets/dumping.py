@@ -10,7 +10,7 @@ from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import resolve
-from kafkalog_core.rows.chunk import json_line
+from kafkalog_core.output.chunk import json_line
 from tools.fuzz.directories import PARTITIONS, unpack, written_paths
 from tools.fuzz.memory import check
 

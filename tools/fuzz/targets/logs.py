@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkalog_core.format import compression, kernels
+from kafkalog_core import kernels
+from kafkalog_core.format import compression
 from kafkalog_core.format.columns import (
     BATCH_FIELDS,
     FORMAT_V07,
@@ -19,7 +20,7 @@ from kafkalog_core.format.columns import (
 )
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
 from kafkalog_core.ops.reading.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
-from kafkalog_core.rows.chunk import json_line
+from kafkalog_core.output.chunk import json_line
 from kafkalog_core.storage import framing
 from kafkalog_core.storage import scan as scanner
 from kafkalog_core.storage import source as sources
@@ -31,7 +32,7 @@ from tools.fuzz.mending import mended_log, mended_v07
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.rows.chunk import BytesMode
+    from kafkalog_core.output.chunk import BytesMode
 
 __all__ = ["legacy", "lines", "records", "v07", "walk"]
 

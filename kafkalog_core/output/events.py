@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
-from kafkalog_core.rows.schema import Column, new_table
+from kafkalog_core.output.schema import Column, new_table
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Programs of the kernels `write_rows` and `gather_rows`, made from `rows/tables.py`: lines and Arrow buffers.
+"""Programs of the kernels `write_rows` and `gather_rows`, made from `output/tables.py`: lines and Arrow buffers.
 
 Column names and their order come from the tables; which columns a format lacks (null) is defined here, for JSON and CSV
 lines, for the row dicts of `ops/reading`, and for buffers as Arrow lays them out. Arrow's libraries are not imported: a
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from kafkalog_core.format.columns import BATCH_FIELDS, FORMAT_NAMES, FORMAT_V07, RECORD_FIELDS
 from kafkalog_core.format.decode import codec_name
-from kafkalog_core.format.kernels import programs
 from kafkalog_core.format.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -27,13 +26,14 @@ from kafkalog_core.format.layout import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from kafkalog_core.rows import tables
+from kafkalog_core.kernels import programs
+from kafkalog_core.output import tables
 from kafkalog_core.text import csv_field, json_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog_core.rows.tables import Column, Kind
+    from kafkalog_core.output.tables import Column, Kind
 
     Allocate = Callable[[int], Any]
 

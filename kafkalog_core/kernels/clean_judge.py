@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, room_of, wrapped
-from kafkalog_core.format.kernels.key_map import digest_ahead, entry_of
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, room_of, wrapped
+from kafkalog_core.kernels.key_map import digest_ahead, entry_of
 
 __all__ = ["judge", "take_rows"]
 

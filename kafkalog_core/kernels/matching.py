@@ -6,15 +6,15 @@ rows that are still marked. Only marked rows are looked at. A mark is a byte: 0,
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, room_of
-from kafkalog_core.format.kernels.programs import *
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, room_of
+from kafkalog_core.kernels.programs import *
 
 __all__ = ["keep_bits", "keep_equal", "keep_header", "keep_holding", "keep_times", "keep_within"]
 
 if cython.compiled:
-    from cython.cimports.kafkalog_core.format.kernels.find_bytes import find_bytes, find_literal
+    from cython.cimports.kafkalog_core.kernels.find_bytes import find_bytes, find_literal
     from cython.cimports.libc.string import memcmp
 
 

@@ -5,10 +5,10 @@ Offsets outside the batch are found by `find_outside` (batch_checks.py).
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.batch_checks import joins_before
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int16, int32, varint, wrapped
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.batch_checks import joins_before
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, int16, int32, varint, wrapped
 
 __all__ = ["check_records", "find_odd_marker", "read_markers"]
 

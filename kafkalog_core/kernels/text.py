@@ -6,9 +6,9 @@ that the worst case fits. `p` are the input bytes, `q` to `end` the span to writ
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.programs import *
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.programs import *
 
 __all__ = [
     "exact_bytes",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 if cython.compiled:
-    from cython.cimports.kafkalog_core.format.kernels.json_copy import (
+    from cython.cimports.kafkalog_core.kernels.json_copy import (
         JSON_NO_TEXT,
         csv_copy,
         json_copy,

@@ -10,19 +10,19 @@ from __future__ import annotations
 try:
     import cython
 except ImportError:  # Cython is needed at build time only; the interpreted kernels need only its name
-    from kafkalog_core.format.kernels import _cython as cython
+    from kafkalog_core.kernels import _cython as cython
 
-from kafkalog_core.format.kernels.appends import stamp_batches
-from kafkalog_core.format.kernels.batch_checks import check_batches, find_contradiction, find_outside
-from kafkalog_core.format.kernels.blocks import pack_lz4, unpack_rows
-from kafkalog_core.format.kernels.clean_judge import judge, take_rows
-from kafkalog_core.format.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
-from kafkalog_core.format.kernels.fields import uncleared
-from kafkalog_core.format.kernels.gather import gather_headers, gather_rows, gather_texts, measure_rows
-from kafkalog_core.format.kernels.index_checks import check_entries, is_ordered, mark_disorder
-from kafkalog_core.format.kernels.key_map import find_key, map_records, merge_entries, pack_entries, put_key, weigh_keys
-from kafkalog_core.format.kernels.lines import write_rows
-from kafkalog_core.format.kernels.matching import (
+from kafkalog_core.kernels.appends import stamp_batches
+from kafkalog_core.kernels.batch_checks import check_batches, find_contradiction, find_outside
+from kafkalog_core.kernels.blocks import pack_lz4, unpack_rows
+from kafkalog_core.kernels.clean_judge import judge, take_rows
+from kafkalog_core.kernels.clean_write import finish_batch, note_batch, write_batches, write_records
+from kafkalog_core.kernels.fields import uncleared
+from kafkalog_core.kernels.gather import gather_headers, gather_rows, gather_texts, measure_rows
+from kafkalog_core.kernels.index_checks import check_entries, is_ordered, mark_disorder
+from kafkalog_core.kernels.key_map import find_key, map_records, merge_entries, pack_entries, put_key, weigh_keys
+from kafkalog_core.kernels.lines import write_rows
+from kafkalog_core.kernels.matching import (
     keep_bits,
     keep_equal,
     keep_header,
@@ -30,12 +30,12 @@ from kafkalog_core.format.kernels.matching import (
     keep_times,
     keep_within,
 )
-from kafkalog_core.format.kernels.producers import find_producer, index_producers, replay
-from kafkalog_core.format.kernels.rebuild import rebuild
-from kafkalog_core.format.kernels.record_checks import check_records, find_odd_marker, read_markers
-from kafkalog_core.format.kernels.records import decode_messages, decode_v2
-from kafkalog_core.format.kernels.search import find_candidate, find_candidate_v07
-from kafkalog_core.format.kernels.walk import walk, walk_over, walk_v07, weave
+from kafkalog_core.kernels.producers import find_producer, index_producers, replay
+from kafkalog_core.kernels.rebuild import rebuild
+from kafkalog_core.kernels.record_checks import check_records, find_odd_marker, read_markers
+from kafkalog_core.kernels.records import decode_messages, decode_v2
+from kafkalog_core.kernels.search import find_candidate, find_candidate_v07
+from kafkalog_core.kernels.walk import walk, walk_over, walk_v07, weave
 
 __all__ = [
     "check_batches",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, int16, int32, int64
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, int16, int32, int64
 
 __all__ = ["find_candidate", "find_candidate_v07", "next_candidate"]
 

@@ -6,9 +6,9 @@ its rows at once. `measure_rows` picks the rows first and computes the required 
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import (
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import (
     bytes_of,
     cells_of,
     control_kind,
@@ -17,8 +17,8 @@ from kafkalog_core.format.kernels.fields import (
     sequence_of,
     shorts_of,
 )
-from kafkalog_core.format.kernels.programs import *
-from kafkalog_core.format.kernels.text import is_utf8
+from kafkalog_core.kernels.programs import *
+from kafkalog_core.kernels.text import is_utf8
 
 __all__ = ["gather_headers", "gather_rows", "gather_texts", "measure_rows"]
 

@@ -19,7 +19,7 @@ from kafkalog_core.text import csv_field, csv_line, has_controls, json_text
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.rows.tables import Column, Table
+    from kafkalog_core.output.tables import Column, Table
 
 __all__ = [
     "BytesMode",

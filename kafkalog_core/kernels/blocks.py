@@ -9,9 +9,9 @@ two and kept the second.) Python's libraries find other matches in the same byte
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int32, int64, room_of, uint32
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, int32, int64, room_of, uint32
 
 __all__ = ["pack_lz4", "unpack_rows"]
 

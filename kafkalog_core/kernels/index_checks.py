@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, int32, int64, room_of, wrapped
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, int32, int64, room_of, wrapped
 
 __all__ = [
     "add_fault",

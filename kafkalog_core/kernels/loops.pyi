@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from kafkalog_core.format.columns import BatchColumns, DamageColumns, RecordColumns
 from kafkalog_core.format.literals import ByteClasses, ByteLiteral
-from kafkalog_core.format.templates import Cells, CsvTemplate, GatherPlan, Headers, Template, Texts
+from kafkalog_core.output.templates import Cells, CsvTemplate, GatherPlan, Headers, Template, Texts
 
 __all__ = [
     "check_batches",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, crc32c_of, put_big_endian, room_of, wrapped
-from kafkalog_core.format.kernels.walk import fill_legacy, fill_v2
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, crc32c_of, put_big_endian, room_of, wrapped
+from kafkalog_core.kernels.walk import fill_legacy, fill_v2
 
 __all__ = ["base_time_of", "finish_batch", "note_batch", "put_header", "put_records", "write_batches", "write_records"]
 

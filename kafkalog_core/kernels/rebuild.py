@@ -5,9 +5,9 @@ Entries are written as the bytes of the files, big-endian.
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import cells_of, put_big_endian, room_of, wrapped
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import cells_of, put_big_endian, room_of, wrapped
 
 __all__ = ["rebuild"]
 

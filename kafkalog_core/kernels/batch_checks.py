@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import cells_of, wrapped
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import cells_of, wrapped
 
 __all__ = ["check_batches", "find_contradiction", "find_outside", "joins_before"]
 

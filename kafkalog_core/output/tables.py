@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from kafkalog_core.rows.events import EVENT
-from kafkalog_core.rows.plans import (
+from kafkalog_core.output.events import EVENT
+from kafkalog_core.output.plans import (
     BIG_KEY,
     CHANGE,
     CLEANED_SEGMENT,
@@ -33,7 +33,7 @@ from kafkalog_core.rows.plans import (
     TEXT_FILE,
     TEXT_LINE,
 )
-from kafkalog_core.rows.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
+from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, Kind, Table, new_table
 
 __all__ = [
     "BATCH",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython  # noqa: TC001 -- as in all kernels
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import int32, put_big_endian, room_of, wrapped
+from kafkalog_core.kernels._cython import cython  # noqa: TC001 -- as in all kernels
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import int32, put_big_endian, room_of, wrapped
 
 __all__ = ["stamp_batches"]
 

@@ -7,9 +7,9 @@ reports the anomaly and has the batch applied without checks (mode ANY).
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import cells_of, wrapped
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import cells_of, wrapped
 
 __all__ = [
     "begin_transaction",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, crc32_of, int32, int64, uint32, varint, wrapped
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, crc32_of, int32, int64, uint32, varint, wrapped
 
 __all__ = ["decode_messages", "decode_v2"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from array import array
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, control_kind, room_of, sequence_of
-from kafkalog_core.format.kernels.programs import *
-from kafkalog_core.format.kernels.text import (
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, control_kind, room_of, sequence_of
+from kafkalog_core.kernels.programs import *
+from kafkalog_core.kernels.text import (
     exact_bytes,
     most_bytes,
     put_again,

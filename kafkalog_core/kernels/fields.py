@@ -7,8 +7,8 @@ at 64 bits, varints are assembled unsigned and masked, and the name of every rea
 from __future__ import annotations
 
 from kafkalog_core.format.checksums import crc32, crc32c
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
 
 __all__ = [
     "bytes_of",
@@ -204,7 +204,7 @@ def shorts_of(cells: object) -> cython.pointer[cython.short]:
 
 # --- checksums --------------------------------------------------------------------------------------------------------
 if cython.compiled:
-    from cython.cimports.kafkalog_core.format.kernels.short_crc import (
+    from cython.cimports.kafkalog_core.kernels.short_crc import (
         short_crc32,
         short_crc32_bytes,
         short_crc32c,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.rows.schema import MAX_TIMESTAMP, PLACE, Column, new_table
+from kafkalog_core.output.schema import MAX_TIMESTAMP, PLACE, Column, new_table
 
 __all__ = [
     "BIG_KEY",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.batch_checks import joins_before
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import (
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.batch_checks import joins_before
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import (
     bytes_of,
     cells_of,
     crc32_of,
@@ -16,7 +16,7 @@ from kafkalog_core.format.kernels.fields import (
     uint32,
     wrapped,
 )
-from kafkalog_core.format.kernels.search import next_candidate
+from kafkalog_core.kernels.search import next_candidate
 
 __all__ = [
     "checksum_agrees",

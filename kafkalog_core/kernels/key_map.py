@@ -7,9 +7,9 @@ at once (in SIMD), and the slots are prefetched meanwhile.
 
 from __future__ import annotations
 
-from kafkalog_core.format.kernels._cython import cython
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.fields import bytes_of, cells_of, constant_cells_of, room_of, wrapped
+from kafkalog_core.kernels._cython import cython
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.fields import bytes_of, cells_of, constant_cells_of, room_of, wrapped
 
 __all__ = [
     "digest_ahead",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 if cython.compiled:
-    from cython.cimports.kafkalog_core.format.kernels.key_digests import key_digests, key_fetch
+    from cython.cimports.kafkalog_core.kernels.key_digests import key_digests, key_fetch
 
 
 MASK_LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)

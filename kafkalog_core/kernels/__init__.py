@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.columns import FORMAT_V07
-from kafkalog_core.format.kernels import constants, loops
-from kafkalog_core.format.kernels.constants import *
-from kafkalog_core.format.kernels.loops import *
 from kafkalog_core.format.layout import MAGIC_V0, MAGIC_V1, MAGIC_V2
+from kafkalog_core.kernels import constants, loops
+from kafkalog_core.kernels.constants import *
+from kafkalog_core.kernels.loops import *
 from kafkalog_core.twins import runs_compiled
 
 if TYPE_CHECKING:
