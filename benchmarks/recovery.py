@@ -28,7 +28,7 @@ from benchmarks.reindex import write_shape
 from benchmarks.run import RESULTS, size_of
 from kafkalog_core import kernels
 from kafkalog_core.format.names import JOURNAL_PREFIX
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 from kafkalog_core.ops.planners import make_plan

@@ -25,12 +25,12 @@ from benchmarks.run import RESULTS, size_of
 from kafkalog_core import kernels
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.layout import BATCH_V2, LOG_OVERHEAD, MAGIC_V2, RECORD_BATCH_OVERHEAD, V2_ATTRIBUTES, V2_CRC
-from kafkalog_core.kafka.producers import ProducerStates
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.rules import recovery_rules
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import Settings
-from kafkalog_core.kafka.start.recovery import recover_segment
+from kafkalog_core.kafka.rules.producers import ProducerStates
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import recovery_rules
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.start.recovery import recover_segment
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe
 from kafkalog_core.ops.planners import make_plan

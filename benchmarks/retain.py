@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from benchmarks import machine, report
 from benchmarks.run import RESULTS
 from kafkalog_core import kernels
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, RetentionOptions
 from kafkalog_core.ops.retain.retain import RetainRequest, retain

@@ -28,11 +28,11 @@ from benchmarks import machine
 from benchmarks.run import RESULTS
 from benchmarks.spark_data import RECORDS_A_BATCH, Disk, write_disk
 from kafkalog_core import kernels
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.export.export import ExportRequest, export

@@ -28,10 +28,10 @@ from benchmarks import broker, machine, others, report
 from benchmarks.data import FIRST_SEGMENT, LogFile, recipes, write_log
 from benchmarks.run import RESULTS, SMALL_BYTES, size_of
 from kafkalog_core import kernels
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format import layout
 from kafkalog_core.ops import bench
 from kafkalog_core.ops.bench import FIRST_TIMESTAMP_MS, Recipe, build_block
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import Level, VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict

@@ -11,8 +11,8 @@ import stat
 import tempfile
 from typing import IO, TYPE_CHECKING, Final
 
+from kafkalog_core.engine.targets import FileTarget
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.storage.source import may
@@ -20,7 +20,7 @@ from kafkalog_core.storage.source import may
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.targets import Target
 
 __all__ = ["OutputFile"]
 

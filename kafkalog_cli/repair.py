@@ -15,11 +15,11 @@ from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.writers import PLANS, open_results
 from kafkalog_cli.running import clock_ms, cores, watched
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import check_topics, resolve
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.planners import is_plan_file, make_plan, plan_file, plan_to_apply
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import check_topics, resolve
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan import PlanRequest
@@ -33,7 +33,7 @@ from kafkalog_core.structs import Struct, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.repair.plan import Json, Plan, PlanDraft
     from kafkalog_core.ops.repair.plan_rows import PlanRows

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
     from kafkalog_cli.render.writers import ResultWriter
-    from kafkalog_core.ops.reading.report import Report
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.progress import Progress
 
 __all__ = [

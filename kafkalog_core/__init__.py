@@ -17,6 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
     from kafkalog_core.errors import (
         AccessError,
         ChecksumError,
@@ -43,19 +45,17 @@ if TYPE_CHECKING:
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
     from kafkalog_core.format.names import FileKind
-    from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
-    from kafkalog_core.kafka.logdir.segment_views import PartitionView, SegmentView
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess, infer_release
+    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView, SegmentView
     from kafkalog_core.ops.compact.compact import compact
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
     from kafkalog_core.ops.compact.planning import compact_to
     from kafkalog_core.ops.dump.dump import dump
     from kafkalog_core.ops.dump.entries import entries
     from kafkalog_core.ops.dump.follow import follow
+    from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.ops.planners import make_plan
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Selection, resolve
     from kafkalog_core.ops.repair.apply import apply_plan, resume
     from kafkalog_core.ops.repair.context import TargetDir, target_dirs
     from kafkalog_core.ops.repair.loss import Loss

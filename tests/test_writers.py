@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 WRITERS: Final = {
     "kafkalog_core/storage/changing/writer.py": "the one door through which a broker's files are changed",
     "kafkalog_core/storage/changing/lock.py": "a broker's .lock, opened as POSIX locks require; nothing is written",
-    "kafkalog_core/ops/processes.py": "a temporary directory, in which processes of one run leave files for each other",
-    "kafkalog_core/ops/turns.py": "the standard output, which processes of one run share, and a pipe of their own",
-    "kafkalog_core/ops/worker.py": "pipes between processes of one run, and the temporary directory of a dead parent",
+    "kafkalog_core/engine/processes.py": "a temporary directory for what processes of one run leave for each other",
+    "kafkalog_core/engine/turns.py": "the standard output, which processes of one run share, and a pipe of their own",
+    "kafkalog_core/engine/worker.py": "pipes between processes of one run, the temporary directory of a dead parent",
     "kafkalog_core/ops/verify/work.py": "the temporary files that processes of one run leave for each other",
     "kafkalog_core/ops/reindex/steps.py": "the temporary files of its own processes",
     "kafkalog_core/ops/compact/simulation.py": "temporary files of its own, from one simulated clean to the next",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.findings.broker_messages import BROKER_MESSAGES
 from kafkalog_core.format import layout
 from kafkalog_core.format.layout import UNPROTECTED_FIELDS, UNPROTECTED_LENGTH, UNPROTECTED_VALUES
-from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.ops.explain import entries
 from kafkalog_core.output import tables
 from tools import roff

@@ -13,10 +13,10 @@ import click
 
 from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_core import kernels
+from kafkalog_core.engine.targets import FileTarget, resolve
 from kafkalog_core.errors import AccessError, UnknownFileError
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.ops.bench import MEASURES, Pass, Recipe, seeded_log, twin_passes
-from kafkalog_core.ops.reading.targets import FileTarget, resolve
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.twins import interpreted
 

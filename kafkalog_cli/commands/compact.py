@@ -17,19 +17,19 @@ from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_cli.running import warn_of_interpreted, watched
+from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from kafkalog_cli.repair import RepairOptions
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
+    from kafkalog_core.engine.selection import Selection
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.progress import Progress
 
 __all__ = ["compact_command"]

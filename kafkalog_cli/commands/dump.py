@@ -16,20 +16,20 @@ from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import FileTarget, resolve, same_partitions
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.releases import parse_release
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.output import tables
 from kafkalog_core.storage.paths import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.output.tables import Table
 

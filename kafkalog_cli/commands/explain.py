@@ -15,10 +15,10 @@ from kafkalog_cli.command import Command, Example, ExitStatus
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.summary import command_text
 from kafkalog_cli.render.writers import RowSettings, open_writer
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import AccessError
-from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules.releases import LATEST
 from kafkalog_core.ops.explain import LINE_CHARACTERS, Digest, candidates, entries, explained, near
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.source import open_error

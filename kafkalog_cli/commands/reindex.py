@@ -15,8 +15,8 @@ from kafkalog_core.structs import asdict
 
 if TYPE_CHECKING:
     from kafkalog_cli.repair import RepairOptions
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 
 __all__ = ["reindex_command"]
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_cli.repair import RepairOptions
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.ops.retain.forecaster import RetainForecast
     from kafkalog_core.ops.retain.retain import RetainRequest
     from kafkalog_core.progress import Progress

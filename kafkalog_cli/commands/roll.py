@@ -14,12 +14,12 @@ from kafkalog_cli.options.kafka import kafka_options, setting_options
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import ROLLS, open_results
 from kafkalog_cli.running import cores, watched, write_results
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.roll.roll import RollRequest, roll
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 
 __all__ = ["roll_command"]
 

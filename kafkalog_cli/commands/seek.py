@@ -14,14 +14,14 @@ from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import Interruption, clock_ms, early_end
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.output import tables
 
 if TYPE_CHECKING:
     from kafkalog_cli.render.writers import Writer
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.filters.expression import Filters
-    from kafkalog_core.ops.reading.selection import Selection
 
 __all__ = ["seek_command"]
 

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog_cli.options.listening import Listening
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.livebroker.disks.live_disks import LiveDisks
     from kafkalog_core.livebroker.live_server import LiveBroker
-    from kafkalog_core.ops.reading.selection import Selection
     from kafkalog_core.serve.logs.served_holes import ServedHole
     from kafkalog_core.serve.metrics.metrics_endpoint import MetricsEndpoint
 

@@ -8,9 +8,9 @@ import click
 
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.running import write_results
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import check_topics
 from kafkalog_core.findings import Finding
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import check_topics
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.retain.forecaster import RetentionOptions
 from kafkalog_core.ops.retain.retain import RetainRequest
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from kafkalog_cli.render.writers import ResultWriter
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
+    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 

@@ -28,8 +28,8 @@ from kafkalog_cli.running import (
     warn_of_interpreted,
     write_results,
 )
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import AccessError, KafkalogError
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import log_bytes, verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.resume import StateError, head_line, head_problem, place_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_cli.render.writers import ResultWriter
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict
 
 __all__ = ["StateFile", "verify_command"]

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import click
 
 from kafkalog_cli.render.cells import safe_text
+from kafkalog_core.engine import selection
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import LogDirTarget, resolve, where_to_look
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.ops.reading import selection
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import LogDirTarget, resolve, where_to_look
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import Target
 
 __all__ = [
     "OPEN",

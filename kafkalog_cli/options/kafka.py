@@ -10,14 +10,14 @@ import click
 
 from kafkalog_cli.options import common
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.kafka.releases import describe_known, parse_release
-from kafkalog_core.kafka.setting_requests import SettingsRequest, parse_assignment, parse_topic_assignment
-from kafkalog_core.kafka.setting_table import BY_NAME
+from kafkalog_core.kafka.rules.releases import describe_known, parse_release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest, parse_assignment, parse_topic_assignment
+from kafkalog_core.kafka.rules.setting_table import BY_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from kafkalog_core.kafka.setting_table import Definition
+    from kafkalog_core.kafka.rules.setting_table import Definition
 
 __all__ = ["kafka_option", "kafka_options", "kafka_start_options", "now_option", "setting_options", "with_shorthands"]
 

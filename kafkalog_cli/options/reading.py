@@ -28,7 +28,7 @@ def reading_options(function: Decorated) -> Decorated:
         before = READING.keeps_cache, READING.limit, READING.gives_way
         READING.keeps_cache, READING.gives_way = keeps_cache, options.pop("low_priority")
         if READING.gives_way:
-            from kafkalog_core.ops.pool import give_way  # noqa: PLC0415 -- for such a reader alone
+            from kafkalog_core.engine.pool import give_way  # noqa: PLC0415 -- for such a reader alone
 
             give_way()
         READING.limit = None if rate is None else ReadLimit(rate, time.monotonic, time.sleep)

@@ -25,15 +25,15 @@ from kafkalog_cli.render.grid import (
     time_column,
     word_column,
 )
+from kafkalog_core.engine.chunks import BatchChunk, RecordChunk, control_type_name
 from kafkalog_core.format.columns import FORMAT_V07
 from kafkalog_core.format.layout import CONTROL_BIT, DELETE_HORIZON_BIT, MAGIC_V0, MAGIC_V2, TRANSACTIONAL_BIT
-from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk, control_type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from kafkalog_core.engine.chunks import ChunkColumns
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
-    from kafkalog_core.ops.reading.chunks import ChunkColumns
     from kafkalog_core.output.chunk import Chunk
 
 __all__ = [

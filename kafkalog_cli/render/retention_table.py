@@ -29,7 +29,7 @@ from kafkalog_core.text import count_of, duration
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkalog_core.kafka.retention.forecast import Fate, Forecast
+    from kafkalog_core.kafka.sim.retention.forecast import Fate, Forecast
     from kafkalog_core.ops.retain.forecaster import ScenarioResult
 
 __all__ = ["RetentionTable", "timeline"]

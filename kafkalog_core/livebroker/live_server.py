@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.rules import matches_host_ranges
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import matches_host_ranges
+from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
 from kafkalog_core.livebroker.cluster.acls import Authorizer
 from kafkalog_core.livebroker.disks.live_settings import STANDARD_AUTHORIZER_SETTING
 from kafkalog_core.livebroker.disks.upkeep import Upkeep
@@ -29,7 +30,6 @@ from kafkalog_core.livebroker.topics.topic_changes import TopicChanges
 from kafkalog_core.livebroker.transactions.coordinator import TransactionCoordinator, TransactionLimits
 from kafkalog_core.livebroker.transactions.coordinator_logs import CoordinatorLog, Markers
 from kafkalog_core.livebroker.transactions.transaction_requests import TransactionRequests
-from kafkalog_core.ops.reading.group_offsets import read_group_offsets
 from kafkalog_core.serve.groups.group_registry import GroupRegistry
 from kafkalog_core.serve.groups.group_requests import GroupRequests
 from kafkalog_core.serve.groups.modern_group_requests import ConsumerGroupRequests

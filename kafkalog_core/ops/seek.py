@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.engine.chunks import BatchChunk, Lines, rows_at
+from kafkalog_core.engine.named_dirs import NamedDirs
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import LOG_KINDS, FileKind, fixed_file_name
-from kafkalog_core.kafka.evidence import ReleaseGuess, infer_release
-from kafkalog_core.kafka.fetch import Broker, BrokerAnswer, broker_offset, broker_time, offsets_before
-from kafkalog_core.kafka.named_dirs import NamedDirs, other_dirs
-from kafkalog_core.kafka.rules import fetch_rules
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, rows_at
-from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit, unit_of_file, unit_of_partition
-from kafkalog_core.ops.reading.logreader import damage_severity
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
+from kafkalog_core.kafka.rules.rule_table import fetch_rules
+from kafkalog_core.kafka.sim.evidence import ReleaseGuess, infer_release
+from kafkalog_core.kafka.sim.fetch import Broker, BrokerAnswer, broker_offset, broker_time, offsets_before
+from kafkalog_core.kafka.sim.logfiles import Checkpoints, Unit, damage_severity, unit_of_file, unit_of_partition
+from kafkalog_core.kafka.sim.named_dirs import other_dirs
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.listing import FileInfo, Segment, SegmentState, stat_path
@@ -33,9 +33,9 @@ from kafkalog_core.structs import Struct, field, replace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.segment_lookup import BatchPlace, RecordPlace
 

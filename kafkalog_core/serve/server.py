@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from kafkalog_core.errors import StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from kafkalog_core.ops.reading.transactions import read_transactions
+from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.serve.groups.committed_offsets import CommittedOffsets
 from kafkalog_core.serve.groups.group_members import GroupLimits
 from kafkalog_core.serve.groups.group_registry import GroupRegistry

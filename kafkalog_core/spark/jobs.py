@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from pyspark import RDD
 
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.retain.forecaster import ScenarioResult
     from kafkalog_core.ops.retain.retain import RetainRequest
     from kafkalog_core.output.chunk import RowChunk

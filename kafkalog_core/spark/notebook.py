@@ -17,10 +17,10 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import check_topics, resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import check_topics, resolve
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.output.tables import TABLES, Column, Table
 from kafkalog_core.progress import NO_PROGRESS
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.ops.verify.request import Level
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress

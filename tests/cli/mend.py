@@ -14,9 +14,9 @@ from kafkalog_cli.main import cli
 from kafkalog_cli.options import common
 from kafkalog_cli.repair import repair_options, run_repair
 from kafkalog_core.findings import found
-from kafkalog_core.kafka.evidence import ReleaseGuess
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.setting_table import Setting
+from kafkalog_core.kafka.rules.releases import Release
+from kafkalog_core.kafka.rules.setting_table import Setting
+from kafkalog_core.kafka.sim.evidence import ReleaseGuess
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.repair.loss import Loss
 from kafkalog_core.ops.repair.plan import PlanReport
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pytest
 
     from kafkalog_cli.repair import RepairOptions
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage

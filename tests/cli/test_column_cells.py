@@ -9,11 +9,11 @@ import pytest
 
 from kafkalog_cli.render.columns import SHOWN, column_cells, row_style
 from kafkalog_core import kernels
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from tests.cli.terminals import run
 from tests.support.build import (
     ABORT,

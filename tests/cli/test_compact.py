@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactRequest
-    from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.progress import Progress
 
 

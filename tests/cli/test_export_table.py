@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_cli.render.writers import EXPORTS, open_results
+from kafkalog_core.engine.report import Report
 from kafkalog_core.findings import found
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 

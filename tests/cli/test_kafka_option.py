@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.kafka.releases import LATEST, NEWEST_LEVEL, describe_known
+from kafkalog_core.kafka.rules.releases import LATEST, NEWEST_LEVEL, describe_known
 from tests.support import build
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from kafkalog_cli.commands import verify as verify_module
 from kafkalog_cli.main import cli
 from kafkalog_cli.output_file import OutputFile
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, NotFoundError
-from kafkalog_core.ops.reading.targets import resolve
 
 DEMO = Path(__file__).resolve().parents[2] / "fixtures" / "demo"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and links of another kind")

@@ -7,9 +7,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.render.writers import REPLICAS, open_results
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings import found
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, work_of
 from tests.support.replica_copies import batches, lay
 

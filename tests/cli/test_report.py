@@ -16,8 +16,8 @@ from kafkalog_cli.render.report import page as report_page
 from kafkalog_cli.render.report.charts import FindingAnchors, segment_map, timeline
 from kafkalog_cli.render.report.data import RunFacts, lost_count, partition_map
 from kafkalog_cli.render.report.page import HtmlReport
+from kafkalog_core.engine.report import Report
 from kafkalog_core.findings import FINDING_TYPES, Finding
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import count
 from kafkalog_core.ops.verify.verdict import OffsetGap, PartitionVerdict, PlaceVerdict, SegmentVerdict
 

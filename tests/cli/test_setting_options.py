@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from kafkalog_cli.options.kafka import kafka_options, now_option, setting_options
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 
 
 @click.command()

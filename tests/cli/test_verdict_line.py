@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_cli.render.summary_line import summary_sentence, verdict_sentence
+from kafkalog_core.engine.report import Report
 from kafkalog_core.findings import DENIED, Finding
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.verify.engine import count, state_of
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, PlaceVerdict, SegmentVerdict
 

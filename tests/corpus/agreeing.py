@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError
 from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.findings.logs import DAMAGE_REASONS, FIRST_OFFSET_BACK, LATER_RELEASE
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.ops.planners import make_plan
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.verify.engine import verify

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.targets import PartitionTarget, resolve
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.names import METADATA_TOPIC
-from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.logdir.bounds import log_bounds
-from kafkalog_core.kafka.logdir.segment_views import read_partition_view
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
-from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.reading.logfiles import Checkpoints, unit_of_partition
-from kafkalog_core.ops.reading.targets import PartitionTarget, resolve
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.evidence import infer_release
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.logdir.segment_views import read_partition_view
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.sim.logfiles import Checkpoints, unit_of_partition
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.ops.replicas.verdict import places_of, read_copy
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
@@ -30,7 +30,7 @@ from tests.support.corpus.snapshots import snapshots
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.kafka.start.results import LoadResult
+    from kafkalog_core.kafka.sim.start.results import LoadResult
     from tests.support.corpus.snapshots import Snapshot
     from tests.support.corpus.tree import Tree
 

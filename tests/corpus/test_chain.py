@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.storage.logdir import holds_segments
 from tests.support.corpus import archives, faults
 from tests.support.corpus.faults import BEFORE, SHEET, Fault

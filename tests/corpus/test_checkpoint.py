@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir
+from kafkalog_core.kafka.sim.logdir.top_files import OFFSET_KINDS, read_broker_dir
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.logdir import is_broker_dir, read_log_dir

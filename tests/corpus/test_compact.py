@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact.compact import compact
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.planners import make_plan
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest

@@ -12,9 +12,9 @@ import pytest
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
-from kafkalog_core.kafka.producer_anomalies import ANOMALIES, Anomaly, markers_of
-from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates, sequences_of
-from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, unit_of_partition
+from kafkalog_core.kafka.rules.producer_anomalies import ANOMALIES, Anomaly, markers_of
+from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, unit_of_partition
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
 from kafkalog_core.storage.source import Source

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.append import Appender, limits_of
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import append_rules
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.setting_table import known_names
-from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.rules.append import Appender, limits_of
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import append_rules
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_table import known_names
+from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.ops.roll.forecast import LogDamage, log_runs
 from kafkalog_core.storage.partition import read_partition
 from tests.corpus import verifying

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.settings import read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.kafka.setting_table import Value
+    from kafkalog_core.kafka.rules.setting_table import Value
 
 pytestmark = pytest.mark.corpus
 TOPIC = "TOPIC:"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.targets import LogDirTarget, resolve
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.reading.targets import LogDirTarget, resolve
 from kafkalog_core.storage.logdir import LogDir, is_broker_dir
 from kafkalog_core.storage.partition import Partition, read_partition
 

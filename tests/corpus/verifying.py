@@ -6,7 +6,7 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump.follow import follow
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import plan_splits
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.ops.dump.splits import plan_splits
 from kafkalog_core.structs import replace
 from tests.filters.patterns import TEXTS, patterns
 from tests.support.build import GZIP, LZ4, NONE, SNAPPY, ZSTD, Record, batch_v2, message_v0, wrapper_v0, wrapper_v1

@@ -9,16 +9,16 @@ KEPT: Final = Path(__file__).with_name("sources.txt")
 
 SOURCES: Final = {
     # simulations of `kafka/`, which tests compare with real brokers and their classes
-    "start": "kafkalog_core/kafka/start",
-    "logdir": "kafkalog_core/kafka/logdir",
-    "cleaner": "kafkalog_core/kafka/cleaner",
-    "retention": "kafkalog_core/kafka/retention",
-    "append": "kafkalog_core/kafka/append.py",
-    "producers": "kafkalog_core/kafka/producers.py",
-    "snapshots": "kafkalog_core/kafka/snapshots.py",
-    "epochs": "kafkalog_core/kafka/leader_epochs.py",
-    "fetch": "kafkalog_core/kafka/fetch.py",
-    "cluster": "kafkalog_core/kafka/cluster.py",
+    "start": "kafkalog_core/kafka/sim/start",
+    "logdir": "kafkalog_core/kafka/sim/logdir",
+    "cleaner": "kafkalog_core/kafka/sim/cleaner",
+    "retention": "kafkalog_core/kafka/sim/retention",
+    "append": "kafkalog_core/kafka/rules/append.py",
+    "producers": "kafkalog_core/kafka/rules/producers.py",
+    "snapshots": "kafkalog_core/kafka/sim/snapshots.py",
+    "epochs": "kafkalog_core/kafka/sim/leader_epochs.py",
+    "fetch": "kafkalog_core/kafka/sim/fetch.py",
+    "cluster": "kafkalog_core/kafka/sim/cluster.py",
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",

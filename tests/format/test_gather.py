@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.engine.chunks import BatchChunk, Lines, RecordChunk
 from kafkalog_core.format.columns import RECORD_FIELDS, BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.kernels import programs as numbers
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk
 from kafkalog_core.output import tables
 from kafkalog_core.output.templates import TEXT_COLUMNS, Cells, GatherPlan, Headers, Texts
 from kafkalog_core.storage.scan import Run

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.engine import chunks
+from kafkalog_core.engine.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
 from kafkalog_core.format import decode as decode_module
 from kafkalog_core.format.columns import BatchColumns, RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
-from kafkalog_core.ops.reading import chunks
-from kafkalog_core.ops.reading.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import csv_columns, csv_row, json_line
 from kafkalog_core.storage.scan import Run

@@ -7,16 +7,16 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.kafka.append import Appender, limits_of
-from kafkalog_core.kafka.releases import Release, parse_release
-from kafkalog_core.kafka.retention.forecast import Forecast
-from kafkalog_core.kafka.rules import append_rules
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.rules.append import Appender, limits_of
+from kafkalog_core.kafka.rules.releases import Release, parse_release
+from kafkalog_core.kafka.rules.rule_table import append_rules
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.retention.forecast import Forecast
+from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.ops.planners import make_plan
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.kafka.append import OpenSegment, Roll
+    from kafkalog_core.kafka.rules.append import OpenSegment, Roll
     from tests.integration.log_harness import LogHarness
     from tests.integration.workloads import Stage, Workload
 

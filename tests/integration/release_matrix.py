@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalog_core.kafka.evidence import infer_release
+from kafkalog_core.kafka.sim.evidence import infer_release
 from tests.integration.releases import QUIET, VERSIONS, broker_of, has_admin, make_topic, numbers_of, write
 from tests.support.corpus import recovering
 from tests.support.corpus.replaying import cut, foreseen, stops
@@ -52,7 +52,7 @@ there are no transactions and idempotent producers, in 0.8.0 no compaction; befo
 clients are those of 0.8.2), before 0.11 nothing moves the log start but retention. Broker and client jars are those of
 Maven Central; 2.4.1 and 2.5.1 are the builds for Scala 2.12.
 
-Neighbours that prove a rule (see kafkalog_core/kafka/releases.py, loader_rules.py, release_evidence.py):
+Neighbours that prove a rule (see kafkalog_core/kafka/rules/releases.py, loader_rules.py, release_evidence.py):
   0.11.0.3 / 1.0.2  a snapshot takes a marker for a batch / it does not
   1.1.1 / 2.0.1     a broker dies of an emptied control batch (on the disk of 0.11.0.3) / it passes over it
   3.6.2 / 3.7.2     a partition that the metadata log does not assign is deleted / it is renamed to -stray

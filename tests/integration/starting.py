@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.releases import Release, parse_release
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.rules.releases import Release, parse_release
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
@@ -30,7 +30,7 @@ from tests.support.build import meta_properties, offset_checkpoint, offset_index
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkalog_core.kafka.start.results import LoadResult
+    from kafkalog_core.kafka.sim.start.results import LoadResult
     from tests.integration.log_harness import LogHarness
     from tests.integration.workloads import Workload
 

@@ -23,8 +23,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import matches_host_ranges
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import matches_host_ranges
 from kafkalog_core.livebroker.cluster.acls import AclBinding, Acls, Authorizer
 from kafkalog_core.livebroker.cluster.acls import AclOperation as Operation
 from kafkalog_core.livebroker.cluster.acls import ResourceType as Type

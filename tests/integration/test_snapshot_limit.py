@@ -12,9 +12,9 @@ import pytest
 from kafkalog_core.format.checksums import crc32c
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, SNAPSHOT_VERSION
 from kafkalog_core.format.snapshot import CRC_START
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import MAX_ELEMENTS
-from kafkalog_core.kafka.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import MAX_ELEMENTS
+from kafkalog_core.kafka.sim.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
 from kafkalog_core.storage.partition import read_partition
 from tests.support import jars
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.ops.reading.transactions import read_transactions
+from kafkalog_core.kafka.sim.transactions import read_transactions
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.topics.transactions import TRANSACTIONS_TOPIC, TransactionPhase

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import FINDING_TYPES
-from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.storage.partition import read_partition
@@ -28,7 +28,7 @@ from tests.support.corpus import archives, walking
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from kafkalog_core.kafka.start.results import LoadResult
+    from kafkalog_core.kafka.sim.start.results import LoadResult
     from tests.support.corpus.faults import Fault
     from tests.support.corpus.walking import Walk
 

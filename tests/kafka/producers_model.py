@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.snapshot import ProducerEntry
-from kafkalog_core.kafka.producers import CompletedTxn, Marker
+from kafkalog_core.kafka.rules.producers import CompletedTxn, Marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog_core.kafka.producers import SnapshotStyle
+    from kafkalog_core.kafka.rules.producers import SnapshotStyle
 
 CONTROL, TRANSACTIONAL = 0x20, 0x10
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import FieldError, LimitError
-from kafkalog_core.kafka.append import AppendSet, OpenSegment, roll_reason
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import append_rules
+from kafkalog_core.kafka.rules.append import AppendSet, OpenSegment, roll_reason
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import append_rules
 from tests.support.appending import DAY_MS, Kept, appended, appender, limits, runs
 from tests.support.brokers import Appended, indexes
 from tests.support.build import (

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.cluster_metadata import ClusterConfigs, read_copies
-from kafkalog_core.kafka.named_dirs import NamedDirs, node_of_config, related_dirs
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.engine.named_dirs import NamedDirs
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs, read_copies
+from kafkalog_core.kafka.sim.named_dirs import node_of_config, related_dirs
+from kafkalog_core.kafka.sim.settings import read_settings
 from tests.support.clusters import (
     BROKER,
     TOPIC,
@@ -24,7 +25,7 @@ from tests.support.clusters import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.kafka.rules.setting_table import Setting
 
 
 def _log_dir(path: Path, *values: bytes, damage: bytes = b"") -> str:

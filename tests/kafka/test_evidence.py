@@ -10,8 +10,8 @@ import pytest
 
 from kafkalog_core.errors import NotFoundError, SettingError
 from kafkalog_core.format.names import parse_directory_name
-from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.releases import LATEST, NEWEST_LEVEL, RELEASES, Release, parse_release
+from kafkalog_core.kafka.rules.releases import LATEST, NEWEST_LEVEL, RELEASES, Release, parse_release
+from kafkalog_core.kafka.sim.evidence import infer_release
 from kafkalog_core.storage.logdir import is_broker_dir
 from kafkalog_core.structs import replace
 from tests.support import build

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.kafka.cluster import ClusterAssignments, read_assignments
-from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_history
+from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_assignments
+from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics, read_history
 from kafkalog_core.storage.source import Source
 from kafkalog_core.topics.metadata_records import PartitionAssigned, TopicCreated, TopicRemoved
 from tests.support.clusters import TOPIC, config_record, topic_record, write_metadata_log
@@ -99,7 +99,7 @@ def test_each_file_is_read_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> N
         opened.append(Path(path).name)
         return real(path)
 
-    monkeypatch.setattr("kafkalog_core.kafka.cluster_metadata.Source.open", count)
+    monkeypatch.setattr("kafkalog_core.kafka.sim.cluster_metadata.Source.open", count)
     for read in (read_assignments, read_cluster_topics, lambda path: read_history(path).is_whole):
         opened.clear()
         assert read(str(log))  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.kafka.producer_anomalies import Marker, markers_of
+from kafkalog_core.kafka.rules.producer_anomalies import Marker, markers_of
 from kafkalog_core.kernels.constants import M_SIZE
 from tests.support.build import (
     ABORT,

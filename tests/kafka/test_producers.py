@@ -12,8 +12,15 @@ from kafkalog_core import kernels
 from kafkalog_core.errors import FieldError
 from kafkalog_core.format.layout import MAX_INT32
 from kafkalog_core.format.snapshot import ProducerEntry, decode_snapshot
-from kafkalog_core.kafka.producer_anomalies import ANOMALIES
-from kafkalog_core.kafka.producers import Anomaly, CompletedTxn, Marker, ProducerStates, SnapshotStyle, sequences_of
+from kafkalog_core.kafka.rules.producer_anomalies import ANOMALIES
+from kafkalog_core.kafka.rules.producers import (
+    Anomaly,
+    CompletedTxn,
+    Marker,
+    ProducerStates,
+    SnapshotStyle,
+    sequences_of,
+)
 from kafkalog_core.kernels import constants
 from tests.kafka.producers_model import CONTROL, TRANSACTIONAL, Batch, Model, columns_of
 from tests.support.build import Producer, snapshot

@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.sim.evidence import infer_release
 
 if TYPE_CHECKING:
     from collections.abc import Callable

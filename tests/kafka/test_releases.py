@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.kafka.cleaner.rules import cleaner_settings
-from kafkalog_core.kafka.evidence import ReleaseGuess
-from kafkalog_core.kafka.releases import (
+from kafkalog_core.kafka.rules.cleaner_rules import cleaner_settings
+from kafkalog_core.kafka.rules.releases import (
     KNOWN,
     LATEST,
     NEWEST_LEVEL,
@@ -23,7 +22,8 @@ from kafkalog_core.kafka.releases import (
     parse_release,
     release_of_level,
 )
-from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.evidence import ReleaseGuess
 from kafkalog_core.structs import replace
 from tests.support.for_each import for_each
 from tests.support.product import ROOT, modules
@@ -151,16 +151,16 @@ def test_no_text_names_another_newest_release_than_the_table() -> None:
     assert [each for each in named if each[1] != str(LATEST)] == []
 
 
-TABLE = "kafkalog_core/kafka/releases.py"
+TABLE = "kafkalog_core/kafka/rules/releases.py"
 RULES = {
-    "kafkalog_core/kafka/rules.py": "loading, recovery, appends and look-ups",
-    "kafkalog_core/kafka/cleaner/rules.py": "the cleaner",
-    "kafkalog_core/kafka/retention/rules.py": "retention",
-    "kafkalog_core/kafka/setting_table.py": "defaults and limits of settings",
-    "kafkalog_core/kafka/evidence.py": "what shows the release of a disk",
+    "kafkalog_core/kafka/rules/rule_table.py": "loading, recovery, appends and look-ups",
+    "kafkalog_core/kafka/rules/cleaner_rules.py": "the cleaner",
+    "kafkalog_core/kafka/sim/retention/rules.py": "retention",
+    "kafkalog_core/kafka/rules/setting_table.py": "defaults and limits of settings",
+    "kafkalog_core/kafka/sim/evidence.py": "what shows the release of a disk",
 }
 OTHER_VERSIONS = {
-    "kafkalog_core/kafka/cleaner/rules.py": "of lz4-java",
+    "kafkalog_core/kafka/rules/cleaner_rules.py": "of lz4-java",
     "kafkalog_core/format/compression.py": "of lz4-java",
     "kafkalog_core/serve/network/tls.py": "object identifiers of X.500",
     "kafkalog_core/livebroker/disks/topic_configs.py": "defaults of settings that are fractions",

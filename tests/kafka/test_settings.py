@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError, SettingError
-from kafkalog_core.kafka.releases import LATEST, Release
-from kafkalog_core.kafka.setting_requests import SettingsRequest, parse_assignment
-from kafkalog_core.kafka.setting_table import SETTINGS, Setting, check_topic_values, known_names
-from kafkalog_core.kafka.settings import Settings, read_settings
+from kafkalog_core.kafka.rules.releases import LATEST, Release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest, parse_assignment
+from kafkalog_core.kafka.rules.setting_table import SETTINGS, Setting, check_topic_values, known_names
+from kafkalog_core.kafka.sim.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.format.compression import compress
-from kafkalog_core.kafka.cluster_metadata import read_cluster_topics
+from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics
 from kafkalog_core.livebroker.disks.live_disks import LiveDisks
 from kafkalog_core.livebroker.disks.live_settings import LiveSettings
 from kafkalog_core.livebroker.disks.upkeep import Upkeep
 from kafkalog_core.livebroker.logs.log_dir_failure import ClosedLogError
 from kafkalog_core.livebroker.transactions.coordinator_logs import partition_of_name
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.serve.metrics.network_counts import Metrics
@@ -39,7 +39,7 @@ from tests.support.live_state import NOW_MS, TRANSACTIONAL, Clock, Live, Payer, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.rules.setting_table import TopicSettings
     from kafkalog_core.livebroker.logs.live_log import LiveLog
 
 DAY_MS = 86_400_000

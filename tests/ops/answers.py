@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
 from kafkalog_core.findings.logs import DAMAGE_REASONS
-from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.serve.logs.partition_view import ServedPartition

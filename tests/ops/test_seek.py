@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.ops.seek import SeekQuestion, SeekRequest, seek
 from kafkalog_core.storage.logdir import read_log_dir
 from tests.support.brokers import Appended, write_segment

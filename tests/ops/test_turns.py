@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.turns import (
+from kafkalog_core.engine.turns import (
     AFTER_RANGES,
     AT_ONCE,
     SharedCells,

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
 from kafkalog_core.serve.logs.partition_view import ViewOptions
 from tests.support.log_dirs import tree_hash
 from tests.support.serving import address, serving

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import confluent_kafka
 import pytest
 
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.serve.logs.partition_view import ServedPartition

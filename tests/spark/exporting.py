@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.export.export import ExportOptions, ExportRequest, export
 from kafkalog_core.spark.lake.store import Store
 from tests.spark.judging import parquet_rows

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.engine.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines, RecordChunk, RowOrigin
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.output import tables
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, header_key_finding, rows_to_arrow
 from kafkalog_core.spark.session.schema import BATCHES, FINDINGS, RECORDS, SEGMENTS

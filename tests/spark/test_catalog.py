@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, RefusedError, SelectionError
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest

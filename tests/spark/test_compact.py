@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact import planning
 from kafkalog_core.ops.compact.compact import compact as compact_here
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.jobs import compact
 from kafkalog_core.spark.session.workers import SparkWorkers
 from tests.support.keyed_logs import NOW_MS, Writer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
 from kafkalog_core.spark.lake.store import Store
 from tests.spark.judging import Row, parquet_rows

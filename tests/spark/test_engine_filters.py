@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import functions as f
 
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.source.sql import open_catalog, open_export, open_export_findings

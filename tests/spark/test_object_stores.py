@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, KafkalogError, LockedError, RefusedError
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.catalog.catalog import CatalogRequest, catalog
 from kafkalog_core.spark.export.export import EXPORT_KIND
 from kafkalog_core.spark.lake.output import Output, check_place

@@ -19,10 +19,10 @@ PROGRAM = """
 import sys
 from kafkalog_core import kernels
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.arrow import ArrowRows
 from kafkalog_core.spark.session.parquet import ParquetFile

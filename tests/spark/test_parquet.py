@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkalog_core.ops.reading.chunks import Lines, RecordChunk, RowOrigin
+from kafkalog_core.engine.chunks import Lines, RecordChunk, RowOrigin
 from kafkalog_core.output import tables
 from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.arrow import ArrowRows, arrow_schema, rows_to_arrow

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.replicas.compare import ReplicasRequest, replicas, rows_of, work_of
 from tests.support.corpus.archives import FIXTURES
 

@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError, SettingError
 from kafkalog_core.findings import Finding
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, RetentionOptions, Scenario, totals
 from kafkalog_core.ops.retain.retain import RetainRequest

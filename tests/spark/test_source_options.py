@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog_core.engine.selection import Selection
 from kafkalog_core.errors import SettingError, StorageError, UnsupportedError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.ops.reading.selection import Selection
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.source.options import OPTIONS, source_options
 from kafkalog_core.spark.source.reader import SplitGroup, WholePartition, plan, read

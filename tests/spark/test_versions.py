@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError, RefusedError, SelectionError
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
 from kafkalog_core.spark.lake import runs
 from kafkalog_core.spark.lake.output import OutputRun

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format import layout
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.storage.scan import Damage
 from kafkalog_core.storage.source import Source
 from tests.storage.scans import scan_source

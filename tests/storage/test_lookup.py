@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalog_core.format import decode
-from kafkalog_core.kafka.fetch import Broker, broker_offset, broker_time
+from kafkalog_core.kafka.sim.fetch import Broker, broker_offset, broker_time
 from kafkalog_core.storage.lookup import PartitionLookup, floor_index
 from kafkalog_core.storage.lookup_trace import Trace
 from kafkalog_core.storage.partition import read_partition

@@ -20,9 +20,9 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.processes import Pool
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError, ObjectReplacedError
-from kafkalog_core.ops.processes import Pool
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest

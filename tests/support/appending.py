@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalog_core.kafka.append import Appender, AppendLimits
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import append_rules
+from kafkalog_core.kafka.rules.append import Appender, AppendLimits
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import append_rules
 from kafkalog_core.storage.scan import Damage, Run, scan
 from kafkalog_core.storage.source import Source
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from kafkalog_core.kafka.append import OpenSegment, Roll
+    from kafkalog_core.kafka.rules.append import OpenSegment, Roll
 
 DAY_MS = 86_400_000
 

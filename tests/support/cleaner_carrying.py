@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from kafkalog_core.format.index import encode_txn_entry
-from kafkalog_core.kafka.cleaner.clean import next_pass
-from kafkalog_core.kafka.cleaner.log import CleanLog, read_clean_log
-from kafkalog_core.kafka.cleaner.rules import CleaningRules, cleaning_rules
-from kafkalog_core.kafka.logdir.segment_views import read_partition_view
-from kafkalog_core.kafka.releases import Release, parse_release
-from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.kafka.rules.cleaner_rules import CleaningRules, cleaning_rules
+from kafkalog_core.kafka.rules.releases import Release, parse_release
+from kafkalog_core.kafka.sim.cleaner.clean import next_pass
+from kafkalog_core.kafka.sim.cleaner.log import CleanLog, read_clean_log
+from kafkalog_core.kafka.sim.logdir.segment_views import read_partition_view
+from kafkalog_core.kafka.sim.settings import Settings
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
 from tests.support import cleaner_logs as logs
@@ -19,8 +19,8 @@ from tests.support import cleaner_logs as logs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
-    from kafkalog_core.kafka.cleaner.rules import CleanConfig
+    from kafkalog_core.kafka.rules.cleaner_rules import CleanConfig
+    from kafkalog_core.kafka.sim.cleaner.clean import CleanPass, Group
 
 KINDS = (".log", ".index", ".timeindex", ".txnindex")
 

@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment
-from kafkalog_core.kafka.cleaner.rules import CleanConfig
+from kafkalog_core.kafka.rules.cleaner_rules import CleanConfig
+from kafkalog_core.kafka.sim.cleaner.log import CleanLog, CleanSegment
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
 from tests.support import build

@@ -8,7 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
 from tests.support.build import Record, batch_v2, txn_marker
 
 __all__ = ["CommitLog", "CommittedPast", "commit_key", "commit_value", "committed_past_end"]

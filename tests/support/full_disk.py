@@ -24,20 +24,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import KafkalogError, RefusedError, UnfinishedError
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import Settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to
 from kafkalog_core.ops.planners import make_plan
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan, resume
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest

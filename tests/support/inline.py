@@ -20,7 +20,7 @@ class Inline:
         self.read_bytes = 0
 
     def map(self, work_of: Callable[..., Any], pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
-        """See `kafkalog_core.ops.pool.Workers`."""
+        """See `kafkalog_core.engine.pool.Workers`."""
         for piece in pieces:
             self.pieces += 1
             yield _travelled(work_of(*_travelled(piece), self._advance))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog_core.ops.reading.targets import LogDirTarget, PartitionTarget, resolve
+from kafkalog_core.engine.targets import LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.ops.verify.companions import read_metadata, refine
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.verdict import PartitionVerdict

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from kafkalog_core.engine.chunks import Lines, RecordChunk, RowOrigin
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.chunks import Lines, RecordChunk, RowOrigin
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from tests.support.build import Record
 from tests.support.twins import walked
 

@@ -13,7 +13,7 @@ from kafkalog_cli.options.common import resolve_all
 from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.render.writers import RowSettings, open_writer
 from kafkalog_cli.running import clock_ms, write_results
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.engine.report import Report
 from kafkalog_core.output import tables
 from kafkalog_core.spark.catalog.catalog import CATALOG_KIND, CatalogRequest, catalog
 from kafkalog_core.spark.lake.clouds import output_path
@@ -22,7 +22,7 @@ from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["catalog_command"]

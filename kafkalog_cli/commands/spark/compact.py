@@ -16,14 +16,14 @@ from kafkalog_cli.options.kafka import kafka_options, now_option
 from kafkalog_cli.options.reading import reading_options
 from kafkalog_cli.render.writers import COMPACTIONS, open_results
 from kafkalog_cli.running import warn_of_interpreted
+from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.spark.jobs import DEFAULT_GIANT_BYTES, compact
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["compact_command"]

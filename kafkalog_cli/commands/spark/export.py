@@ -14,7 +14,7 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.reading import reading_options, storage_option
 from kafkalog_cli.render.writers import EXPORTS, open_results
 from kafkalog_cli.running import clock_ms, write_results
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.engine.report import Report
 from kafkalog_core.spark.export.export import COMMIT_BYTES, EXPORT_KIND, ExportOptions, ExportRequest, export
 from kafkalog_core.spark.export.plan import TASK_BYTES
 from kafkalog_core.spark.lake.clouds import output_path
@@ -24,7 +24,7 @@ from kafkalog_core.spark.lake.store import Store
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["export_command"]

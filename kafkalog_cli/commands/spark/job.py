@@ -22,7 +22,7 @@ from kafkalog_core.spark.session.workers import SparkWorkers
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.progress import Progress
 
 __all__ = ["new_run_id", "run_on_spark", "session_options"]

@@ -20,8 +20,8 @@ from kafkalog_core.spark.jobs import retain
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["retain_command"]

@@ -11,8 +11,8 @@ from kafkalog_cli.commands.spark.job import session_options
 from kafkalog_cli.options import common
 from kafkalog_cli.options.reading import parse_pair, storage_option
 from kafkalog_cli.render.writers import QUERIES, RowSettings, open_results
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.spark.lake.clouds import output_path
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.spark.session.session import spark_session

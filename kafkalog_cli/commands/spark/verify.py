@@ -17,13 +17,13 @@ from kafkalog_cli.options.kafka import kafka_start_options
 from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.writers import VERDICTS, open_results
 from kafkalog_cli.running import clock_ms, write_results
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.engine.report import Report
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.spark.session.errors import local_paths
 
 if TYPE_CHECKING:
-    from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.engine.selection import Selection
     from kafkalog_core.spark.session.session import SessionSettings
 
 __all__ = ["verify_command"]

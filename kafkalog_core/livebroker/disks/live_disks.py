@@ -21,11 +21,11 @@ from kafkalog_core.format.names import (
 )
 from kafkalog_core.format.properties import encode_meta_properties
 from kafkalog_core.format.textfile import parse_uuid, uuid_text
-from kafkalog_core.kafka.append import limits_of
-from kafkalog_core.kafka.cluster import read_topic_id
-from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.append import limits_of
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.cluster import read_topic_id
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.livebroker.cluster.cluster_log import ClusterLog, KnownTopic
 from kafkalog_core.livebroker.disks.partition_dirs import BrokerDisk, Key, PartitionDirs
 from kafkalog_core.livebroker.disks.topic_configs import TopicConfigs, own_configs
@@ -52,7 +52,7 @@ from kafkalog_core.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.rules.setting_table import TopicSettings
     from kafkalog_core.livebroker.cluster.acls import AclBinding, Acls
     from kafkalog_core.livebroker.cluster.client_quotas import ClientQuotas
     from kafkalog_core.livebroker.disks.live_settings import LiveSettings

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.layout import MAX_INT32, MAX_INT64
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.setting_requests import parse_assignment
-from kafkalog_core.kafka.setting_table import SETTINGS
-from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.setting_requests import parse_assignment
+from kafkalog_core.kafka.rules.setting_table import SETTINGS
+from kafkalog_core.kafka.sim.settings import Settings
 from kafkalog_core.serve.topics.broker_configs import BrokerConfig
 from kafkalog_core.structs import Struct, field
 

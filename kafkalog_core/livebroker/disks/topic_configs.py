@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import METADATA_TOPIC
-from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.retention.rules import check_settings
-from kafkalog_core.kafka.setting_table import (
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.setting_table import (
     INTERNAL_TOPICS,
     OTHER_TOPIC_SETTINGS,
     SETTINGS,
@@ -18,14 +16,16 @@ from kafkalog_core.kafka.setting_table import (
     check_topic_values,
     text_of,
 )
-from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs
+from kafkalog_core.kafka.sim.retention.rules import check_settings
+from kafkalog_core.kafka.sim.settings import Settings
 from kafkalog_core.livebroker.logs.appends import AppendPolicy, codec_of
 from kafkalog_core.structs import NamedTuple, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.rules.setting_table import TopicSettings
     from kafkalog_core.serve.topics.broker_configs import BrokerConfig
 
 __all__ = [

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import KafkalogError, StorageError
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, FileState, segment_file_name
-from kafkalog_core.kafka.cleaner.clean import next_pass
-from kafkalog_core.kafka.cleaner.log import CleanLog, CleanSegment, LastRecord
-from kafkalog_core.kafka.cleaner.rules import clean_config, cleaning_rules
-from kafkalog_core.kafka.logdir.segment_views import SegmentView
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_rules
+from kafkalog_core.kafka.rules.cleaner_rules import clean_config, cleaning_rules
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.sim.cleaner.clean import next_pass
+from kafkalog_core.kafka.sim.cleaner.log import CleanLog, CleanSegment, LastRecord
+from kafkalog_core.kafka.sim.logdir.segment_views import SegmentView
+from kafkalog_core.kafka.sim.retention.rules import RetainedLog, check, retention_rules
 from kafkalog_core.livebroker.logs.live_log import LiveSegment
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.changing.writer import Attributes, Disk
@@ -27,7 +27,7 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kafkalog_core.kafka.cleaner.clean import Group
+    from kafkalog_core.kafka.sim.cleaner.clean import Group
     from kafkalog_core.livebroker.disks.live_disks import LiveDisks
     from kafkalog_core.livebroker.logs.live_log import LiveLog
 

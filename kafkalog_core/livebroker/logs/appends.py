@@ -28,7 +28,7 @@ from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.producer_anomalies import Known
+    from kafkalog_core.kafka.rules.producer_anomalies import Known
     from kafkalog_core.livebroker.logs.live_log import LiveLog
 
 __all__ = [

@@ -20,16 +20,16 @@ from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, IndexBuilder, encode
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES, MAX_INT32, MAX_INT64
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import encode_snapshot
-from kafkalog_core.kafka.append import Appender, OpenSegment
-from kafkalog_core.kafka.batch_places import partition_bounds
-from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
-from kafkalog_core.kafka.logdir.segment_views import last_time
-from kafkalog_core.kafka.producer_anomalies import markers_of
-from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.rules import append_rules, recovery_rules
+from kafkalog_core.kafka.rules.append import Appender, OpenSegment
+from kafkalog_core.kafka.rules.producer_anomalies import markers_of
+from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import append_rules, recovery_rules
+from kafkalog_core.kafka.sim.batch_places import partition_bounds
+from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.segment_views import last_time
+from kafkalog_core.kafka.sim.producer_states import read_producer_states
 from kafkalog_core.livebroker.logs.log_dir_failure import ClosedLogError, LogDirFailure
-from kafkalog_core.ops.reading.producer_states import read_producer_states
 from kafkalog_core.serve.logs.batch_map import BatchMap, check_places, map_batches
 from kafkalog_core.serve.logs.file_ranges import SharedFile
 from kafkalog_core.serve.logs.log_reader import CHECKED, LiveLogReader, LiveSegment
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkalog_core.format.snapshot import ProducerEntry
-    from kafkalog_core.kafka.append import AppendLimits, Roll
-    from kafkalog_core.kafka.producer_anomalies import Known
+    from kafkalog_core.kafka.rules.append import AppendLimits, Roll
+    from kafkalog_core.kafka.rules.producer_anomalies import Known
     from kafkalog_core.serve.logs.segment_cache import SegmentCache
     from kafkalog_core.serve.logs.served_holes import ServedHole
     from kafkalog_core.storage.changing.writer import Disk

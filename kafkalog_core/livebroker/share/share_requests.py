@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkalog_core.errors import KafkalogError
-from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
+from kafkalog_core.kafka.rules.setting_table import INTERNAL_TOPICS
 from kafkalog_core.livebroker.share.share_partition import Acknowledgement, AcknowledgeType, InvalidAcknowledgementError
 from kafkalog_core.livebroker.share.share_partitions import DeliveryRequest
 from kafkalog_core.livebroker.share.share_sessions import FINAL_EPOCH, SessionKey

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.command_lines import shell_path
+from kafkalog_core.engine.targets import LogDirTarget
 from kafkalog_core.errors import RefusedError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.kinds import AS_BROKER
@@ -33,15 +34,14 @@ from kafkalog_core.format.names import (
     segment_file_name,
 )
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.kafka.cluster import read_topic_ids
-from kafkalog_core.kafka.cluster_metadata import read_cluster_topics, read_log_levels
-from kafkalog_core.kafka.logdir.bounds import read_extent
-from kafkalog_core.kafka.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
-from kafkalog_core.kafka.rules import recovery_rules, rules_of
+from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
+from kafkalog_core.kafka.sim.cluster import read_topic_ids
+from kafkalog_core.kafka.sim.cluster_metadata import read_cluster_topics, read_log_levels
+from kafkalog_core.kafka.sim.logdir.bounds import read_extent
+from kafkalog_core.kafka.sim.logdir.top_files import OFFSET_KINDS, read_broker_dir, served
+from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, MetaSources, repair_meta, repair_topic_id, why
 from kafkalog_core.ops.checkpoint.offsets import PartitionExtents, offset_findings, repair_epochs, repair_offsets
-from kafkalog_core.ops.reading.logfiles import is_compacted
-from kafkalog_core.ops.reading.targets import LogDirTarget
 from kafkalog_core.ops.repair.plan import PlanReport
 from kafkalog_core.ops.repair.plan_rows import MENDED_BY_PLAN
 from kafkalog_core.ops.verify.companions import broker_uid, file_findings
@@ -63,10 +63,10 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.checkpoint import LineEdit
-    from kafkalog_core.kafka.logdir.bounds import Extent
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
-    from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+    from kafkalog_core.kafka.sim.logdir.bounds import Extent
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.changing.changes import Stage

@@ -16,7 +16,7 @@ from kafkalog_core.format.properties import (
     read_meta_properties,
 )
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.kafka.cluster import any_topic_id, metadata_file, read_metadata_file
+from kafkalog_core.kafka.sim.cluster import any_topic_id, metadata_file, read_metadata_file
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import Struct, replace
 from kafkalog_core.text import first_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = [

@@ -34,8 +34,8 @@ from kafkalog_core.format.checkpoint import (
 )
 from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import EpochText, read_epochs
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import EpochText, read_epochs
 from kafkalog_core.ops.checkpoint.file_repair import FileRepair, read_text
 from kafkalog_core.ops.verify.producers import add_beyond_end, check_partition_offsets
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.logdir.bounds import Extent
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.kafka.sim.logdir.bounds import Extent
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, Key
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.storage.partition import Partition

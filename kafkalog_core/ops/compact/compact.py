@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.pool import run_all
+from kafkalog_core.engine.targets import check_topics
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.kafka.cleaner.rules import check_cleaner_settings, why_never_cleaned, why_not_current
-from kafkalog_core.kafka.logdir.segment_views import check_now, read_partition_view
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.cleaner_rules import check_cleaner_settings, why_never_cleaned, why_not_current
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.segment_views import check_now, read_partition_view
 from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
 from kafkalog_core.ops.compact.simulation import simulate
-from kafkalog_core.ops.pool import run_all
-from kafkalog_core.ops.reading.targets import check_topics
 from kafkalog_core.ops.repair.context import read_context, stray_first, target_dirs
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.partition import read_partition
@@ -23,10 +23,10 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
-    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.storage.logdir import PartitionPath
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.cleaner.clean import Counts
-from kafkalog_core.kafka.cleaner.rules import clean_config, cleaner_settings, cleaning_rules
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.cleaner_rules import clean_config, cleaner_settings, cleaning_rules
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.cleaner.clean import Counts
 from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.ops.repair.held_options import held_options
 from kafkalog_core.output import plans, tables
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.errors import StorageError
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.run_filter import HeavyKey
-    from kafkalog_core.kafka.cleaner.clean import CleanPass
-    from kafkalog_core.kafka.cleaner.log import Cleanability, CleanLog, CleanSegment
-    from kafkalog_core.kafka.cleaner.rules import CleanConfig
-    from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.kafka.setting_table import TopicSettings
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.kafka.rules.cleaner_rules import CleanConfig
+    from kafkalog_core.kafka.rules.setting_table import TopicSettings
+    from kafkalog_core.kafka.sim.cleaner.clean import CleanPass
+    from kafkalog_core.kafka.sim.cleaner.log import Cleanability, CleanLog, CleanSegment
+    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext
     from kafkalog_core.ops.repair.held_options import HeldOption

@@ -17,22 +17,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, cast
 
+from kafkalog_core.engine.targets import check_topics
 from kafkalog_core.errors import CleanError, RefusedError, SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint import encode_offset_checkpoint
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name, segment_file_name
-from kafkalog_core.kafka.cleaner.log import read_clean_log
-from kafkalog_core.kafka.cleaner.rules import cleaner_settings, cleaning_rules
-from kafkalog_core.kafka.logdir.segment_views import check_now, read_partition_view
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.rules import append_rules, rules_of
-from kafkalog_core.kafka.setting_table import producer_expiration_name
+from kafkalog_core.kafka.rules.cleaner_rules import cleaner_settings, cleaning_rules
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import append_rules, rules_of
+from kafkalog_core.kafka.rules.setting_table import producer_expiration_name
+from kafkalog_core.kafka.sim.cleaner.log import read_clean_log
+from kafkalog_core.kafka.sim.logdir.segment_views import check_now, read_partition_view
 from kafkalog_core.ops.compact.compact import count_forecast, tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest, ForecastRows, assumptions_of, watermark_findings
 from kafkalog_core.ops.compact.simulation import Cleaning, last_clean, simulate
-from kafkalog_core.ops.reading.targets import check_topics
 from kafkalog_core.ops.repair.assumptions import refusal
 from kafkalog_core.ops.repair.context import (
     distinct_settings,
@@ -59,17 +59,17 @@ from kafkalog_core.structs import Struct, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
-    from kafkalog_core.kafka.cleaner.offset_map import KnownMap
-    from kafkalog_core.kafka.evidence import ReleaseGuess
-    from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
-    from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.setting_table import Setting
+    from kafkalog_core.kafka.sim.cleaner.clean import CleanPass, Group
+    from kafkalog_core.kafka.sim.cleaner.offset_map import KnownMap
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess
+    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, Key
     from kafkalog_core.ops.compact.forecast import CompactForecast, CompactTask
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.report import Report
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.repair.plan import PlanRequest

@@ -14,10 +14,10 @@ from kafkalog_core.findings import found
 from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.format.skimpy_offset_map import OffsetMap
-from kafkalog_core.kafka.cleaner.clean import next_pass
-from kafkalog_core.kafka.cleaner.log import CleanSegment, cleanability, read_clean_log, segments_in
-from kafkalog_core.kafka.cleaner.offset_map import FilledMap, KnownMap, MapFiller
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.sim.cleaner.clean import next_pass
+from kafkalog_core.kafka.sim.cleaner.log import CleanSegment, cleanability, read_clean_log, segments_in
+from kafkalog_core.kafka.sim.cleaner.offset_map import FilledMap, KnownMap, MapFiller
 from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, head_row
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.changing.space import free_bytes
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from types import TracebackType
 
-    from kafkalog_core.kafka.cleaner.clean import CleanPass, Group
-    from kafkalog_core.kafka.cleaner.log import Cleanability, CleanLog
-    from kafkalog_core.kafka.cleaner.rules import CleanConfig, CleaningRules
-    from kafkalog_core.kafka.cleaner.transactions import AbortedTxn
-    from kafkalog_core.kafka.logdir.segment_views import PartitionView
+    from kafkalog_core.kafka.rules.cleaner_rules import CleanConfig, CleaningRules
+    from kafkalog_core.kafka.sim.cleaner.clean import CleanPass, Group
+    from kafkalog_core.kafka.sim.cleaner.log import Cleanability, CleanLog
+    from kafkalog_core.kafka.sim.cleaner.transactions import AbortedTxn
+    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
     from kafkalog_core.ops.compact.forecast import CompactTask
     from kafkalog_core.progress import Progress
 

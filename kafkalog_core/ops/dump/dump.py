@@ -14,6 +14,9 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from kafkalog_core.engine.chunks import RowOrigin, rows_at
+from kafkalog_core.engine.report import LogStats
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.errors import (
     SelectionError,
     StorageError,
@@ -21,9 +24,7 @@ from kafkalog_core.errors import (
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.findings.partitions import GAP_UNKNOWN
 from kafkalog_core.format.names import LOG_KINDS, FileKind, FileState
-from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
-from kafkalog_core.ops.reading.chunks import RowOrigin, rows_at
-from kafkalog_core.ops.reading.logfiles import (
+from kafkalog_core.kafka.sim.logfiles import (
     Checkpoints,
     Compaction,
     OffsetSpan,
@@ -33,10 +34,9 @@ from kafkalog_core.ops.reading.logfiles import (
     unit_of_file,
     unit_of_partition,
 )
-from kafkalog_core.ops.reading.logreader import LogReader
-from kafkalog_core.ops.reading.report import LogStats
-from kafkalog_core.ops.reading.splits import LogSplit, can_be_divided, is_compressed, segment_files, segment_row
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
+from kafkalog_core.ops.dump.logreader import LogReader
+from kafkalog_core.ops.dump.splits import LogSplit, can_be_divided, is_compressed, segment_files, segment_row
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
@@ -48,12 +48,12 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
+    from kafkalog_core.engine.chunks import LineRoom
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Severity
-    from kafkalog_core.ops.reading.chunks import LineRoom
-    from kafkalog_core.ops.reading.committed import CommittedView, Hole, Undecided
-    from kafkalog_core.ops.reading.logreader import Relay
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.kafka.sim.committed import CommittedView, Hole, Undecided
+    from kafkalog_core.ops.dump.logreader import Relay
+    from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.scan import ScanPlace
@@ -296,7 +296,7 @@ class Dumper:
 
         Raises SelectionError in that case if no log directory is a target.
         """
-        from kafkalog_core.ops.reading import committed  # noqa: PLC0415 -- the rules of transactions, on request
+        from kafkalog_core.kafka.sim import committed  # noqa: PLC0415 -- the rules of transactions, on request
 
         high_watermark = None
         if self._request.committed == "high-watermark":

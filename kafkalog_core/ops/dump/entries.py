@@ -36,8 +36,8 @@ from kafkalog_core.format.snapshot import (
     decode_snapshot_header,
     iter_producer_entries,
 )
-from kafkalog_core.kafka.logdir.faults import EntryFile, damage_row, fault_row, place_of_rows, unreadable_row
-from kafkalog_core.kafka.logdir.text_files import checkpoint_rows, property_rows
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile, damage_row, fault_row, place_of_rows, unreadable_row
+from kafkalog_core.kafka.sim.logdir.text_files import checkpoint_rows, property_rows
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.output.tables import INDEX_ENTRY, PRODUCER
 from kafkalog_core.storage.source import Source, UnreadableError

@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.chunks import LineBuffer, Lines
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target
 from kafkalog_core.errors import KafkalogError, NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.format.names import LOG_KINDS
-from kafkalog_core.ops.reading.chunks import LineBuffer, Lines
-from kafkalog_core.ops.reading.logfiles import LogFile, Unit, unit_of_file, unit_of_partition
-from kafkalog_core.ops.reading.logreader import BatchMark, Identity, LogReader, damage_severity, identity_of, mark_of
-from kafkalog_core.ops.reading.splits import may_be_unfinished
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target
+from kafkalog_core.kafka.sim.logfiles import LogFile, Unit, damage_severity, unit_of_file, unit_of_partition
+from kafkalog_core.ops.dump.logreader import BatchMark, Identity, LogReader, identity_of, mark_of
+from kafkalog_core.ops.dump.splits import may_be_unfinished
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
@@ -29,10 +29,10 @@ from kafkalog_core.structs import NamedTuple, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.reading.logfiles import LogFile
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.runs import DumpRequest
+    from kafkalog_core.kafka.sim.logfiles import LogFile
+    from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
 
 __all__ = ["ReadHistory", "Tail", "follow", "unit_of_rolling_file"]

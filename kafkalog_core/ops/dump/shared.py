@@ -19,11 +19,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from kafkalog_core.engine.pool import SHARED_BYTES
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece
-from kafkalog_core.ops.pool import SHARED_BYTES
-from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
 from kafkalog_core.storage.page_cache import AHEAD_BYTES, SharedFiles
 from kafkalog_core.storage.source import READING
@@ -32,12 +32,12 @@ from kafkalog_core.structs import NamedTuple, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.engine.processes import Pool
+    from kafkalog_core.engine.turns import TurnWriter
+    from kafkalog_core.kafka.sim.logfiles import OffsetSpan
     from kafkalog_core.ops.dump.dump import Step
-    from kafkalog_core.ops.processes import Pool
-    from kafkalog_core.ops.reading.logfiles import OffsetSpan
-    from kafkalog_core.ops.reading.logreader import Relay
-    from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.ops.turns import TurnWriter
+    from kafkalog_core.ops.dump.logreader import Relay
+    from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
     from kafkalog_core.storage.scan import ScanPlace
@@ -128,7 +128,7 @@ class _SharedDump:
                 return
             has_read |= self._take_one(shared_bytes)
         self._output.flush()
-        from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- a reader of ten rows has them by now
+        from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- a reader of ten rows has them by now
 
         if _has_no_reader(self._output.descriptor):
             raise BrokenPipeError
@@ -307,7 +307,7 @@ def _write_piece(
 ) -> _PieceResult:
     """Read a piece, and write its rows when it is its turn. Raises StorageError for a file that is itself a target."""
     _shared_files(piece)
-    from kafkalog_core.ops.turns import TurnRelay, TurnWriter, WorkerPlace  # noqa: PLC0415 -- this is one of several
+    from kafkalog_core.engine.turns import TurnRelay, TurnWriter, WorkerPlace  # noqa: PLC0415 -- this is one of several
 
     report, here = Report(), WorkerPlace.here
     stream = TurnWriter(number, here)

@@ -18,12 +18,12 @@ from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import CheckpointEpoch, encode_epoch_checkpoint
 from kafkalog_core.format.layout import MAX_INT64, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kafkalog_core.format.names import METADATA_TOPIC, FileKind, fixed_file_name, segment_file_name
-from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart
-from kafkalog_core.kafka.logdir.bounds import LogBounds, log_bounds
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_epochs
-from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.candidates import first_recovered
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.leader_epochs import EpochCache, EpochStart
+from kafkalog_core.kafka.sim.logdir.bounds import LogBounds, log_bounds
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
+from kafkalog_core.kafka.sim.start.candidates import first_recovered
 from kafkalog_core.kernels import constants as k
 from kafkalog_core.ops.reindex.steps import Step
 from kafkalog_core.ops.verify import verdict
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.layout import Layout
-    from kafkalog_core.kafka.logdir.text_files import EpochText
-    from kafkalog_core.kafka.start.recovery import SegmentRecovery
+    from kafkalog_core.kafka.sim.logdir.text_files import EpochText
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.ops.reindex.steps import ReindexTask
     from kafkalog_core.ops.verify.request import SegmentTask
     from kafkalog_core.storage.listing import Segment

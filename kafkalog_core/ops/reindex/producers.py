@@ -13,7 +13,7 @@ from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
 from kafkalog_core.format.names import FileKind, segment_file_name
 from kafkalog_core.format.snapshot import decode_snapshot, encode_snapshot, repeated_producers
-from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
+from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
 from kafkalog_core.ops.reindex.indexes import NOT_A_RECOVERY, is_same, what_is_wrong
 from kafkalog_core.ops.reindex.steps import Step
 from kafkalog_core.ops.verify.txn_index import MAX_SNAPSHOT_BYTES, Doubt, check_snapshot, check_txn_index
@@ -23,8 +23,8 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog_core.kafka.rules import RecoveryRules
-    from kafkalog_core.kafka.start.recovery import SegmentRecovery
+    from kafkalog_core.kafka.rules.rule_table import RecoveryRules
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 

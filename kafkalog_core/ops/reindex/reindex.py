@@ -16,20 +16,20 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.pool import wants_processes
 from kafkalog_core.errors import AccessError, NotFoundError, StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checksums import ZLIB
 from kafkalog_core.format.layout import MAX_BATCH_BYTES, MAX_INT32
 from kafkalog_core.format.names import SEGMENT_KINDS, DirectoryState, FileKind
-from kafkalog_core.kafka.leader_epochs import EpochStart
-from kafkalog_core.kafka.producers import ProducerStates
-from kafkalog_core.kafka.releases import Release, with_log_files
-from kafkalog_core.kafka.rules import RecoveryRules, recovery_rules, rules_of
-from kafkalog_core.kafka.snapshots import is_deleted_by_start
-from kafkalog_core.kafka.start.recovery import RecoveryWatch, recover_segment, split_parts
-from kafkalog_core.ops.pool import wants_processes
-from kafkalog_core.ops.reading.logfiles import is_compacted, may_be_compacted
+from kafkalog_core.kafka.rules.producers import ProducerStates
+from kafkalog_core.kafka.rules.releases import Release, with_log_files
+from kafkalog_core.kafka.rules.rule_table import RecoveryRules, recovery_rules, rules_of
+from kafkalog_core.kafka.sim.leader_epochs import EpochStart
+from kafkalog_core.kafka.sim.logfiles import is_compacted, may_be_compacted
+from kafkalog_core.kafka.sim.snapshots import is_deleted_by_start
+from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, recover_segment, split_parts
 from kafkalog_core.ops.reindex.indexes import (
     SegmentIndexes,
     epochs_step,
@@ -61,10 +61,10 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from kafkalog_core.engine.targets import FileTarget
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.setting_table import Setting
-    from kafkalog_core.kafka.start.recovery import ProblemKind, SegmentRecovery, SplitPart
-    from kafkalog_core.ops.reading.targets import FileTarget
+    from kafkalog_core.kafka.rules.setting_table import Setting
+    from kafkalog_core.kafka.sim.start.recovery import ProblemKind, SegmentRecovery, SplitPart
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.repair.plan import PlanRequest
     from kafkalog_core.progress import Progress
@@ -516,7 +516,7 @@ class _Planner:
                 yield work.steps(), lambda work=work: work.report  # type: ignore[misc]  # mypy knows no such default
             return
         with ExitStack() as stack:
-            from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- most runs start none
+            from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- most runs start none
 
             pool = stack.enter_context(Pool(jobs, self._progress))
             for steps, report in pool.map(rebuild, [(task, pool.scratch) for task in tasks]):

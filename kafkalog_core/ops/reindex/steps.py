@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.rules import RecoveryRules
-    from kafkalog_core.kafka.start.recovery import SegmentRecovery, SplitPart
+    from kafkalog_core.kafka.rules.rule_table import RecoveryRules
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery, SplitPart
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.storage.changing.changes import Stage

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.command_lines import CommandLine
-    from kafkalog_core.kafka.logdir.segment_views import PartitionView
-    from kafkalog_core.kafka.setting_table import GapKind, Setting, TopicSettings
+    from kafkalog_core.kafka.rules.setting_table import GapKind, Setting, TopicSettings
+    from kafkalog_core.kafka.sim.logdir.segment_views import PartitionView
 
 __all__ = [
     "ASSUME",

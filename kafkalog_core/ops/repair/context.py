@@ -11,17 +11,18 @@ from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from kafkalog_core.engine.named_dirs import NamedDirs
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
 from kafkalog_core.errors import DeniedError, SelectionError, SettingError, StorageError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind
-from kafkalog_core.kafka.cluster import DirectoryOwners, metadata_file, other_node_of, read_topic_id
-from kafkalog_core.kafka.evidence import infer_release
-from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.kafka.named_dirs import NamedDirs, other_dirs, related_dirs
-from kafkalog_core.kafka.releases import with_log_files
-from kafkalog_core.kafka.settings import read_server, read_settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, resolve
+from kafkalog_core.kafka.rules.releases import with_log_files
+from kafkalog_core.kafka.sim.cluster import DirectoryOwners, metadata_file, other_node_of, read_topic_id
+from kafkalog_core.kafka.sim.evidence import infer_release
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.sim.named_dirs import other_dirs, related_dirs
+from kafkalog_core.kafka.sim.settings import read_server, read_settings
+from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.storage.listing import SegmentState, list_directory, stat_path
 from kafkalog_core.storage.logdir import BROKER_KINDS, is_broker_dir, read_log_dir
 from kafkalog_core.storage.paths import absolute
@@ -31,16 +32,16 @@ from kafkalog_core.structs import Struct, field, replace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.names import DirectoryName
-    from kafkalog_core.kafka.evidence import ReleaseGuess
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
-    from kafkalog_core.kafka.named_dirs import ClusterDir
-    from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.setting_requests import SettingsRequest
-    from kafkalog_core.kafka.setting_table import Setting, TopicSettings
-    from kafkalog_core.kafka.settings import Settings
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+    from kafkalog_core.kafka.rules.setting_table import Setting, TopicSettings
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.sim.named_dirs import ClusterDir
+    from kafkalog_core.kafka.sim.settings import Settings
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir, PartitionPath
     from kafkalog_core.storage.partition import Partition

@@ -15,7 +15,7 @@ from kafkalog_core.storage.locks import lock_holder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, Key
     from kafkalog_core.storage.changing.new_dir import NewDir, NewTree
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import LogDir

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.command_lines import shell_word
-from kafkalog_core.kafka.setting_table import BY_NAME
+from kafkalog_core.kafka.rules.setting_table import BY_NAME
 from kafkalog_core.structs import Struct
 from kafkalog_core.text import first_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from kafkalog_core.command_lines import CommandLine
-    from kafkalog_core.kafka.setting_table import Definition, Setting
+    from kafkalog_core.kafka.rules.setting_table import Definition, Setting
 
 __all__ = ["HeldOption", "held_note", "held_options", "held_refusal"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kafkalog_core.command_lines import shell_path
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.repair.assumptions import refusal, with_options
 from kafkalog_core.ops.repair.context import read_context
 from kafkalog_core.ops.repair.held_options import held_refusal
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.evidence import ReleaseGuess
-    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.kafka.rules.setting_table import Setting
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.ops.repair.held_options import HeldOption

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.kafka.rules.setting_table import Setting
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.repair.plan import Plan
     from kafkalog_core.ops.repair.undo import GivenUp, PrunePlan, Scope, UndoPlan

@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkalog_core.engine.targets import FileTarget
 from kafkalog_core.errors import SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.leader_epochs import history
-from kafkalog_core.ops.reading.logfiles import is_compacted
-from kafkalog_core.ops.reading.targets import FileTarget
+from kafkalog_core.kafka.sim.leader_epochs import history
+from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.replicas.comparison import BatchCursor, lockstep
 from kafkalog_core.ops.replicas.verdict import (
     Differences,
@@ -36,9 +36,9 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.ops.replicas.verdict import Copy, ReplicaVerdict
     from kafkalog_core.progress import Progress
 

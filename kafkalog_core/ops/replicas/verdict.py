@@ -6,12 +6,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.format.names import DirectoryState, FileKind
-from kafkalog_core.kafka.cluster import read_topic_ids
-from kafkalog_core.kafka.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
-from kafkalog_core.kafka.logdir.bounds import log_bounds
-from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.cluster import read_topic_ids
+from kafkalog_core.kafka.sim.leader_epochs import EpochStart, History, read_epoch_file, truncation_offset
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.replicas.comparison import Share
 from kafkalog_core.storage.logdir import PartitionPath
@@ -22,8 +22,8 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.replicas.comparison import Absence, BatchCursor, Stretch
     from kafkalog_core.storage.partition import Partition
 

@@ -33,12 +33,12 @@ from kafkalog_core.format.checkpoint import (
     parse_offset_entry,
 )
 from kafkalog_core.format.names import SEGMENT_KINDS, FileKind, fixed_file_name, segment_file_name
-from kafkalog_core.kafka.leader_epochs import EpochCache, read_epoch_file
-from kafkalog_core.kafka.retention.forecast import Schedule, play
-from kafkalog_core.kafka.retention.rules import release_rules
-from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
-from kafkalog_core.kafka.start.replay import ReplaySegment
+from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
+from kafkalog_core.kafka.sim.leader_epochs import EpochCache, read_epoch_file
+from kafkalog_core.kafka.sim.retention.forecast import Schedule, play
+from kafkalog_core.kafka.sim.retention.rules import release_rules
+from kafkalog_core.kafka.sim.snapshots import ProducerLoad, SnapshotFiles
+from kafkalog_core.kafka.sim.start.replay import ReplaySegment
 from kafkalog_core.ops.repair.assumptions import assumed_of_broker, assumed_of_topic, assumed_watermark
 from kafkalog_core.ops.repair.context import stray_first
 from kafkalog_core.ops.repair.held_options import held_options
@@ -62,11 +62,11 @@ from kafkalog_core.text import first_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, Key
-    from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.retention.forecast import Forecast
-    from kafkalog_core.kafka.retention.rules import Deleted
-    from kafkalog_core.kafka.settings import Settings
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, Key
+    from kafkalog_core.kafka.sim.retention.forecast import Forecast
+    from kafkalog_core.kafka.sim.retention.rules import Deleted
+    from kafkalog_core.kafka.sim.settings import Settings
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.ops.repair.held_options import HeldOption

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from kafkalog_core.errors import AccessError, FormatError, NotFoundError
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.layout import MAX_INT32
-from kafkalog_core.kafka.append import Appender, AppendLimits, AppendSink, limits_of
-from kafkalog_core.kafka.rules import append_rules
+from kafkalog_core.kafka.rules.append import Appender, AppendLimits, AppendSink, limits_of
+from kafkalog_core.kafka.rules.rule_table import append_rules
 from kafkalog_core.output import plans, tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.partition import read_partition
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.append import OpenSegment, Roll
-    from kafkalog_core.kafka.evidence import ReleaseGuess
-    from kafkalog_core.kafka.rules import AppendRules
-    from kafkalog_core.kafka.setting_table import TopicSettings
+    from kafkalog_core.kafka.rules.append import OpenSegment, Roll
+    from kafkalog_core.kafka.rules.rule_table import AppendRules
+    from kafkalog_core.kafka.rules.setting_table import TopicSettings
+    from kafkalog_core.kafka.sim.evidence import ReleaseGuess
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition
 

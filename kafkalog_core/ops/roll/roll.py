@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.pool import run_all
+from kafkalog_core.engine.targets import check_topics
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.format.checkpoint import encode_epoch_checkpoint
@@ -14,15 +16,13 @@ from kafkalog_core.format.index import encode_txn_entry
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name, segment_file_name
 from kafkalog_core.format.snapshot import encode_snapshot
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.leader_epochs import EpochStart, read_epoch_file
-from kafkalog_core.kafka.producer_anomalies import markers_of
-from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates
-from kafkalog_core.kafka.rules import append_rules, recovery_rules
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.snapshots import SnapshotFiles
-from kafkalog_core.ops.pool import run_all
-from kafkalog_core.ops.reading.targets import check_topics
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.rules.producer_anomalies import markers_of
+from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates
+from kafkalog_core.kafka.rules.rule_table import append_rules, recovery_rules
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.leader_epochs import EpochStart, read_epoch_file
+from kafkalog_core.kafka.sim.snapshots import SnapshotFiles
 from kafkalog_core.ops.reindex.producers import load_states
 from kafkalog_core.ops.repair.context import (
     only_target_dir,
@@ -48,13 +48,13 @@ from kafkalog_core.structs import Struct, field, replace
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.append import OpenSegment, Roll
-    from kafkalog_core.kafka.logdir.top_files import Key
-    from kafkalog_core.kafka.producers import Marker
-    from kafkalog_core.kafka.rules import RecoveryRules
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.kafka.rules.append import OpenSegment, Roll
+    from kafkalog_core.kafka.rules.producers import Marker
+    from kafkalog_core.kafka.rules.rule_table import RecoveryRules
+    from kafkalog_core.kafka.sim.logdir.top_files import Key
     from kafkalog_core.ops.repair.context import DirContext, TargetDir
     from kafkalog_core.storage.changing.new_dir import NewTree
     from kafkalog_core.storage.changing.writer import NewFile

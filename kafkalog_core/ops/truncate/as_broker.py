@@ -9,9 +9,9 @@ from kafkalog_core.findings.kinds import AT_OFFSET, VERIFY
 from kafkalog_core.findings.logs import FIRST_OFFSET_BACK, LATER_RELEASE
 from kafkalog_core.findings.plans import BEFORE_PLACE, IN_FILE
 from kafkalog_core.format.names import FileKind, FileState, segment_file_name
-from kafkalog_core.kafka.start.candidates import recovers_v07
-from kafkalog_core.kafka.start.outcome import offset_at
-from kafkalog_core.kafka.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.candidates import recovers_v07
+from kafkalog_core.kafka.sim.start.outcome import offset_at
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
 from kafkalog_core.ops.truncate.truncation import (
     CompanionFiles,
     SegmentTruncation,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.snapshots import SnapshotFiles
-    from kafkalog_core.kafka.start.recovery import SegmentRecovery
-    from kafkalog_core.kafka.start.results import LoadedSegment, LoadProblem, LoadResult
+    from kafkalog_core.kafka.sim.snapshots import SnapshotFiles
+    from kafkalog_core.kafka.sim.start.recovery import SegmentRecovery
+    from kafkalog_core.kafka.sim.start.results import LoadedSegment, LoadProblem, LoadResult
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.storage.changing.changes import Stage
     from kafkalog_core.storage.listing import FileInfo, Segment

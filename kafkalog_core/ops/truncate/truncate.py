@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.pool import run_all
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.format.checkpoint import CheckpointMend, CheckpointOffset, parse_offset_entry
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
-from kafkalog_core.kafka.logdir.bounds import log_bounds
-from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.ops.pool import run_all
+from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
 from kafkalog_core.ops.repair.assumptions import assumed_of_topic
 from kafkalog_core.ops.repair.context import distinct_settings, waiting_replacement
 from kafkalog_core.ops.repair.loss import measure_loss
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
-    from kafkalog_core.kafka.releases import Release
-    from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.rules.setting_table import Setting
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.context import PartitionFacts
     from kafkalog_core.ops.repair.loss import Loss

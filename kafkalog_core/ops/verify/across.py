@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.cluster import DirectoryOwners
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.sim.cluster import DirectoryOwners
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["TopicId", "brokers_of", "check_across", "check_topic_ids"]

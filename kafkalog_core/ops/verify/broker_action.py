@@ -17,8 +17,8 @@ from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
 from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
-from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
-from kafkalog_core.kafka.start.outcome import Start
+from kafkalog_core.kafka.sim.start.candidates import RECOVERY_REASONS, recovers_v07
+from kafkalog_core.kafka.sim.start.outcome import Start
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import NamedTuple, Struct, replace
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding
     from kafkalog_core.findings.broker_actions import StartAction
     from kafkalog_core.format.names import DirectoryName
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.start.outcome import Outcome
-    from kafkalog_core.kafka.start.results import LoadOptions, LoadProblem
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.sim.start.outcome import Outcome
+    from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
     from kafkalog_core.ops.verify.verdict import PlaceVerdict
 
 __all__ = [

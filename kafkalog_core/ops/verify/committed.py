@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.findings import found
-from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
 from kafkalog_core.text import count_of
 from kafkalog_core.topics.group_offsets import offset_of_value, place_of_key
 

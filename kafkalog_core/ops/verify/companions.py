@@ -24,9 +24,9 @@ from kafkalog_core.format.names import (
     parse_file_name,
     segment_file_name,
 )
-from kafkalog_core.kafka.cluster import metadata_file, topic_id_of
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
+from kafkalog_core.kafka.sim.cluster import metadata_file, topic_id_of
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.ops.verify.verdict import PartitionMetadata
 from kafkalog_core.storage.listing import SegmentState, stat_path
 from kafkalog_core.storage.paths import exists, is_object
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.names import FileName
-    from kafkalog_core.kafka.logdir.text_files import EpochText
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext
+    from kafkalog_core.kafka.sim.logdir.text_files import EpochText
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.logdir import PartitionPath

@@ -9,10 +9,10 @@ from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Final, cast
 
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import DENIED, found
 from kafkalog_core.format.names import LOG_KINDS, parse_file_name
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.logdir import LogDirs, interrupted_runs
 from kafkalog_core.ops.verify.request import Depth, VerifyRequest
 from kafkalog_core.ops.verify.resume import decode
@@ -41,10 +41,10 @@ from kafkalog_core.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
 
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.verify.request import Keeper, Reader, Readers, SegmentTask
     from kafkalog_core.ops.verify.verdict import SegmentVerdict
 
@@ -343,7 +343,7 @@ class _Runner:
     def _start_workers(self) -> Workers:
         """Return the processes, started at the first call; they end with the run."""
         if self._workers is None:
-            from kafkalog_core.ops.processes import Pool  # noqa: PLC0415 -- most runs start none
+            from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- most runs start none
 
             self._workers = self._stack.enter_context(Pool(self._request.jobs, self._progress))
         return self._workers

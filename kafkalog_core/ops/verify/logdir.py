@@ -9,6 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.named_dirs import NamedDirs
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, check_topics
 from kafkalog_core.errors import SettingError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, for_rules, found
 from kafkalog_core.findings.broker_actions import DOES_NOT_START
@@ -19,16 +21,14 @@ from kafkalog_core.format.names import (
     METADATA_TOPIC,
     DirectoryState,
 )
-from kafkalog_core.kafka.cluster import DirectoryOwners
-from kafkalog_core.kafka.logdir.bounds import read_extent
-from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
-from kafkalog_core.kafka.named_dirs import NamedDirs
-from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.start.outcome import STOPS
-from kafkalog_core.kafka.start.replay import end_of_log
-from kafkalog_core.kafka.start.results import LoadOptions, LoadProblem
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, check_topics
+from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.cluster import DirectoryOwners
+from kafkalog_core.kafka.sim.logdir.bounds import read_extent
+from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext, read_broker_dir
+from kafkalog_core.kafka.sim.start.outcome import STOPS
+from kafkalog_core.kafka.sim.start.replay import end_of_log
+from kafkalog_core.kafka.sim.start.results import LoadOptions, LoadProblem
 from kafkalog_core.ops.repair.context import DirContext, TargetDir, guess_release
 from kafkalog_core.ops.repair.undo import scope_of
 from kafkalog_core.ops.verify.across import TopicId, brokers_of, check_across, check_topic_ids
@@ -61,11 +61,11 @@ from kafkalog_core.topics.group_offsets import OFFSETS_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.cluster import BrokerAssignments
-    from kafkalog_core.kafka.logdir.text_files import PlacedLine
-    from kafkalog_core.kafka.rules import OffsetSearch
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.kafka.rules.rule_table import OffsetSearch
+    from kafkalog_core.kafka.sim.cluster import BrokerAssignments
+    from kafkalog_core.kafka.sim.logdir.text_files import PlacedLine
     from kafkalog_core.ops.verify.committed import LogEnd
     from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.storage.changing.journal import Journal

@@ -17,9 +17,9 @@ from kafkalog_core.format.decode import RecordRun, decode_batch
 from kafkalog_core.format.layout import CONTROL_BIT, MAX_BATCH_BYTES
 from kafkalog_core.format.names import FileKind, FileState, fixed_file_name
 from kafkalog_core.format.textfile import parse_int32
-from kafkalog_core.kafka.cluster_metadata import read_history
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_epochs, read_properties
+from kafkalog_core.kafka.sim.cluster_metadata import read_history
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_properties
 from kafkalog_core.ops.verify.broker_action import snapshot_damage
 from kafkalog_core.ops.verify.request import NO_CHAIN, SegmentTask
 from kafkalog_core.ops.verify.segment import check_segment
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.kafka.logdir.text_files import PropertyText
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext
+    from kafkalog_core.kafka.sim.logdir.text_files import PropertyText
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext
     from kafkalog_core.ops.verify.request import Depth
     from kafkalog_core.ops.verify.verdict import PartitionVerdict
     from kafkalog_core.storage.listing import FileInfo

@@ -17,15 +17,13 @@ from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN, LOST_CURE
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
-from kafkalog_core.kafka.batch_places import partition_bounds
-from kafkalog_core.kafka.logdir.bounds import log_bounds
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_epochs
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.candidates import first_recovered, lone_occasion
-from kafkalog_core.kernels.constants import MARKER_ABORT
-from kafkalog_core.ops.reading.logfiles import (
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.batch_places import partition_bounds
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_epochs
+from kafkalog_core.kafka.sim.logfiles import (
     FEW_GAPS,
     LogPart,
     OffsetSpan,
@@ -33,6 +31,8 @@ from kafkalog_core.ops.reading.logfiles import (
     is_compacted,
     shows_no_compaction,
 )
+from kafkalog_core.kafka.sim.start.candidates import first_recovered, lone_occasion
+from kafkalog_core.kernels.constants import MARKER_ABORT
 from kafkalog_core.ops.verify.companions import read_metadata, refine
 from kafkalog_core.ops.verify.indexes import EntryWindows, OffsetIndexCheck, TimeIndexCheck, report_zeros
 from kafkalog_core.ops.verify.producers import ProducerChecks, ProducerPlace, check_epochs, first_start_offset
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.findings.catalog import SinkPart
     from kafkalog_core.format.columns import BatchColumns
-    from kafkalog_core.kafka.batch_places import PlaceBounds
-    from kafkalog_core.kafka.logdir.text_files import EpochText
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.producers import Marker, ProducerStates
+    from kafkalog_core.kafka.rules.producers import Marker, ProducerStates
+    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
+    from kafkalog_core.kafka.sim.logdir.text_files import EpochText
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.ops.verify.verdict import SegmentEpochStart, SegmentVerdict
     from kafkalog_core.storage.listing import FileInfo, Segment
     from kafkalog_core.storage.partition import Partition

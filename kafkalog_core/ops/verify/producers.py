@@ -11,9 +11,9 @@ from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink, SinkPart
 from kafkalog_core.format.checkpoint import CheckpointEpoch
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.kafka.producer_anomalies import ANOMALIES
-from kafkalog_core.kafka.producers import CompletedTxn, ProducerStates, sequences_of
-from kafkalog_core.ops.reading.logfiles import is_compacted
+from kafkalog_core.kafka.rules.producer_anomalies import ANOMALIES
+from kafkalog_core.kafka.rules.producers import CompletedTxn, ProducerStates, sequences_of
+from kafkalog_core.kafka.sim.logfiles import is_compacted
 from kafkalog_core.ops.verify.txn_index import AbortedTxns, check_snapshot
 from kafkalog_core.structs import Struct, replace
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
     from kafkalog_core.format.columns import BatchColumns
     from kafkalog_core.format.names import DirectoryName
-    from kafkalog_core.kafka.logdir.text_files import EpochText
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir, PartitionContext
-    from kafkalog_core.kafka.producer_anomalies import Anomaly, Marker
+    from kafkalog_core.kafka.rules.producer_anomalies import Anomaly, Marker
+    from kafkalog_core.kafka.sim.logdir.text_files import EpochText
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir, PartitionContext
     from kafkalog_core.ops.verify.verdict import SegmentEpochStart
     from kafkalog_core.storage.partition import Partition
 

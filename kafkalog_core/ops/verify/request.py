@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, Protocol, Self
 
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.kafka.batch_checks import CheckedLog
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.batch_checks import CheckedLog
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.structs import Struct, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.format.columns import BatchColumns, DamageColumns
-    from kafkalog_core.kafka.batch_places import PlaceBounds
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.producers import Marker
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.kafka.rules.producers import Marker
+    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.partition import Partition

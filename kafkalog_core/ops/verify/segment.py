@@ -12,11 +12,11 @@ from kafkalog_core.findings.catalog import SHOWN, Sink
 from kafkalog_core.findings.logs import DAMAGE_CODES, ZERO_TAIL
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.format.names import CHECKPOINT_KINDS, LOG_KINDS, SEGMENT_KINDS, FileKind
-from kafkalog_core.kafka.batch_checks import BatchCheck, RecordCheck
-from kafkalog_core.kafka.batch_places import PlaceBounds, PlaceWatch, is_of_header, misplaced_batches
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
-from kafkalog_core.kafka.producer_anomalies import markers_of
+from kafkalog_core.kafka.rules.batch_checks import BatchCheck, RecordCheck
+from kafkalog_core.kafka.rules.producer_anomalies import markers_of
+from kafkalog_core.kafka.sim.batch_places import PlaceBounds, PlaceWatch, is_of_header, misplaced_batches
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_offsets, read_properties
 from kafkalog_core.ops.verify.indexes import OffsetIndexCheck, TimeIndexCheck
 from kafkalog_core.ops.verify.request import NO_CHAIN, Reader, SegmentTask
 from kafkalog_core.ops.verify.txn_index import check_snapshot
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import TracebackType
 
+    from kafkalog_core.engine.targets import FileTarget
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import DamageColumns
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.ops.reading.targets import FileTarget
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.ops.verify.request import Chain, Check, Depth, Watch
     from kafkalog_core.storage.listing import FileInfo
     from kafkalog_core.storage.partition import Partition

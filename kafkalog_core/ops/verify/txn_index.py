@@ -12,8 +12,8 @@ from kafkalog_core.errors import FormatError, StorageError
 from kafkalog_core.format.index import MAX_TXN_INDEX_BYTES, iter_txn_entries, split_size
 from kafkalog_core.format.layout import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
 from kafkalog_core.format.snapshot import decode_snapshot, decode_snapshot_header, repeated_producers
-from kafkalog_core.kafka.producers import CompletedTxn
-from kafkalog_core.kafka.rules import MAX_ELEMENTS
+from kafkalog_core.kafka.rules.producers import CompletedTxn
+from kafkalog_core.kafka.rules.rule_table import MAX_ELEMENTS
 from kafkalog_core.storage.source import Source, code_of_error
 from kafkalog_core.structs import Struct
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings.catalog import Sink
     from kafkalog_core.format.snapshot import ProducerEntry
-    from kafkalog_core.kafka.producers import ProducerStates, SnapshotStyle
+    from kafkalog_core.kafka.rules.producers import ProducerStates, SnapshotStyle
     from kafkalog_core.storage.listing import Segment
 
 __all__ = ["MAX_SNAPSHOT_BYTES", "AbortMarkers", "AbortedTxns", "Doubt", "check_snapshot", "check_txn_index"]

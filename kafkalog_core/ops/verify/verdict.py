@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.kafka.batch_checks import OffsetGap, SegmentEpochStart
+from kafkalog_core.kafka.rules.batch_checks import OffsetGap, SegmentEpochStart
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
+from kafkalog_core.engine.targets import FileTarget
 from kafkalog_core.errors import FieldError, NotFoundError, StorageError, WorkerLostError
 from kafkalog_core.findings import found
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.names import FileState
-from kafkalog_core.kafka.batch_checks import FUTURE_MS
-from kafkalog_core.kafka.batch_places import partition_bounds
-from kafkalog_core.ops.reading.targets import FileTarget
+from kafkalog_core.kafka.rules.batch_checks import FUTURE_MS
+from kafkalog_core.kafka.sim.batch_places import partition_bounds
 from kafkalog_core.ops.verify.companions import Replacements
 from kafkalog_core.ops.verify.partition import PartitionChecker
 from kafkalog_core.ops.verify.request import NO_CHAIN, Chain, Depth, SegmentTask
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.kafka.batch_places import PlaceBounds
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.producers import Marker
+    from kafkalog_core.kafka.rules.producers import Marker
+    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.ops.verify.partition import CheckerPlace
     from kafkalog_core.ops.verify.request import Reader, Reading
     from kafkalog_core.storage.listing import FileInfo

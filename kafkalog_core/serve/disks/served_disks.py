@@ -11,15 +11,15 @@ import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Literal
 
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
-from kafkalog_core.kafka.cluster import ClusterAssignments, read_topic_id
-from kafkalog_core.kafka.cluster_metadata import read_copies, read_history
-from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_dir
-from kafkalog_core.kafka.named_dirs import identity_of
-from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
+from kafkalog_core.kafka.rules.setting_table import INTERNAL_TOPICS
+from kafkalog_core.kafka.sim.cluster import ClusterAssignments, read_topic_id
+from kafkalog_core.kafka.sim.cluster_metadata import read_copies, read_history
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext, read_broker_dir
+from kafkalog_core.kafka.sim.named_dirs import identity_of
 from kafkalog_core.serve.disks.start_notes import (
     finding_notes,
     holder_notes,
@@ -36,9 +36,9 @@ from kafkalog_core.text import count_of, moment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kafkalog_core.kafka.cluster_metadata import ClusterConfigs
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.kafka.sim.cluster_metadata import ClusterConfigs
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
     from kafkalog_core.storage.logdir import PartitionPath
     from kafkalog_core.topics.metadata_records import PartitionAssigned
 

@@ -11,7 +11,7 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.kafka.logdir.top_files import BrokerDir
+    from kafkalog_core.kafka.sim.logdir.top_files import BrokerDir
 
 __all__ = ["finding_notes", "holder_notes", "is_text", "undecodable_notes", "unreadable_notes"]
 

@@ -17,8 +17,8 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.decode import RecordRun, decode_run
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
-from kafkalog_core.kafka.batch_faults import BatchFaults
-from kafkalog_core.kafka.batch_places import without
+from kafkalog_core.kafka.sim.batch_faults import BatchFaults
+from kafkalog_core.kafka.sim.batch_places import without
 from kafkalog_core.storage.framing import LogFraming
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.structs import Struct
@@ -26,7 +26,7 @@ from kafkalog_core.structs import Struct
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kafkalog_core.kafka.batch_places import PlaceBounds
+    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
     from kafkalog_core.storage.scan import Run
     from kafkalog_core.storage.source import Source
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.kafka.batch_places import PlaceBounds
-from kafkalog_core.kafka.leader_epochs import EpochCache, history
-from kafkalog_core.kafka.releases import LATEST
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.sim.batch_places import PlaceBounds
+from kafkalog_core.kafka.sim.leader_epochs import EpochCache, history
 from kafkalog_core.serve.logs.batch_map import first_record_at, map_batches
 from kafkalog_core.serve.logs.file_ranges import FileRange
 from kafkalog_core.serve.logs.partition_view import (
@@ -32,7 +32,7 @@ from kafkalog_core.structs import Struct, field, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kafkalog_core.kafka.producers import CompletedTxn
+    from kafkalog_core.kafka.rules.producers import CompletedTxn
     from kafkalog_core.serve.logs.batch_map import BatchMap, Place
     from kafkalog_core.serve.logs.file_ranges import SharedFile
     from kafkalog_core.serve.logs.segment_cache import SegmentCache

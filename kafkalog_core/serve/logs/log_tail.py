@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.kafka.batch_faults import BatchFaults
-from kafkalog_core.kafka.logdir.bounds import last_indexed
+from kafkalog_core.kafka.sim.batch_faults import BatchFaults
+from kafkalog_core.kafka.sim.logdir.bounds import last_indexed
 from kafkalog_core.storage.scan import Damage, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple
@@ -13,7 +13,7 @@ from kafkalog_core.structs import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkalog_core.kafka.batch_places import PlaceBounds
+    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
     from kafkalog_core.serve.logs.batch_map import BatchMap
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.scan import ScanOptions

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import KafkalogError, StorageError, UnsupportedError
 from kafkalog_core.format.layout import MAGIC_V2, MAX_BATCH_BYTES, MAX_INT64
-from kafkalog_core.kafka.batch_places import partition_bounds
-from kafkalog_core.kafka.fetch import EARLIEST as EARLIEST_OFFSET
-from kafkalog_core.kafka.fetch import LATEST as LATEST_OFFSET
-from kafkalog_core.kafka.fetch import offsets_before
-from kafkalog_core.kafka.leader_epochs import EpochStart, History, history, read_epoch_file
-from kafkalog_core.kafka.logdir.bounds import log_bounds
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.releases import LATEST
-from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.ops.reading.committed import read_committed_view
-from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, unit_of_partition
-from kafkalog_core.ops.reading.producer_states import read_producer_states
+from kafkalog_core.kafka.rules.releases import LATEST
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.batch_places import partition_bounds
+from kafkalog_core.kafka.sim.committed import read_committed_view
+from kafkalog_core.kafka.sim.fetch import EARLIEST as EARLIEST_OFFSET
+from kafkalog_core.kafka.sim.fetch import LATEST as LATEST_OFFSET
+from kafkalog_core.kafka.sim.fetch import offsets_before
+from kafkalog_core.kafka.sim.leader_epochs import EpochStart, History, history, read_epoch_file
+from kafkalog_core.kafka.sim.logdir.bounds import log_bounds
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.sim.logfiles import Checkpoints, Compaction, unit_of_partition
+from kafkalog_core.kafka.sim.producer_states import read_producer_states
 from kafkalog_core.serve.logs.batch_map import first_record_at, map_batches
 from kafkalog_core.serve.logs.file_ranges import FileRange
 from kafkalog_core.serve.logs.log_tail import LogTail, find_tail
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog_core.format.snapshot import ProducerEntry
-    from kafkalog_core.kafka.batch_places import PlaceBounds
-    from kafkalog_core.ops.reading.committed import CommittedView
+    from kafkalog_core.kafka.sim.batch_places import PlaceBounds
+    from kafkalog_core.kafka.sim.committed import CommittedView
     from kafkalog_core.serve.logs.batch_map import BatchMap, Place
     from kafkalog_core.serve.logs.served_holes import ServedHole
     from kafkalog_core.storage.listing import Segment

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import METADATA_TOPIC
-from kafkalog_core.kafka.cluster_metadata import read_history
+from kafkalog_core.kafka.sim.cluster_metadata import read_history
 from kafkalog_core.topics.metadata_records import ScramCredential, ScramCredentialRemoved
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkalog_core.engine.targets import FileTarget
 from kafkalog_core.errors import LockedError, SelectionError
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.reading.targets import FileTarget
 from kafkalog_core.ops.verify.engine import count, partition_row, state_of, verify
 from kafkalog_core.ops.verify.request import Depth, VerifyRequest
 from kafkalog_core.ops.verify.verdict import PartitionVerdict
@@ -31,9 +31,9 @@ from kafkalog_core.structs import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.ops.verify.request import Level
     from kafkalog_core.spark.catalog.reading import CatalogReaders
     from kafkalog_core.spark.catalog.volumes import VolumeSet

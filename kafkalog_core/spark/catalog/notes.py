@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kafkalog_core.errors import StorageError
-from kafkalog_core.kafka.producer_anomalies import Marker
+from kafkalog_core.kafka.rules.producer_anomalies import Marker
 from kafkalog_core.ops.verify.resume import FileMark, from_plain, to_plain
 from kafkalog_core.ops.verify.verdict import (  # noqa: TC001 -- annotations are read at run time
     PartitionVerdict,
@@ -35,7 +35,7 @@ from kafkalog_core.structs import NamedTuple, Struct, asdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
     from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.storage.partition import Partition
 

@@ -10,14 +10,14 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from kafkalog_core.engine.chunks import BatchChunk, Lines
+from kafkalog_core.engine.report import LogStats, Report
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import FINDING_TYPES, found
-from kafkalog_core.ops.reading.chunks import BatchChunk, Lines
-from kafkalog_core.ops.reading.logfiles import LogFile, place_of, unit_of_partition
-from kafkalog_core.ops.reading.logreader import LogReader
-from kafkalog_core.ops.reading.report import LogStats, Report
-from kafkalog_core.ops.reading.runs import DumpRequest, RunReader
-from kafkalog_core.ops.reading.splits import segment_columns, segment_files
+from kafkalog_core.kafka.sim.logfiles import LogFile, place_of, unit_of_partition
+from kafkalog_core.ops.dump.logreader import LogReader
+from kafkalog_core.ops.dump.runs import DumpRequest, RunReader
+from kafkalog_core.ops.dump.splits import segment_columns, segment_files
 from kafkalog_core.ops.verify.resume import is_unchanged, marks_of, shape_of
 from kafkalog_core.ops.verify.segment import check_segment
 from kafkalog_core.ops.verify.verdict import next_offset
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.format.columns import BatchColumns, DamageColumns
-    from kafkalog_core.kafka.logdir.top_files import PartitionContext
-    from kafkalog_core.kafka.producers import Marker
-    from kafkalog_core.ops.reading.logfiles import Unit
+    from kafkalog_core.kafka.rules.producers import Marker
+    from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+    from kafkalog_core.kafka.sim.logfiles import Unit
     from kafkalog_core.ops.verify.request import Chain, Depth, SegmentTask
     from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
     from kafkalog_core.progress import Progress

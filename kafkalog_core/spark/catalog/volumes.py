@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafkalog_core.ops.reading.splits import grouped
+from kafkalog_core.ops.dump.splits import grouped
 from kafkalog_core.spark.catalog.notes import NotesWriter, note_row, piece_row, reading, row_bytes, wanted_rows
 from kafkalog_core.spark.lake.store import attempt_name, writing
 from kafkalog_core.spark.lake.tables import TableFile
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.chunks import BatchChunk
+    from kafkalog_core.engine.chunks import BatchChunk
+    from kafkalog_core.engine.pool import Workers
     from kafkalog_core.ops.verify.work import Piece
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.catalog.notes import NoteRow, PartitionNote, SegmentKey, SegmentNote

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from kafkalog_core.errors import LockedError
 from kafkalog_core.findings import found
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.reading.logfiles import Checkpoints
+from kafkalog_core.kafka.sim.logfiles import Checkpoints
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS
@@ -31,10 +31,10 @@ from kafkalog_core.structs import Struct, field
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from kafkalog_core.engine.pool import Workers
+    from kafkalog_core.engine.report import Report
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.pool import Workers
-    from kafkalog_core.ops.reading.report import Report
-    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.progress import Progress
     from kafkalog_core.spark.export.plan import WorkItem
     from kafkalog_core.spark.export.task import ExportTaskResult, Name, PartitionState

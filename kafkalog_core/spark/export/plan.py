@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.ops.reading.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
-from kafkalog_core.ops.reading.logreader import FilePart
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import LogSplit, divide, grouped
+from kafkalog_core.kafka.sim.logfiles import Compaction, OffsetSpan, chain_findings, files_in_range
+from kafkalog_core.ops.dump.logreader import FilePart
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.ops.dump.splits import LogSplit, divide, grouped
 from kafkalog_core.spark.export.start import LOWEST_OFFSET
 from kafkalog_core.spark.export.task import FileSpan, PartitionState, Unread
 from kafkalog_core.spark.session.schema import spark_text
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.reading.logfiles import Checkpoints, LogFile
+    from kafkalog_core.kafka.sim.logfiles import Checkpoints, LogFile
     from kafkalog_core.spark.export.start import ExportStart, PartitionLog
     from kafkalog_core.spark.export.task import ExportTaskResult
     from kafkalog_core.spark.lake.tables import TableFile

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_properties
-from kafkalog_core.ops.reading.logfiles import Compaction, unit_of_partition
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_properties
+from kafkalog_core.kafka.sim.logfiles import Compaction, unit_of_partition
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
@@ -21,8 +21,8 @@ from kafkalog_core.structs import Struct, field, replace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from kafkalog_core.ops.reading.logfiles import Checkpoints, Unit
-    from kafkalog_core.ops.reading.targets import Target
+    from kafkalog_core.engine.targets import Target
+    from kafkalog_core.kafka.sim.logfiles import Checkpoints, Unit
     from kafkalog_core.spark.export.task import LastBatch, PartitionState
     from kafkalog_core.storage.listing import Segment
     from kafkalog_core.storage.logdir import PartitionPath

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from kafkalog_core.engine.chunks import RecordChunk
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import AccessError, NotFoundError, RefusedError, StorageError
 from kafkalog_core.findings import FINDING_TYPES, Finding, found
 from kafkalog_core.findings.catalog import Sink
 from kafkalog_core.findings.logs import DAMAGE_CODES
 from kafkalog_core.format.names import FileKind, fixed_file_name
-from kafkalog_core.ops.reading.chunks import RecordChunk
-from kafkalog_core.ops.reading.logreader import LogReader
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.ops.dump.logreader import LogReader
 from kafkalog_core.output import tables
 from kafkalog_core.progress import Advance
 from kafkalog_core.spark.lake.store import attempt_name, reason_of, writing
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkalog_core.findings import Severity
-    from kafkalog_core.ops.reading.logreader import BatchMark
-    from kafkalog_core.ops.reading.runs import DumpRequest
-    from kafkalog_core.ops.reading.splits import LogSplit
+    from kafkalog_core.ops.dump.logreader import BatchMark
+    from kafkalog_core.ops.dump.runs import DumpRequest
+    from kafkalog_core.ops.dump.splits import LogSplit
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.spark.lake.store import Store
     from kafkalog_core.spark.session.arrow import ArrowRows

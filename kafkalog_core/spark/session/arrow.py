@@ -19,8 +19,8 @@ from kafkalog_core.structs import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog_core.engine.chunks import BatchChunk, ChunkColumns, RecordChunk, RowOrigin
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.reading.chunks import BatchChunk, ChunkColumns, RecordChunk, RowOrigin
     from kafkalog_core.output.tables import Column, Kind, Table
     from kafkalog_core.output.templates import Room
 

@@ -21,9 +21,9 @@ from time import perf_counter
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkalog_core import kernels
+from kafkalog_core.engine.pool import give_way
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.kernels.loops import SOURCE_HASH
-from kafkalog_core.ops.pool import give_way
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.spark.session.errors import SparkError, spark_errors
 from kafkalog_core.spark.session.session import LOG_CONF
@@ -87,7 +87,7 @@ class SparkWorkers:
         return self.context.defaultParallelism
 
     def map(self, work_of: Callable[..., _Result], pieces: Iterable[_Piece]) -> Iterator[_Result]:
-        """Yield the result of each piece; see `kafkalog_core.ops.pool.Workers`.
+        """Yield the result of each piece; see `kafkalog_core.engine.pool.Workers`.
 
         `work_of` must be a function of a module, and results are pickled. Raises WorkerLostError if a piece failed in
         every attempt that Spark makes.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final, Literal, cast
 
+from kafkalog_core.engine.selection import Selection, parse_size, parse_time_ms, whole_number
 from kafkalog_core.errors import SelectionError, SettingError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.layout import MAX_BATCH_BYTES
-from kafkalog_core.ops.reading.selection import Selection, parse_size, parse_time_ms, whole_number
-from kafkalog_core.ops.reading.splits import SPLIT_BYTES
+from kafkalog_core.ops.dump.splits import SPLIT_BYTES
 from kafkalog_core.spark.session.errors import local_paths
 from kafkalog_core.storage.object_paths import OPTION_NAMES, StorageOptions, is_object
 from kafkalog_core.storage.objects import options_of
@@ -18,7 +18,7 @@ from kafkalog_core.structs import NamedTuple, Struct
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkalog_core.ops.reading.runs import Committed
+    from kafkalog_core.ops.dump.runs import Committed
     from kafkalog_core.ops.verify.request import Level
 
 __all__ = ["OPTIONS", "SourceOptions", "source_options"]

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
+from kafkalog_core.engine.chunks import BatchChunk, RecordChunk
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve, same_partitions
 from kafkalog_core.errors import NotFoundError, SelectionError, StorageError
 from kafkalog_core.findings import DENIED
+from kafkalog_core.kafka.sim.logfiles import Unit, unit_of_partition
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.chunks import BatchChunk, RecordChunk
-from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import (
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.ops.dump.splits import (
     LogSplit,
     Position,
     UnreadRecords,
@@ -28,7 +29,6 @@ from kafkalog_core.ops.reading.splits import (
     plan_splits,
     read_split,
 )
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve, same_partitions
 from kafkalog_core.spark.session.arrow import ArrowRows, rows_to_arrow
 from kafkalog_core.spark.session.schema import SPARK_TABLES, columns_of, struct_type
 from kafkalog_core.spark.source.options import source_options
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from kafkalog_core.engine.targets import Target
     from kafkalog_core.findings import Finding
-    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.output.tables import Table
     from kafkalog_core.spark.source.options import SourceOptions

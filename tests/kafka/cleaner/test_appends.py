@@ -8,9 +8,9 @@ import pytest
 
 from kafkalog_core.errors import CleanError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.kafka.cleaner.indexes import Appends, CleanerAppend
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.sim.cleaner.indexes import Appends, CleanerAppend
 from tests.support import cleaner_logs as logs
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import CleanError
-from kafkalog_core.kafka.cleaner.clean import next_pass
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.sim.cleaner.clean import next_pass
 from kafkalog_core.structs import replace
 from tests.support import build
 from tests.support import cleaner_logs as logs

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.cleaner.log import Cleanability, cleanability, segments_in
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.producers import OpenTxn
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.rules.producers import OpenTxn
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.sim.cleaner.log import Cleanability, cleanability, segments_in
 from tests.support import build
 from tests.support import cleaner_logs as logs
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkalog_core.kafka.cleaner.clean import group_segments
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.sim.cleaner.clean import group_segments
 from tests.support import build
 from tests.support import cleaner_logs as logs
 

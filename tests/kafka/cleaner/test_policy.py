@@ -6,9 +6,9 @@ import pytest
 
 from kafkalog_core.errors import SettingError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
-from kafkalog_core.kafka.cleaner.rules import check_cleaner_settings, why_never_cleaned, why_not_current
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.kafka.rules.cleaner_rules import check_cleaner_settings, why_never_cleaned, why_not_current
+from kafkalog_core.kafka.rules.releases import Release
+from kafkalog_core.kafka.sim.settings import Settings
 from kafkalog_core.structs import replace
 
 CLEANED = {"orders": "/data/cleaner-offset-checkpoint"}

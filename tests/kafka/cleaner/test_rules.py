@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from kafkalog_core.kafka.cleaner.rules import CleaningRules, cleaning_rules
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.cleaner_rules import CleaningRules, cleaning_rules
+from kafkalog_core.kafka.rules.releases import parse_release
 
 READ = (
     "0.8.2.2",

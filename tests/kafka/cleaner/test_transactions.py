@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError, StorageError
-from kafkalog_core.kafka.cleaner.transactions import AbortedTxn, TransactionState, collect_aborted
+from kafkalog_core.kafka.sim.cleaner.transactions import AbortedTxn, TransactionState, collect_aborted
 from kafkalog_core.storage.source import Source
 from tests.support import build
 from tests.support import cleaner_logs as logs

@@ -8,10 +8,10 @@ import pytest
 
 from kafkalog_core.format.columns import BatchColumns
 from kafkalog_core.format.run_filter import BIT_DISCARD, BIT_EMPTY_TXN, BIT_RETAIN_EMPTY
-from kafkalog_core.kafka.cleaner.log import LastRecord
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.cleaner.transactions import AbortedTxn, TransactionState, Verdicts
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.sim.cleaner.log import LastRecord
+from kafkalog_core.kafka.sim.cleaner.transactions import AbortedTxn, TransactionState, Verdicts
 from kafkalog_core.storage.scan import Run, scan
 from kafkalog_core.storage.source import Source
 from tests.support import build

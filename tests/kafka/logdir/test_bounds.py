@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalog_core.kafka.logdir.bounds import Bound, LogBounds, log_bounds
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.releases import LATEST, Release
-from kafkalog_core.kafka.rules import rules_of
+from kafkalog_core.kafka.rules.releases import LATEST, Release
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.logdir.bounds import Bound, LogBounds, log_bounds
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.structs import replace
 
 FIRST, END = 10, 30

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.retention.rules import Checked, check
+from kafkalog_core.kafka.rules.releases import Release
+from kafkalog_core.kafka.sim.retention.rules import Checked, check
 from tests.kafka.retention.views import log, rules, segments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.kafka.logdir.segment_views import SegmentView
+    from kafkalog_core.kafka.sim.logdir.segment_views import SegmentView
 
 OLD = Release(0, 10, 0)
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_core.errors import LimitError
-from kafkalog_core.kafka.retention import forecast as playing
-from kafkalog_core.kafka.retention.forecast import Schedule, play
-from kafkalog_core.kafka.retention.rules import check
+from kafkalog_core.kafka.sim.retention import forecast as playing
+from kafkalog_core.kafka.sim.retention.forecast import Schedule, play
+from kafkalog_core.kafka.sim.retention.rules import check
 from tests.kafka.retention.views import question, segments
 
 SCHEDULE = Schedule(first_ms=1000, interval_ms=300, delay_ms=60)

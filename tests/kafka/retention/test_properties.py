@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.kafka.logdir.segment_views import SegmentView
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.retention.rules import RetainedLog, check, retention_rules
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
+from kafkalog_core.kafka.rules.releases import Release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.segment_views import SegmentView
+from kafkalog_core.kafka.sim.retention.rules import RetainedLog, check, retention_rules
+from kafkalog_core.kafka.sim.settings import read_settings
 from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.retention.rules import RetentionRules
+    from kafkalog_core.kafka.sim.retention.rules import RetentionRules
 
 NOW_MS: Final = 10_000
 TIMES: Final = st.integers(-1, 12_000)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kafkalog_core.errors import SettingError
-from kafkalog_core.kafka.releases import Release, parse_release
-from kafkalog_core.kafka.retention.rules import check_broker_keys, check_settings, release_rules, retention_rules
-from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.kafka.rules.releases import Release, parse_release
+from kafkalog_core.kafka.sim.retention.rules import check_broker_keys, check_settings, release_rules, retention_rules
+from kafkalog_core.kafka.sim.settings import Settings
 from tests.kafka.retention.views import rules
 
 ALL = ("start-offset", "size", "time")

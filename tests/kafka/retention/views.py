@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkalog_core.kafka.logdir.bounds import Bound, LogBounds
-from kafkalog_core.kafka.logdir.segment_views import NO_TIMESTAMP, PartitionView, SegmentView
-from kafkalog_core.kafka.releases import LATEST, Release
-from kafkalog_core.kafka.retention.forecast import RetentionQuestion
-from kafkalog_core.kafka.retention.rules import RetainedLog, retention_rules
-from kafkalog_core.kafka.settings import Settings
+from kafkalog_core.kafka.rules.releases import LATEST, Release
+from kafkalog_core.kafka.sim.logdir.bounds import Bound, LogBounds
+from kafkalog_core.kafka.sim.logdir.segment_views import NO_TIMESTAMP, PartitionView, SegmentView
+from kafkalog_core.kafka.sim.retention.forecast import RetentionQuestion
+from kafkalog_core.kafka.sim.retention.rules import RetainedLog, retention_rules
+from kafkalog_core.kafka.sim.settings import Settings
 from kafkalog_core.storage.listing import Listing
 from kafkalog_core.storage.partition import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkalog_core.kafka.retention.rules import Policy, RetentionRules
+    from kafkalog_core.kafka.sim.retention.rules import Policy, RetentionRules
 
 __all__ = ["END", "log", "question", "rules", "segments"]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.releases import Release, parse_release
-from kafkalog_core.kafka.rules import recovery_rules, rules_of
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.candidates import first_recovered
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.rules.releases import Release, parse_release
+from kafkalog_core.kafka.rules.rule_table import recovery_rules, rules_of
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
+from kafkalog_core.kafka.sim.start.candidates import first_recovered
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.structs import replace
 from tests.support import build

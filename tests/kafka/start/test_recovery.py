@@ -10,11 +10,11 @@ import pytest
 
 from kafkalog_core import kernels
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
-from kafkalog_core.kafka.producers import ProducerStates
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import recovery_rules
-from kafkalog_core.kafka.settings import Settings
-from kafkalog_core.kafka.start.recovery import RecoveryWatch, SegmentRecovery, recover_segment
+from kafkalog_core.kafka.rules.producers import ProducerStates
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import recovery_rules
+from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.start.recovery import RecoveryWatch, SegmentRecovery, recover_segment
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace
 from tests.support.build import (

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.kafka.producers import ProducerStates
-from kafkalog_core.kafka.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
-from kafkalog_core.kafka.start.replay import Obstacle, ReplaySegment, end_of_log, find_offset, replay_producers
+from kafkalog_core.kafka.rules.producers import ProducerStates
+from kafkalog_core.kafka.sim.snapshots import ProducerManager, SnapshotFiles, SnapshotOptions
+from kafkalog_core.kafka.sim.start.replay import Obstacle, ReplaySegment, end_of_log, find_offset, replay_producers
 from kafkalog_core.storage.partition import read_partition
 from tests.support import build
 from tests.support.truncating import batch, write_log
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.start.replay import EndOfLog
+    from kafkalog_core.kafka.sim.start.replay import EndOfLog
     from kafkalog_core.storage.listing import Segment
 
 SHORT = struct.pack(">qiib", 5, 30, 0, 2) + bytes(25)

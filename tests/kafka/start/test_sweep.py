@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.start.sweep import Swept, sweep
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.start.sweep import Swept, sweep
 from kafkalog_core.storage.partition import read_partition
 from tests.support.truncating import batch, write_log
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from msgspec.structs import force_setattr
 
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import DeniedError, RefusedError, StorageError
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
 from kafkalog_core.livebroker.disks.partition_dirs import BrokerDisk
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.serve.disks.start_notes import finding_notes, unreadable_notes
 from kafkalog_core.serve.network.socket_server import Listener, ListenError, NetworkServer

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.batch_writer import encode_marker
-from kafkalog_core.kafka.append import AppendLimits
+from kafkalog_core.kafka.rules.append import AppendLimits
 from kafkalog_core.livebroker.logs.live_log import LiveLog, LogFacts
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.serve.logs.partition_view import OffsetOutOfRangeError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkalog_core.errors import SettingError, StorageError
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.rules import matches_host_ranges
+from kafkalog_core.kafka.rules.releases import Release
+from kafkalog_core.kafka.rules.rule_table import matches_host_ranges
 from kafkalog_core.livebroker.cluster.acls import (
     AclBinding,
     AclFilter,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.kafka.cleaner.offset_map import FilledMap, MapFiller
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.cleaner.offset_map import FilledMap, MapFiller
 from kafkalog_core.kernels import constants as n
 from kafkalog_core.ops.compact.compact import tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest, CompactTask
@@ -26,7 +26,7 @@ from tests.support.scratch import MEMORY
 if TYPE_CHECKING:
     import random
 
-    from kafkalog_core.kafka.cleaner.offset_map import KnownMap
+    from kafkalog_core.kafka.sim.cleaner.offset_map import KnownMap
 
 SETTINGS = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0")
 RELEASES = ("4.3.1", "3.9.1", "2.8.2", "1.1.1", "0.10.2.2")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError
-from kafkalog_core.kafka.cleaner.clean import CleanPass
-from kafkalog_core.kafka.evidence import ReleaseGuess
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.releases import Release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.cleaner.clean import CleanPass
+from kafkalog_core.kafka.sim.evidence import ReleaseGuess
 from kafkalog_core.ops import planners
 from kafkalog_core.ops.compact.forecast import CompactRequest
 from kafkalog_core.ops.compact.planning import compact_to, is_certain
 from kafkalog_core.ops.planners import is_of_plan, make_plan, parse_plans, plan_file, plan_to_apply
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan, check_drift, resume
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kafkalog_core.kafka.cleaner.clean import Group
-    from kafkalog_core.kafka.cleaner.indexes import CleanedChunk
+    from kafkalog_core.kafka.sim.cleaner.clean import Group
+    from kafkalog_core.kafka.sim.cleaner.indexes import CleanedChunk
     from kafkalog_core.ops.repair.plan import PlanDraft
     from kafkalog_core.storage.changing.changes import Change
 

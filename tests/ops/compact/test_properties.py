@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.kafka.cleaner.rules import CleaningRules, cleaning_rules
-from kafkalog_core.kafka.releases import Release
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
+from kafkalog_core.kafka.rules.cleaner_rules import CleaningRules, cleaning_rules
+from kafkalog_core.kafka.rules.releases import Release
 from kafkalog_core.ops.dump.dump import dump
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.ops.planners import make_plan
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest

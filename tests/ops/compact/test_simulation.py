@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import resolve
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.compact import compact as compact_module
 from kafkalog_core.ops.compact.compact import compact, tasks_of
 from kafkalog_core.ops.compact.forecast import CompactRequest
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dir
 from tests.support.brokers import Appended, write_segment
 from tests.support.build import Record, batch_v2
@@ -91,7 +91,7 @@ def test_totals_add_up(log_dir: Path) -> None:
 
 def test_other_processes_say_the_same(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alone = forecasts(log_dir, biggest=3)
-    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.engine.pool.SHARED_BYTES", 0)
     assert forecasts(log_dir, biggest=3, jobs=2) == alone
 
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import CleanError, RefusedError
-from kafkalog_core.kafka.cleaner.clean import next_pass
-from kafkalog_core.kafka.cleaner.rules import cleaning_rules
-from kafkalog_core.kafka.releases import parse_release
+from kafkalog_core.kafka.rules.cleaner_rules import cleaning_rules
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.sim.cleaner.clean import next_pass
 from kafkalog_core.ops.compact import simulation as spool_module
 from kafkalog_core.ops.compact.simulation import TemporaryLog
 from tests.support import build
@@ -20,7 +20,7 @@ from tests.support.cleaner_carrying import Cleaner, clean_log
 from tests.support.cleaner_logs import batch, lay, marker, of
 
 if TYPE_CHECKING:
-    from kafkalog_core.kafka.cleaner.log import CleanLog
+    from kafkalog_core.kafka.sim.cleaner.log import CleanLog
 
 RULES = cleaning_rules(parse_release("4.3.1"))
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format.layout import V07_MAX_DEPTH
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from tests.support.build import (
     GZIP,
     LZ4,
@@ -111,9 +111,9 @@ def peak_bytes(path: Path) -> int:
     program = f"""
 import resource, sys
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.engine.targets import resolve
 request = DumpRequest(targets=tuple(resolve([sys.argv[1]])), level="records", max_batch_bytes={LIMIT_BYTES})
 for chunk in dump(request, Report()):
     chunk.ndjson("auto")

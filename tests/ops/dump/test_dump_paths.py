@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve, same_partitions
 from kafkalog_core.ops.dump.follow import follow
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve, same_partitions
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.output import tables
 from tests.support.build import batch_v2, message_v07
 from tests.support.logs import dump_rows, records, write_segments

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import FileTarget, resolve
 from kafkalog_core.errors import AccessError, SelectionError
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import FileKind
 from kafkalog_core.ops.dump import follow as follow_module
 from kafkalog_core.ops.dump.follow import follow
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import FileTarget, resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.storage.listing import FileInfo
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import replace

@@ -16,16 +16,16 @@ from kafkalog_cli.commands.dump import row_types
 from kafkalog_cli.render import writers
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_core import kernels
+from kafkalog_core.engine import turns
+from kafkalog_core.engine.processes import Pool
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError, WorkerLostError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.ops import turns
 from kafkalog_core.ops.dump import shared
 from kafkalog_core.ops.dump.dump import Dumper, LogPiece, dump
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.ops.dump.shared import SharedOutput, dump_shared
-from kafkalog_core.ops.processes import Pool
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.progress import NO_PROGRESS, Advance
 from kafkalog_core.storage.page_cache import SharedFiles
 from kafkalog_core.storage.scan import ScanPlace

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.engine.report import Report
 from tests.support import strategies
 from tests.support.build import (
     COMMIT,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
 from kafkalog_core.findings import Finding
-from kafkalog_core.ops.reading.logfiles import OffsetSpan, chain_findings
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.kafka.sim.logfiles import OffsetSpan, chain_findings
 from kafkalog_core.storage.scan import Damage
 from tests.support.build import GZIP, batch_v2, empty_batch, message_v0, wrapper_v0, wrapper_v1
 from tests.support.logs import Row, dump_rows, records, write_segments

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import SelectionError
-from kafkalog_core.ops.reading.committed import CommittedView, TxnSpan
-from kafkalog_core.ops.reading.report import Report
+from kafkalog_core.kafka.sim.committed import CommittedView, TxnSpan
 from kafkalog_core.structs import replace
 from tests.support.build import (
     ABORT,

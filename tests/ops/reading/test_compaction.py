@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.reading import logfiles
-from kafkalog_core.ops.reading.logfiles import (
+from kafkalog_core.kafka.sim import logfiles
+from kafkalog_core.kafka.sim.logfiles import (
     Checkpoints,
     Compaction,
     LogPart,

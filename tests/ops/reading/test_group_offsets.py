@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog_core.ops.reading.group_offsets import read_group_offsets
+from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
 from tests.support.build import ABORT, COMMIT, Record, batch_v2
 from tests.support.committed import CommitLog as Log
 from tests.support.committed import commit_key, commit_value

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalog_core.ops.reading import chunks
-from kafkalog_core.ops.reading.chunks import long_csv_row, long_line
+from kafkalog_core.engine import chunks
+from kafkalog_core.engine.chunks import long_csv_row, long_line
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import csv_columns, csv_row, json_line
 

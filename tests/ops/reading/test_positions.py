@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.engine.report import Report
 from kafkalog_core.errors import StorageError
-from kafkalog_core.ops.reading.logfiles import Unit, unit_of_partition
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import Position, UnreadRecords, divide, end_of, go_on, parts_between, read_split
+from kafkalog_core.kafka.sim.logfiles import Unit, unit_of_partition
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.ops.dump.splits import Position, UnreadRecords, divide, end_of, go_on, parts_between, read_split
 from kafkalog_core.storage.partition import read_partition
 from tests.support.build import batch_v2
 from tests.support.logs import records

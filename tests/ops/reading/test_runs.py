@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from tests.support.build import GZIP, Record, batch_v2, message_v07, message_v1, wrapper_v07, wrapper_v1
 from tests.support.logs import Row, dump_rows, offsets_of, records, write_segments
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection, describe_topics
+from kafkalog_core.engine.targets import LogDirTarget, Target, resolve
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.selection import Selection, describe_topics
-from kafkalog_core.ops.reading.targets import LogDirTarget, Target, resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 
 LOG = "00000000000000000000.log"
 

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, NotFoundError, SelectionError
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.ops.reading import splits as splits_module
-from kafkalog_core.ops.reading.logreader import FilePart, LogReader
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.splits import LogSplit, divide, plan_splits, read_split
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump import splits as splits_module
+from kafkalog_core.ops.dump.logreader import FilePart, LogReader
+from kafkalog_core.ops.dump.runs import DumpRequest
+from kafkalog_core.ops.dump.splits import LogSplit, divide, plan_splits, read_split
 from kafkalog_core.progress import NO_PROGRESS
 from kafkalog_core.storage import scan as scan_module
 from kafkalog_core.storage.partition import read_partition

@@ -13,6 +13,7 @@ from pathlib import Path
 import crc32c
 import pytest
 
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, PartitionTarget, Target, resolve
 from kafkalog_core.errors import (
     AccessError,
     KafkalogError,
@@ -21,7 +22,6 @@ from kafkalog_core.errors import (
     UnsupportedError,
 )
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget, Target, resolve
 from kafkalog_core.storage.source import Source, UnreadableError
 
 LOG = "00000000000000000000.log"

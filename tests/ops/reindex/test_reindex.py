@@ -11,7 +11,7 @@ import pytest
 
 from kafkalog_core.format.index import iter_offset_entries, iter_time_entries, iter_txn_entries
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.kafka.setting_requests import SettingsRequest
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
@@ -625,7 +625,7 @@ def test_several_processes_make_the_same_plan(tmp_path: Path, monkeypatch: pytes
     for number in range(5):
         write(root / f"t-{number}", {f"{FIRST}.log": log_of(0, 10)})
     (root / "t-3" / f"{FIRST}.log").write_bytes(log_of(0, 3) + bytes(50) + log_of(3, 3))
-    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.engine.pool.SHARED_BYTES", 0)
     alone, together = plan(root), plan(root, jobs=2)
     assert len(alone.changes) > 8
     assert alone.changes == together.changes
@@ -638,7 +638,7 @@ def test_much_new_content_goes_through_files(tmp_path: Path, monkeypatch: pytest
     log = b"".join(message_v1(Record(offset=offset, timestamp_ms=offset, value=b"")) for offset in range(60_000))
     for number in range(2):
         write(root / f"t-{number}", {f"{FIRST}.log": log})
-    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.engine.pool.SHARED_BYTES", 0)
     sets = ("log.index.interval.bytes=0",)
     made = plan(root, jobs=2, sets=sets)
     assert [change.size_bytes for change in made.changes[:2]] == [8 * 59_999, 12 * 59_999]

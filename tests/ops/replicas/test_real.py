@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, replicas, work_of
 
 DISKS = Path(__file__).resolve().parents[3] / "fixtures" / "replicas"

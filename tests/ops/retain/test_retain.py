@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from kafkalog_core.errors import KafkalogError, RefusedError, SelectionError, SettingError
 from kafkalog_core.findings import Finding
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
-from kafkalog_core.kafka.releases import Release
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import Settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.rules.releases import Release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.sim.settings import Settings
+from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.ops.planners import make_plan
 from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dir
@@ -38,7 +38,7 @@ from tests.support.truncating import EPOCHS, MARK, RECOVERY, STARTS, WATERMARKS,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.kafka.start.results import LoadResult
+    from kafkalog_core.kafka.sim.start.results import LoadResult
     from kafkalog_core.ops.repair.plan import PlanDraft
 
 RELEASE = Release(4, 3)

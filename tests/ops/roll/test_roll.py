@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import AccessError, LockedError, RefusedError, SelectionError, SettingError
 from kafkalog_core.format.checkpoint import read_offset_checkpoint
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.ops.roll import roll as roll_module
 from kafkalog_core.ops.roll.forecast import seeded_jitter
 from kafkalog_core.ops.verify.engine import verify
@@ -284,7 +284,7 @@ def test_several_processes_find_the_same(log_dir: Path, monkeypatch: pytest.Monk
     for number in range(1, 4):
         shutil.copytree(log_dir / "t-0", log_dir / f"t-{number}")
     alone = rolled(log_dir, **SMALL)
-    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.engine.pool.SHARED_BYTES", 0)
     request = roll_module.RollRequest(
         targets=tuple(resolve([str(log_dir)])),
         kafka=SettingsRequest(kafka="4.3", assignments=("internal.segment.bytes=2000", "index.interval.bytes=500")),

@@ -14,18 +14,18 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import SelectionError
 from kafkalog_core.findings.logs import DAMAGE_REASONS
 from kafkalog_core.format.snapshot import decode_snapshot
-from kafkalog_core.kafka.logdir.top_files import read_broker_dir
-from kafkalog_core.kafka.releases import Release, parse_release
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.settings import read_settings
-from kafkalog_core.kafka.snapshots import SnapshotOptions
-from kafkalog_core.kafka.start.partition import PartitionLoad
-from kafkalog_core.kafka.start.results import LoadOptions
+from kafkalog_core.kafka.rules.releases import Release, parse_release
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.top_files import read_broker_dir
+from kafkalog_core.kafka.sim.settings import read_settings
+from kafkalog_core.kafka.sim.snapshots import SnapshotOptions
+from kafkalog_core.kafka.sim.start.partition import PartitionLoad
+from kafkalog_core.kafka.sim.start.results import LoadOptions
 from kafkalog_core.ops.planners import make_plan
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.repair.context import target_dir
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.truncate.truncate import plan_truncate
@@ -625,7 +625,7 @@ def test_one_place_is_named(root: Path, wrong: list[str]) -> None:
 
 
 def test_several_logs_at_once_in_several_processes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkalog_core.ops.pool.SHARED_BYTES", 0)
+    monkeypatch.setattr("kafkalog_core.engine.pool.SHARED_BYTES", 0)
     write_log(root / "u-0", SEGMENTS)
     lose(root)
     flip(root / "u-0" / f"{40:020d}.log", 70)

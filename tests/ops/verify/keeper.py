@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.resume import place_of

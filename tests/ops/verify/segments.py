@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings.catalog import Sink
-from kafkalog_core.kafka.batch_checks import BatchCheck, RecordCheck, SegmentFigures
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.kafka.rules.batch_checks import BatchCheck, RecordCheck, SegmentFigures
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import SegmentTask, VerifyRequest
 from kafkalog_core.ops.verify.segment import FramingCheck, PlaceCheck

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.targets import FileTarget, LogDirTarget, resolve
 from kafkalog_core.ops.planners import make_plan
-from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.verify.logdir import LogDirs

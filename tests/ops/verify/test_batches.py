@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format.columns import BATCH_FIELDS, BatchColumns
 from kafkalog_core.format.layout import BATCH_V2
 from kafkalog_core.kernels import constants
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from kafkalog_core.ops.verify.verdict import SegmentEpochStart

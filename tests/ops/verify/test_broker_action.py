@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.main import cli
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.findings.client_reads import consumers
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.kafka.releases import parse_release
-from kafkalog_core.kafka.rules import rules_of
-from kafkalog_core.kafka.setting_requests import SettingsRequest
-from kafkalog_core.kafka.start.candidates import first_recovered
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.kafka.rules.releases import parse_release
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.rules.setting_requests import SettingsRequest
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
+from kafkalog_core.kafka.sim.start.candidates import first_recovered
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.support.truncating import NOW_MS, batch, plan, write_log, write_tops

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format.index import iter_txn_entries
 from kafkalog_core.format.layout import TXN_INDEX_ENTRY
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from tools.untraceable import UNTRACEABLE_FIELDS

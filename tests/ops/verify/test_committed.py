@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalog_cli.main import cli
-from kafkalog_core.ops.reading.group_offsets import read_group_offsets
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.targets import resolve
+from kafkalog_core.kafka.sim.group_offsets import read_group_offsets
 from kafkalog_core.ops.verify import committed
 from kafkalog_core.ops.verify.engine import verify_across
 from tests.support.build import ABORT, COMMIT

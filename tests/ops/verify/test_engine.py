@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine import processes
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import NotFoundError
-from kafkalog_core.ops import processes
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.ops.verify import engine, work
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
 from tests.support.build import Record, batch_v2, offset_checkpoint

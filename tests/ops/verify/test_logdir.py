@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.targets import LogDirTarget, resolve
 from kafkalog_core.findings import found
-from kafkalog_core.ops.reading.targets import LogDirTarget, resolve
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.verdict import PartitionVerdict, SegmentVerdict
 from tests.support import build

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_properties
-from kafkalog_core.kafka.logdir.top_files import PartitionContext
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_properties
+from kafkalog_core.kafka.sim.logdir.top_files import PartitionContext
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.logdir import LogDirs
 from kafkalog_core.ops.verify.metadata_log import quorum_findings, snapshot_findings

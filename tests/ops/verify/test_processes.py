@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalog_core.engine import processes, worker
+from kafkalog_core.engine.processes import Pool
 from kafkalog_core.errors import NotFoundError, StorageError, WorkerLostError
-from kafkalog_core.ops import processes, worker
-from kafkalog_core.ops.processes import Pool
 from tests.ops.verify.pool_work import CountedProgress, read_for_ever
 
 pytestmark = pytest.mark.live
@@ -272,7 +272,7 @@ def test_processes_end_with_the_one_that_waits_for_them(may_fork, tmp_path):
     """Killed outright, it can tell them nothing; they clean up in its stead."""
     program = (
         "import sys\n"
-        "from kafkalog_core.ops.processes import Pool\n"
+        "from kafkalog_core.engine.processes import Pool\n"
         "from tests.ops.verify.pool_work import CountedProgress, read_for_ever\n"
         "if __name__ == '__main__':\n"
         "    with Pool(2, CountedProgress(), may_fork=bool(int(sys.argv[2]))) as pool:\n"

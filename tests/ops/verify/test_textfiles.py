@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from kafkalog_core.findings.catalog import SHOWN
 from kafkalog_core.format.names import FileKind
-from kafkalog_core.kafka.logdir.faults import EntryFile
-from kafkalog_core.kafka.logdir.text_files import read_epochs, read_offsets, read_properties
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import read_epochs, read_offsets, read_properties
 from tests.support import build
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkalog_core.kafka.logdir.text_files import OffsetText
+    from kafkalog_core.kafka.sim.logdir.text_files import OffsetText
 
 RECOVERY_POINT = FileKind.RECOVERY_POINT
 Place = tuple[str, int | None, int | None]

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalog_core.errors import WorkerLostError
 from kafkalog_core.format.columns import BatchColumns
-from kafkalog_core.kafka.producer_anomalies import Marker
+from kafkalog_core.kafka.rules.producer_anomalies import Marker
 from kafkalog_core.ops.verify import work
 from kafkalog_core.ops.verify.work import ROW_BYTES, Piece, Spool, replay_pieces
 

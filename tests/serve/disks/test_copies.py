@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.ops.replicas.compare import Comparison, ReplicasRequest, replicas, work_of
 from kafkalog_core.serve.disks.served_disks import DiskOptions, ServedDisks
 from kafkalog_core.serve.logs.partition_view import ServedPartition

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog_core.errors import NotFoundError, StorageError, UnsupportedError
-from kafkalog_core.kafka.batch_places import PlaceBounds
+from kafkalog_core.kafka.sim.batch_places import PlaceBounds
 from kafkalog_core.serve.logs import batch_map
 from kafkalog_core.serve.logs.partition_view import OffsetOutOfRangeError, ServedPartition, ViewOptions
 from kafkalog_core.serve.logs.segment_cache import SegmentCache

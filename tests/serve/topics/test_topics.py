@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog_core.engine.selection import Selection
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import RefusedError, SelectionError
 from kafkalog_core.format.names import DirectoryState
-from kafkalog_core.ops.reading.selection import Selection
-from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.serve.disks import served_disks
 from kafkalog_core.serve.disks.served_disks import DiskOptions, FinalizedFeatures, ServedDisks
 from kafkalog_core.serve.network.answers import Close, Reply

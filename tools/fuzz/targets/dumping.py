@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.ops.dump.dump import dump
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.dump.runs import DumpRequest
 from kafkalog_core.output.chunk import json_line
 from tools.fuzz.directories import PARTITIONS, unpack, written_paths
 from tools.fuzz.memory import check
@@ -17,7 +17,7 @@ from tools.fuzz.memory import check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkalog_core.ops.reading.runs import Committed, Level
+    from kafkalog_core.ops.dump.runs import Committed, Level
 
 __all__ = ["dumped"]
 

@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkalog_core import kernels
+from kafkalog_core.engine.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
 from kafkalog_core.format import compression
 from kafkalog_core.format.columns import (
     BATCH_FIELDS,
@@ -19,7 +20,6 @@ from kafkalog_core.format.columns import (
     RecordColumns,
 )
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_backwards, decode_run
-from kafkalog_core.ops.reading.chunks import BatchChunk, LineBuffer, Lines, RecordChunk, RowOrigin
 from kafkalog_core.output.chunk import json_line
 from kafkalog_core.storage import framing
 from kafkalog_core.storage import scan as scanner

@@ -8,12 +8,12 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from kafkalog_cli.render.summary import finding_lines
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.targets import resolve
 from kafkalog_core.errors import KafkalogError
 from kafkalog_core.findings import FINDING_TYPES
 from kafkalog_core.format.layout import MAX_INT64
-from kafkalog_core.kafka import producers
-from kafkalog_core.ops.reading.report import Report
-from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.kafka.rules.rule_table import producers
 from kafkalog_core.ops.verify import engine, indexes, work
 from kafkalog_core.ops.verify.engine import count, rows_of_verdict
 from kafkalog_core.ops.verify.request import VerifyRequest

@@ -1,0 +1,39 @@
+"""The log directories that a command names together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+__all__ = ["NamedDirs"]
+
+T = TypeVar("T")
+
+
+class NamedDirs:
+    """The log directories that a command names together. Each is read once, however many of them ask about the others.
+
+    Args:
+        paths: absolute paths of them.
+    """
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self.paths = tuple(dict.fromkeys(paths))
+        self._kept: dict[Hashable, Any] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedDirs) and self.paths == other.paths
+
+    def __hash__(self) -> int:
+        return hash(self.paths)
+
+    def __reduce__(self) -> tuple[type[NamedDirs], tuple[tuple[str, ...]]]:
+        return NamedDirs, (self.paths,)
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return the value of a key, which the first call for it creates."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast("T", self._kept[key])

@@ -1,0 +1,88 @@
+"""Workers that do pieces of work at the same time, and whether a run is worth starting any.
+
+The processes themselves are in `processes`, which is imported when a run starts them: most runs end before that.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kafkalog_core.progress import Progress
+
+__all__ = ["SHARED_BYTES", "Workers", "give_way", "run_all", "wants_processes"]
+
+_LOWEST: Final = 19
+_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
+"""Numbers of the call in Linux, by the machine: the C library has no function for it."""
+_WHO_PROCESS: Final = 1
+_IDLE: Final = 3 << 13  # IOPRIO_CLASS_IDLE
+
+_Result = TypeVar("_Result")
+
+
+class Workers(Protocol):
+    """Workers that do pieces of work in parallel: processes on this machine, or on others."""
+
+    @property
+    def jobs(self) -> int:
+        """Number of pieces that are worked on at the same time."""
+
+    @property
+    def scratch(self) -> str | None:
+        """A directory for temporary files that all workers share; None: there is none, results contain everything."""
+
+    def map(self, work_of: Callable[..., _Result], pieces: Iterable[tuple[Any, ...]]) -> Iterator[_Result]:
+        """Return the results of `work_of(*piece, advance)` in the order of `pieces`, which are read lazily.
+
+        Several maps may run at the same time. Raises WorkerLostError, and the errors of this project that `work_of`
+        raises.
+        """
+
+
+SHARED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of log that one process reads in the time that other processes need to start."""
+
+
+def wants_processes(jobs: int, pieces: int, size_bytes: int) -> bool:
+    """Return whether several processes do this work sooner than one: more than one piece, and enough bytes to read."""
+    return min(jobs, pieces) > 1 and size_bytes >= SHARED_BYTES
+
+
+def run_all(
+    work_of: Callable[..., _Result], pieces: Sequence[tuple[Any, ...]], jobs: int, size_bytes: int, progress: Progress
+) -> Iterator[_Result]:
+    """Yield `work_of(*piece, advance)` for each piece in order, in this process or, if that is faster, in several.
+
+    Args:
+        work_of: a function of a module; it calls its last argument with the bytes that it has read.
+        pieces: arguments of each call, picklable.
+        jobs: the most processes.
+        size_bytes: bytes that all pieces read together.
+        progress: is shown the bytes that are read.
+
+    Raises WorkerLostError, and what `work_of` raises.
+    """
+    if not wants_processes(jobs, len(pieces), size_bytes):
+        yield from (work_of(*piece, progress.advance) for piece in pieces)
+        return
+    from kafkalog_core.engine.processes import Pool  # noqa: PLC0415 -- see above
+
+    with Pool(min(jobs, len(pieces)), progress) as pool:
+        yield from pool.map(work_of, pieces)
+
+
+def give_way() -> None:
+    """Give way to all other processes, for processors and for disks, as `nice -n 19 ionice -c 3` does."""
+    if hasattr(os, "nice"):
+        os.nice(_LOWEST)
+    number = _IOPRIO_SET.get(platform.machine())
+    if sys.platform == "linux" and number is not None:
+        import ctypes  # noqa: PLC0415 -- see above
+
+        ctypes.CDLL(None).syscall(number, _WHO_PROCESS, 0, _IDLE)

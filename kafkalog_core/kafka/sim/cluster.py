@@ -1,0 +1,369 @@
+"""What the metadata log of a cluster assigns to a broker, and whose a partition's directory is.
+
+A KRaft broker loads all its logs, recovers them where the last shutdown was not clean, and then renames each partition
+that the metadata log does not assign to it to `-stray` (`LogManager.isStrayReplica`: the topic id is unknown, or the
+node is not a replica). Where it is a replica, it creates an empty partition instead. A log directory whose id it never
+registered is new to the controller: the partitions that are assigned to the old id are offline (KIP-858). A controller
+whose metadata log directory has another id than the voter is not a voter (KIP-853).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from kafkalog_core.errors import StorageError
+from kafkalog_core.findings import found
+from kafkalog_core.findings.logdirs import MISSING_METADATA, STRAY_DELETED
+from kafkalog_core.format.control import KRaftVoters
+from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, fixed_file_name
+from kafkalog_core.format.textfile import parse_uuid
+from kafkalog_core.kafka.rules.rule_table import rules_of
+from kafkalog_core.kafka.sim.cluster_metadata import ClusterTopics, read_history
+from kafkalog_core.kafka.sim.evidence import infer_release
+from kafkalog_core.kafka.sim.logdir.faults import EntryFile
+from kafkalog_core.kafka.sim.logdir.text_files import PropertyText, read_properties
+from kafkalog_core.kafka.sim.named_dirs import identity_of, other_node_of_config
+from kafkalog_core.storage.paths import is_directory
+from kafkalog_core.structs import Struct, field, replace
+from kafkalog_core.topics.metadata_records import PartitionAssigned, Registration, TopicRemoved
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.kafka.rules.releases import Release
+    from kafkalog_core.kafka.sim.logdir.text_files import PropertyText
+    from kafkalog_core.storage.logdir import PartitionPath
+    from kafkalog_core.storage.partition import Partition
+    from kafkalog_core.topics.metadata_records import MetadataRecord
+
+__all__ = [
+    "BrokerAssignments",
+    "ClusterAssignments",
+    "DirectoryOwners",
+    "any_topic_id",
+    "metadata_file",
+    "other_node_of",
+    "read_assignments",
+    "read_metadata_file",
+    "read_topic_id",
+    "read_topic_ids",
+    "topic_id_of",
+]
+
+
+_NO_ID: Final = "A" * 22
+_SET_DIRECTORY_ID: Final = "sed -i.before s/^directory.id=.*/directory.id={}/ {{file}}"
+_SET_NODE_ID: Final = "sed -i.before s/^node.id=.*/node.id={}/ {{file}}"
+_SET_TOPIC_ID: Final = "sed -i.before '/^topic_id:/s/:.*/: {}/' {{file}}"
+_METADATA_LINES: Final = 2  # version and topic_id, in this order (PartitionMetadataFile)
+
+
+class ClusterAssignments(Struct):
+    """The image of a metadata log, as far as partitions and directory ids go.
+
+    Args:
+        path: directory of the metadata log.
+        topics: those that exist.
+        partitions: replicas and log directories of each partition, by topic id and number.
+        log_dirs: ids of the log directories that each node registered last.
+        voters: the directory id of each voter; empty where voters are configured, and not in the log.
+    """
+
+    path: str
+    topics: ClusterTopics = field(default_factory=ClusterTopics)
+    partitions: dict[str, dict[int, PartitionAssigned]] = field(default_factory=dict)
+    log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    voters: dict[int, str] = field(default_factory=dict)
+
+    def of_partition(self, topic_id: str, partition: int) -> PartitionAssigned | None:
+        """Return what is assigned; None: the partition does not exist."""
+        return self.partitions.get(topic_id, {}).get(partition)
+
+    def directory_of(self, topic_id: str, partition: int | None, node_id: int) -> str | None:
+        """Return the id of the log directory that holds a node's replica; None: it is unknown."""
+        assigned = None if partition is None else self.of_partition(topic_id, partition)
+        if assigned is None or not assigned.replicas or not assigned.directories:
+            return None
+        return dict(zip(assigned.replicas, assigned.directories, strict=False)).get(node_id)
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Replay one record."""
+        self.topics.replay(record)
+        if isinstance(record, TopicRemoved):
+            self.partitions.pop(record.topic_id, None)
+        elif isinstance(record, PartitionAssigned):
+            self._assign(record)
+        elif isinstance(record, Registration) and record.log_dirs:  # that of a controller names none
+            self.log_dirs[record.node_id] = record.log_dirs
+        elif isinstance(record, KRaftVoters):
+            self.voters = {each.voter_id: each.directory_id for each in record.voters}
+
+    def _assign(self, record: PartitionAssigned) -> None:
+        of_topic = self.partitions.setdefault(record.topic_id, {})
+        known = of_topic.get(record.partition)
+        if known is not None:
+            record = replace(
+                record,
+                replicas=known.replicas if record.replicas is None else record.replicas,
+                directories=known.directories if record.directories is None else record.directories,
+                in_sync=known.in_sync if record.in_sync is None else record.in_sync,
+            )
+        of_topic[record.partition] = record
+
+
+def read_assignments(path: str) -> ClusterAssignments | None:
+    """Read the directory of a metadata log; None where it is damaged or cannot be read."""
+    assignments, history = ClusterAssignments(path), read_history(path)
+    for record in history.records():
+        assignments.replay(record)
+    return assignments if history.is_whole else None
+
+
+class BrokerAssignments(Struct, frozen=True):
+    """What the metadata log assigns to one broker, to compare its log directories with.
+
+    Args:
+        cluster: the image of the metadata log.
+        node_id: of the broker.
+        directory_ids: ids of those of its log directories that are here, by path; None: meta.properties has none.
+        release: of the broker.
+    """
+
+    cluster: ClusterAssignments
+    node_id: int
+    directory_ids: dict[str, str | None]
+    release: Release
+
+    def stray(self, place: PartitionPath, topic_id: str | None) -> Finding | None:
+        """Return why the broker does not keep a partition at its next start; None: it keeps it.
+
+        Args:
+            place: the directory of the partition.
+            topic_id: of its partition.metadata; None: there is no such file.
+        """
+        name = place.name
+        if name.topic is None or name.partition is None or name.topic == METADATA_TOPIC:
+            return None
+        if topic_id is None:
+            missing = metadata_file(place).finding(MISSING_METADATA)
+            # seen of 3.5.2 and 3.6.2: the broker keeps such a partition and writes the id of its topic; 3.7.2 does not
+            return missing if rules_of(self.release).renames_strays else None
+        assigned = self.cluster.of_partition(topic_id, name.partition)
+        if assigned is not None and (not assigned.replicas or self.node_id in assigned.replicas):
+            return None
+        expected = self.cluster.topics.ids.get(name.topic)
+        code, path, why = "dir.not-assigned", place.path, "does not have this partition"
+        if expected is not None and expected != topic_id:
+            code, path = "partition-metadata.not-assigned", metadata_file(place).path
+        elif assigned is not None:
+            why = f"does not name node {self.node_id} among the replicas of this partition"
+        finding = found(
+            code,
+            path,
+            topic=name.topic,
+            partition=name.partition,
+            topic_id=topic_id,
+            metadata_log=self.cluster.path,
+            node_id=self.node_id,
+            expected=expected,
+            why=why,
+        )
+        if code == "partition-metadata.not-assigned":
+            finding = replace(finding, next_step=_SET_TOPIC_ID.format(expected))
+        return finding if rules_of(self.release).renames_strays else replace(finding, broker_action=STRAY_DELETED)
+
+    def other_directory(self, log_dir: str, held: Iterable[tuple[PartitionPath, str]]) -> Finding | None:
+        """Return the finding that a log directory has another id than the metadata log knows; None: it has not.
+
+        Args:
+            log_dir: path of it, one of `directory_ids`.
+            held: its partitions, each with its topic id.
+        """
+        value, path = self.directory_ids.get(log_dir), f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}"
+        if value is None:
+            return None
+        voter = self.cluster.voters.get(self.node_id, _NO_ID)
+        if voter not in {_NO_ID, value} and os.path.dirname(self.cluster.path) == log_dir:
+            finding = found("meta.no-voter", path, value=value, expected=voter, node_id=self.node_id)
+            return replace(finding, next_step=_SET_DIRECTORY_ID.format(voter))
+        registered = self.cluster.log_dirs.get(self.node_id, ())
+        if not registered or value in registered:
+            return None
+        here = set(self.directory_ids.values())
+        assigned = Counter(
+            directory
+            for place, topic_id in held
+            if (directory := self.cluster.directory_of(topic_id, place.name.partition, self.node_id)) in registered
+            and directory not in here
+        )
+        if not assigned:
+            return None
+        ((expected, count),) = assigned.most_common(1)
+        partitions = "1 partition" if count == 1 else f"{count:,} partitions"
+        finding = found("meta.other-directory-id", path, value=value, expected=expected, partitions=partitions)
+        return replace(finding, next_step=_SET_DIRECTORY_ID.format(expected))
+
+
+class DirectoryOwners:
+    """The owners of log directories: the node that registered a directory's id, else the one in meta.properties.
+
+    Each metadata log is read once; the image of one is kept, as those of all brokers of a cluster may be large.
+
+    Args:
+        log_dirs: paths of log directories, of one or several brokers.
+    """
+
+    def __init__(self, log_dirs: Iterable[str]) -> None:
+        self._identities = {path: identity_of(path) for path in log_dirs}
+        logs = {path: f"{path}/{METADATA_TOPIC}-0" for path in self._identities}
+        self._logs = {path: log for path, log in logs.items() if is_directory(log)}
+        self._last: ClusterAssignments | None = None
+        self._nodes: dict[str | None, list[str]] = {}
+        self._registered: dict[tuple[str | None, str], dict[int, str]] = {}
+        for path, log in self._logs.items():
+            cluster = self._read(log)
+            cluster_id, registered = self._identities[path].cluster_id, {} if cluster is None else cluster.log_dirs
+            for node_id, directory_ids in registered.items():
+                for directory_id in directory_ids:
+                    self._registered.setdefault((cluster_id, directory_id), {})[node_id] = log
+
+    def node_of(self, log_dir: str) -> str | None:
+        """Return the id of the node that a log directory is of; None: it is unknown."""
+        registered = self._registration(log_dir)
+        return self._identities[log_dir].node_id if registered is None else str(registered[0])
+
+    def of_same_node(self, log_dir: str) -> list[str]:
+        """Return the paths of the log directories of the same node, the given one first."""
+        if not self._nodes:
+            for path in self._identities:
+                self._nodes.setdefault(self.node_of(path), []).append(path)
+        return [log_dir, *(path for path in self._nodes[self.node_of(log_dir)] if path != log_dir)]
+
+    def other_node(self, log_dir: str) -> Finding | None:
+        """Return the finding that meta.properties has another node id than the registered one; None: it has not.
+
+        `MetaPropertiesEnsemble.verify` compares the ids of all log directories with the broker's own.
+        """
+        registered, value = self._registration(log_dir), self._identities[log_dir].node_id
+        if registered is None or value in {None, str(registered[0])}:
+            return None
+        path, (expected, log) = f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}", registered
+        directory_id = self._identities[log_dir].directory_id
+        names = {"value": value, "expected": expected, "directory_id": directory_id, "metadata_log": log}
+        finding = found("meta.other-node-id", path, **names)  # type: ignore[arg-type]
+        return replace(finding, next_step=_SET_NODE_ID.format(expected))
+
+    def assignments(self, group: Sequence[str], *, kafka: str | None = None) -> BrokerAssignments | None:
+        """Return what the metadata log assigns to a broker.
+
+        Args:
+            group: the broker's log directories, all of them given before.
+            kafka: the release of the broker; None: as the directory of the metadata log shows.
+
+        Returns:
+            None where none of them has the metadata log, or it is not whole, or the broker uses ZooKeeper.
+        """
+        log = next((self._logs[path] for path in group if path in self._logs), None)
+        nodes = (self.node_of(path) for path in group if not self._identities[path].uses_zookeeper)
+        node = next((each for each in nodes if each is not None), None)
+        cluster = None if log is None or node is None or not node.isdecimal() else self._read(log)
+        if cluster is None or node is None or not cluster.partitions:
+            return None
+        directory_ids = {path: self._identities[path].directory_id for path in group}
+        release = infer_release(os.path.dirname(cluster.path), kafka=kafka).release
+        return BrokerAssignments(cluster, int(node), directory_ids, release)
+
+    def _registration(self, log_dir: str) -> tuple[int, str] | None:
+        """Return the one node that registered a directory id, and the metadata log with that record.
+
+        A disk that was moved to another node on purpose is registered by both: then None.
+        """
+        identity = self._identities[log_dir]
+        nodes = self._registered.get((identity.cluster_id, identity.directory_id or ""), {})
+        return next(iter(nodes.items())) if len(nodes) == 1 else None
+
+    def _read(self, log: str) -> ClusterAssignments | None:
+        if self._last is None or self._last.path != log:
+            self._last = read_assignments(log)
+        return self._last
+
+
+def other_node_of(config: str | None, server: Mapping[str, str], log_dir: str) -> Finding | None:
+    """Return the finding that a server.properties has another broker id than meta.properties; None: it has not.
+
+    Since there is a meta.properties: `KafkaServer.getBrokerIdAndOfflineDirs`, with KRaft `KafkaRaftServer`, from 3.7 on
+    `MetaPropertiesEnsemble.verify`.
+
+    Args:
+        config: path of the server.properties; None: none was given.
+        server: its values.
+        log_dir: path of the log directory.
+    """
+    own = identity_of(log_dir)
+    expected = other_node_of_config(server, own)
+    if config is None or expected is None:
+        return None
+    path = f"{log_dir}/{fixed_file_name(FileKind.META_PROPERTIES)}"
+    key = "broker.id" if own.uses_zookeeper else "node.id"
+    return found("meta.other-node-of-config", path, key=key, value=own.node_id, expected=expected, config=config)
+
+
+def metadata_file(place: PartitionPath | Partition) -> EntryFile:
+    """Return the partition.metadata that a partition has, or should have."""
+    kind = FileKind.PARTITION_METADATA
+    path = f"{place.path}/{fixed_file_name(kind)}"
+    return EntryFile(path=path, kind=kind, topic=place.name.topic, partition=place.name.partition)
+
+
+def read_metadata_file(place: PartitionPath) -> PropertyText | None:
+    """Read the partition.metadata of a partition; None: there is none, or it cannot be read."""
+    try:
+        return read_properties(metadata_file(place))
+    except StorageError:
+        return None
+
+
+def topic_id_of(text: PropertyText) -> str | None:
+    """Return the topic id of a partition.metadata as a broker reads it: the second line; None: it refuses the file."""
+    # PartitionMetadataFile.PartitionMetadataReadBuffer.read splits two lines at ":", and compares no name
+    lines = text.contents.properties
+    return None if text.is_refused or len(lines) < _METADATA_LINES else lines[1].value
+
+
+def read_topic_id(place: PartitionPath) -> str | None:
+    """Return the topic id of a partition; None: it has none, or its partition.metadata cannot be read."""
+    text = read_metadata_file(place)
+    return None if text is None else topic_id_of(text)
+
+
+def read_topic_ids(
+    places: Iterable[PartitionPath], of_cluster: Mapping[str, str], log: str
+) -> dict[str, dict[str, str]]:
+    """Return the topic ids in valid files of partitions and in the metadata log at `log`, by topic.
+
+    Each id has the path of the first file with it. Directories that wait for deletion, and stray ones, do not count.
+    """
+    of_topic: dict[str, dict[str, str]] = {}
+    for topic, id_in_log in of_cluster.items():
+        of_topic.setdefault(topic, {})[id_in_log] = log
+    for place in places:
+        if place.name.topic is None or place.name.state not in {DirectoryState.CURRENT, DirectoryState.FUTURE}:
+            continue
+        text = read_metadata_file(place)
+        topic_id = None if text is None or text.is_refused else any_topic_id(text)
+        if topic_id is not None:
+            of_topic.setdefault(place.name.topic, {}).setdefault(topic_id, place.path)
+    return of_topic
+
+
+def any_topic_id(text: PropertyText) -> str | None:
+    """Return the last valid topic id in a partition.metadata, whatever its line is called; None: it has none."""
+    values = [item.value for item in text.contents.properties if item.value is not None]
+    for value in reversed(values):
+        uuid = parse_uuid(value)
+        if uuid is not None and any(uuid):
+            return value
+    return None
