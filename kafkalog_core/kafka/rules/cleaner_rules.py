@@ -254,8 +254,9 @@ class BrokerSettings(Protocol):
     def broker(self, name: str, /) -> Setting:
         """Return a setting as it is in effect. Raises SettingError for a value that it cannot have."""
 
+    @property
     def producer_expiration_ms(self) -> int:
-        """Return the time after which the broker forgets a silent producer, in milliseconds."""
+        """The time after which the broker forgets a silent producer, in milliseconds."""
 
 
 def clean_config(settings: BrokerSettings, topic: TopicSettings, *, memory_bytes: int | None = None) -> CleanConfig:
