@@ -215,15 +215,19 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
             chunks = _until(interruption, dump(request, report, stoppable))
         with early_end(writer, report):
             if going_on is not None and (descriptor := _descriptor()) is not None:
-                from kafkalog_core.ops.dump import shared  # noqa: PLC0415 - most dumps take less time than its import
+                from kafkalog_core.ops.dump import parallel  # noqa: PLC0415 - most dumps take less time than its import
 
-                to = shared.SharedOutput(descriptor, writer, sys.stdout.flush, going_on)
-                shared.dump_shared(request, report, stoppable, to, jobs=jobs)
+                to = parallel.RowOutput(descriptor, writer, sys.stdout.flush, going_on, _warn)
+                parallel.dump_in_parallel(request, report, stoppable, to, jobs=jobs)
             else:
                 for chunk in chunks:
                     writer.write(chunk)
     writer.finish(report.summary_row())
     return int(report.exit_status)
+
+
+def _warn(text: str) -> None:
+    click.echo(f"kafkalog: warning: {text}", err=True)
 
 
 def _check_together(given: dict[str, Any], filters: Filters) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkalog_core.ops.compact.forecast import CompactForecast
-    from kafkalog_core.ops.dump.shared import ChunkWriter
+    from kafkalog_core.ops.dump.parallel import ChunkWriter
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.ops.replicas.compare import Comparison
     from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, ScenarioResult

@@ -14,34 +14,28 @@ import mmap
 import os
 import re
 import sys
-import threading
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["AHEAD_BYTES", "ReadPages", "SharedFiles", "absent_ranges", "give_back_all", "opened"]
+__all__ = ["AHEAD_BYTES", "ReadPages", "absent_ranges", "give_back", "opened"]
 
 PART_BYTES: Final = 8 * 1024 * 1024
 """A file is looked at in parts of this size: a look takes some microseconds."""
 AHEAD_BYTES: Final = 16 * 1024 * 1024
 """How far the system reads ahead of us: two windows of up to 8 MiB (read_ahead_kb)."""
-_CACHESTAT: Final = 451
-"""Number of the call, on every machine, since Linux 6.5; the C library has no function for it."""
 _LATE_PARTS: Final = 4
-_TRIES: Final = 50
-_PAUSE_S: Final = 0.002
-_PAUSE: Final = threading.Event()
 _ABSENT: Final = re.compile(rb"\0+")  # of mincore, with a byte for each page
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 
 @cache
 def _calls() -> tuple[ctypes._NamedFuncPointer, ...] | None:
-    """Return mmap, mincore, munmap and syscall of the C library; None: not on this system.
+    """Return mmap, mincore and munmap of the C library; None: not on this system.
 
     Python's own mmap does not tell the address of a file that is open for reading.
     """
@@ -55,7 +49,7 @@ def _calls() -> tuple[ctypes._NamedFuncPointer, ...] | None:
     )
     library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
     library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
-    return library.mmap, library.mincore, library.munmap, library.syscall
+    return library.mmap, library.mincore, library.munmap
 
 
 def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple[int, int]]:
@@ -63,18 +57,10 @@ def absent_ranges(descriptor: int, position: int, size_bytes: int) -> list[tuple
 
     position: the start of a page. Nothing is read. What is unknown counts as there.
     """
-    cached = _cached_pages(descriptor, position, position + size_bytes)  # mostly none or all, and five times as fast
-    if cached in {0, _pages(size_bytes)}:
-        return [] if cached or size_bytes <= 0 else [(position, position + size_bytes)]
-    return _not_in_core(descriptor, position, size_bytes)
-
-
-def _not_in_core(descriptor: int, position: int, size_bytes: int) -> list[tuple[int, int]]:
-    """Return the absent ranges by mincore(2), for which pages that the disk is reading are absent."""
     calls = _calls()
     if calls is None or size_bytes <= 0:
         return []
-    map_memory, mincore, unmap, _ = calls
+    map_memory, mincore, unmap = calls
     address = map_memory(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, position)
     if address == _FAILED:
         return []
@@ -123,84 +109,18 @@ class ReadPages:
         ranges = [each for part in (*self._late, *self._absent.values()) for each in part]
         self._absent.clear()
         self._late.clear()
-        give_back_all(self._descriptor, ranges)
+        give_back(self._descriptor, ranges)
 
     def _give_back(self, number: int) -> None:
         self._late.append(self._absent.pop(number))
         for ranges in self._late:
-            _give_back(self._descriptor, ranges)
+            give_back(self._descriptor, ranges)
 
 
-class SharedFiles:
-    """Files of which several processes read parts: what one of them gives back, another one needs next.
-
-    So the process that shares them out looks at each before the others, and gives back when all parts have been read;
-    the readers of the parts give back nothing (`READING.shared`).
-    """
-
-    def __init__(self) -> None:
-        self._absent: dict[str, list[tuple[int, int]]] = {}  # in the order of the files
-        self._looked_to: dict[str, int] = {}
-
-    def look(self, path: str, end: int) -> None:
-        """Look at a file up to a byte, before what the system reads for a part before it, AHEAD_BYTES more, is read.
-
-        It looks at whole parts: the system keeps pages together of which a range to give back has only some.
-        """
-        absent, start = self._absent.setdefault(path, []), self._looked_to.get(path, 0)
-        end += -end % PART_BYTES
-        with suppress(OSError), opened(path) as descriptor:  # its reader reports what is wrong
-            size_bytes = min(end, os.fstat(descriptor).st_size) - start
-            if size_bytes > 0:
-                absent += absent_ranges(descriptor, start, size_bytes)
-                self._looked_to[path] = end
-
-    def give_back(self, last: str | None = None) -> None:
-        """Give back the files before one of which parts are still to be read, if it is shared; None: all."""
-        if last is not None and last not in self._absent:
-            return
-        while self._absent and (path := next(iter(self._absent))) != last:
-            ranges = self._absent.pop(path)
-            with suppress(OSError), opened(path) as descriptor:
-                _give_back(descriptor, ranges)
-
-
-def _give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
+def give_back(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
     """Let go of ranges of a file that were not in the page cache before."""
     for start, end in ranges:
         os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
-
-
-def give_back_all(descriptor: int, ranges: Iterable[tuple[int, int]]) -> None:
-    """Let go of ranges of a file, also of what the system has read ahead: it keeps pages that are on their way."""
-    ranges = tuple(ranges)
-    for _ in range(_TRIES):
-        is_reading = any(_is_on_its_way(descriptor, *each) for each in ranges)
-        _give_back(descriptor, ranges)
-        if not is_reading:
-            return
-        _PAUSE.wait(_PAUSE_S)
-
-
-def _is_on_its_way(descriptor: int, start: int, end: int) -> bool:
-    """Return whether the disk is reading pages of a range; false where that is unknown.
-
-    cachestat(2) counts them, and mincore(2) does not. Pages that are there may be another's: nobody waits for those.
-    """
-    cached = _cached_pages(descriptor, start, end)
-    if not cached or end - start <= mmap.PAGESIZE:  # there may be very many such small files
-        return False
-    absent = sum(_pages(last - first) for first, last in _not_in_core(descriptor, start, end - start))
-    return cached > _pages(end - start) - absent
-
-
-def _cached_pages(descriptor: int, start: int, end: int) -> int | None:
-    """Return how many pages of a range are there or on their way, by cachestat(2); None: unknown."""
-    calls = _calls()
-    if calls is None:
-        return None
-    asked, found = (ctypes.c_uint64 * 2)(start, end - start), (ctypes.c_uint64 * 5)()
-    return int(found[0]) if calls[-1](_CACHESTAT, descriptor, asked, found, 0) == 0 else None
 
 
 def _pages(size_bytes: int) -> int:

@@ -189,7 +189,6 @@ class _Reading(Struct):
         keeps_cache: whether pages stay in the page cache that were not there before (`page_cache`).
         limit: of the bytes in a second; None: there is none.
         gives_way: whether it lets all other processes go first (`pool.give_way`).
-        shared: paths of files whose pages are given back elsewhere (`page_cache.SharedFiles`).
         held: files that are open already, by their paths: descriptor, device, inode, and the thread that reads it. The
             pages are given back where they were opened (`reading_together`).
     """
@@ -197,7 +196,6 @@ class _Reading(Struct):
     keeps_cache: bool = True
     limit: ReadLimit | None = None
     gives_way: bool = False
-    shared: set[str] = field(default_factory=set)
     held: dict[str, tuple[int, int, int, int]] = field(default_factory=dict)
 
 
@@ -259,8 +257,7 @@ class Source:
         self._pages: ReadPages | None = None
         held = READING.held.get(path)
         is_held = held is not None and held[1:3] == (self._opened.st_dev, self._opened.st_ino)
-        is_given_back_elsewhere = is_held or path in READING.shared
-        if not READING.keeps_cache and status is None and not is_given_back_elsewhere:
+        if not READING.keeps_cache and status is None and not is_held:
             from kafkalog_core.storage.page_cache import ReadPages  # noqa: PLC0415 -- ctypes, for such a reader alone
 
             self._pages = ReadPages(file.fileno(), self.size_bytes)
@@ -311,6 +308,12 @@ class Source:
                 self.require_same()
         finally:
             self.close()
+
+    def read_up_to(self, end: int) -> None:
+        """Read nothing from a byte on, which belongs to another reader: neither does the system read it ahead."""
+        self.wanted_to = end
+        if self._pages is not None and end < self.size_bytes:
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
 
     def require_same(self) -> None:
         """Raise ObjectReplacedError if the bytes read so far may be of two objects, which those of a file never are."""
@@ -532,7 +535,7 @@ def reading_together(paths: Iterable[str]) -> Iterator[None]:
 def _hold_first(paths: Iterable[str], stack: ExitStack) -> None:
     most = os.sysconf("SC_OPEN_MAX")  # -1: there is no limit
     for path in islice(paths, _TOGETHER if most < 0 else min(_TOGETHER, most // 4)):
-        if path not in READING.held and path not in READING.shared and not is_object(path):
+        if path not in READING.held and not is_object(path):
             try:
                 _hold(path, stack)
             except OSError as error:  # what is wrong with a file is reported by its reader
@@ -543,7 +546,7 @@ def _hold_first(paths: Iterable[str], stack: ExitStack) -> None:
 
 def _hold(path: str, stack: ExitStack) -> None:
     """Open a file and request what is not in memory of it, until the stack is unwound. Raises OSError."""
-    from kafkalog_core.storage.page_cache import absent_ranges, give_back_all, opened  # noqa: PLC0415 -- as in `Source`
+    from kafkalog_core.storage.page_cache import absent_ranges, give_back, opened  # noqa: PLC0415 -- as in `Source`
 
     descriptor = stack.enter_context(opened(path))
     status = os.fstat(descriptor)
@@ -553,7 +556,7 @@ def _hold(path: str, stack: ExitStack) -> None:
     if ranges:
         os.posix_fadvise(descriptor, 0, status.st_size, os.POSIX_FADV_WILLNEED)
     if not READING.keeps_cache:
-        stack.callback(give_back_all, descriptor, ranges)
+        stack.callback(give_back, descriptor, ranges)
     READING.held[path] = descriptor, status.st_dev, status.st_ino, get_ident()
     stack.callback(READING.held.pop, path)
 

@@ -4,7 +4,7 @@ The stream never ends at damage. A file inside a partition or log directory that
 dump continues; a named target that cannot be opened is an error.
 
 A dump is a series of steps. Those that only read a part of a log, and depend on nothing else, are values (`LogPiece`),
-so that another process can carry them out (`shared`).
+so that another process can carry them out (`parallel`).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from kafkalog_core.kafka.sim.logfiles import (
 )
 from kafkalog_core.ops.dump.entries import ENTRY_KINDS, entries
 from kafkalog_core.ops.dump.logreader import LogReader
-from kafkalog_core.ops.dump.splits import LogSplit, can_be_divided, is_compressed, segment_files, segment_row
+from kafkalog_core.ops.dump.splits import LogSplit, divide, is_compressed, segment_files, segment_row
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.progress import NO_PROGRESS, Progress
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.partition import Partition, read_partition
-from kafkalog_core.storage.source import WINDOW_BYTES, code_of_error
+from kafkalog_core.storage.source import code_of_error
 from kafkalog_core.structs import Struct
 
 if TYPE_CHECKING:
@@ -52,33 +52,27 @@ if TYPE_CHECKING:
     from kafkalog_core.engine.report import Report
     from kafkalog_core.findings import Severity
     from kafkalog_core.kafka.sim.committed import CommittedView, Hole, Undecided
-    from kafkalog_core.ops.dump.logreader import Relay
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.storage.listing import FileInfo
-    from kafkalog_core.storage.scan import ScanPlace
 
 __all__ = ["Dumper", "LogPiece", "Step", "dump"]
 
 
 class LogPiece(Struct, frozen=True):
-    """Parts of a log that are read together.
+    """Parts of a log that are read together: some small files, or one part of a large one.
 
     targets: its file, if that is itself a target. growth: how many times it grows when it is decompressed, about.
-    range_bytes: of a large file, which several processes read in ranges of this size; 0: one process reads it. place:
-    where they begin; None: at its start.
     """
 
     splits: tuple[LogSplit, ...]
     targets: tuple[FileTarget, ...] = ()
     growth: int = 1
-    range_bytes: int = 0
-    place: ScanPlace | None = None
 
     @property
     def size_bytes(self) -> int:
         """Bytes of log to read."""
-        return sum(split.size_bytes for split in self.splits) - (0 if self.place is None else self.place.position)
+        return sum(split.size_bytes for split in self.splits)
 
     @property
     def work_bytes(self) -> int:
@@ -156,13 +150,13 @@ class Dumper:
             if self._reader.is_full:
                 return
 
-    def rows_of(self, step: Step, relay: Relay | None = None) -> Iterator[Chunk]:
-        """Yield the rows of a step; relay: of several readers of it, if it is a large file."""
+    def rows_of(self, step: Step) -> Iterator[Chunk]:
+        """Yield the rows of a step."""
         if not isinstance(step, LogPiece):
             yield from step()
             return
         for split in step.splits:
-            rows = self._reader.rows(split.file, split.unit, None, relay=relay)
+            rows = self._reader.rows(split.file, split.unit, None, split.part)
             yield from self._uncounted(self._guarded(rows, split.path, split.unit))
             self.add_span(split.path, self._reader.take_spans().get(split.path))
 
@@ -225,19 +219,20 @@ class Dumper:
                 yield partial(self._count_row, unit, path)
 
     def _pieces(self, unit: Unit) -> Iterator[LogPiece]:
-        """Yield the files of a log; small ones together, as many as are read by one process."""
+        """Yield the files of a log; small ones together, as many as are read by one process, large ones in parts."""
         most, waiting, waiting_bytes, growth = self._piece_bytes, list[LogSplit](), 0, 1
         targets = tuple(each for file in unit.files[:1] for each in self._named(file.path))
         for file in files_in_range(unit.files, self._request.filters.offsets):
             whole, growth = LogSplit(file=file, log_dir=unit.log_dir), 1
             if most is not None and file.file.size_bytes > most // _GROWTH and is_compressed(file):
-                growth = _GROWTH  # its rows must find room in memory
+                growth = _GROWTH  # its rows need room
             work_bytes = whole.size_bytes * growth
             if waiting and (most is None or waiting_bytes + work_bytes > most):
                 yield LogPiece(tuple(waiting), targets, growth)
                 waiting, waiting_bytes = [], 0
-            if most is not None and work_bytes > most and can_be_divided(whole) and not self._request.resync:
-                yield LogPiece((whole,), targets, growth, min(most, WINDOW_BYTES))
+            if most is not None and work_bytes > most and not self._request.resync:
+                for part in divide(whole, most // growth):
+                    yield LogPiece((part,), targets, growth)
                 continue
             waiting.append(whole)
             waiting_bytes += work_bytes

@@ -14,7 +14,7 @@ that of one window or one batch.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.engine.chunks import LineBuffer, Lines, rows_at
 from kafkalog_core.findings import found
@@ -25,7 +25,7 @@ from kafkalog_core.ops.dump.runs import RunReader
 from kafkalog_core.output import tables
 from kafkalog_core.output.chunk import RowChunk
 from kafkalog_core.storage.framing import LogFraming
-from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, Scanner, scan
+from kafkalog_core.storage.scan import APPEND_CUT, Damage, Run, scan
 from kafkalog_core.storage.source import CHANGE_CODES, FileChange, Source, UnreadableError
 from kafkalog_core.structs import NamedTuple, Struct, replace
 
@@ -40,14 +40,13 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.dump.runs import DumpRequest
     from kafkalog_core.output.chunk import Chunk
     from kafkalog_core.progress import Progress
-    from kafkalog_core.storage.scan import ScanOptions, ScanPlace
+    from kafkalog_core.storage.scan import ScanOptions
 
 __all__ = [
     "WHOLE",
     "BatchMark",
     "FilePart",
     "LogReader",
-    "Relay",
     "Walk",
     "identity_of",
     "last_good",
@@ -55,6 +54,7 @@ __all__ = [
     "part_items",
     "runs_backwards",
     "walk_lengths",
+    "with_begin",
 ]
 
 
@@ -99,7 +99,7 @@ def part_items(
     if start == part.begin > 0:
         base_offset = part.next_offset
     until = MAX_INT64 if part.end is None else part.end
-    source.wanted_to = until
+    source.read_up_to(until)
     for item in scan(source, base_offset=base_offset, options=options, start=start, until=until):
         position = item.position if isinstance(item, Damage) else item.batches.column("position")[0]
         if part.end is not None and position >= part.end:
@@ -107,61 +107,6 @@ def part_items(
         kept = _kept(item, part)
         if kept is not None:
             yield kept
-
-
-class Relay(Protocol):
-    """One of several readers of a file: each reads the next range from where the one before it stopped.
-
-    A reader begins a range, gives the place where it ends to the next reader, and has done with it after its rows.
-    """
-
-    @property
-    def range_bytes(self) -> int:
-        """Size of a range, at most: that of the batches in a window."""
-
-    @property
-    def place(self) -> ScanPlace | None:
-        """Where the range begins; None: at the start of the file."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a range of this reader has begun and not ended."""
-
-    def begin(self) -> bool:
-        """Wait for the next range; false: there is none, the others have read the rest."""
-
-    def give(self, place: ScanPlace) -> None:
-        """Give the place where the next range begins to its reader."""
-
-    def end(self) -> None:
-        """Let the rows of the range be followed by those of the next one."""
-
-
-def _relayed_items(
-    source: Source, relay: Relay, *, base_offset: int | None, options: ScanOptions
-) -> Iterator[Run | Damage]:
-    """Yield the items of the ranges that this reader gets, of which the first one has begun.
-
-    A range ends with the first run of a window in which nothing is wrong. The last one, which ends with the file, is
-    left to the caller to end.
-    """
-    framing, options = LogFraming(max(base_offset or 0, 0)), replace(options, first_window_bytes=relay.range_bytes)
-    scanner = Scanner(source, base_offset, framing, options, (0, None, MAX_INT64), None)
-    while True:
-        if relay.place is not None:
-            scanner.go_to(relay.place._replace(wanted=min(relay.place.wanted, relay.range_bytes)))
-        for item in scanner:
-            place = scanner.place if isinstance(item, Run) else None
-            if place is not None:
-                relay.give(place)
-            yield item
-            if place is not None:
-                break
-        else:
-            return
-        relay.end()
-        if not relay.begin():
-            return
 
 
 def _kept(item: Run | Damage, part: FilePart) -> Run | Damage | None:
@@ -191,6 +136,18 @@ def _scan_start(source: Source, part: FilePart, options: ScanOptions) -> int | N
         return None
     found = last_good(source, walk.before, options.max_batch_bytes)
     return part.begin if found is None else found[0]
+
+
+def with_begin(source: Source, part: FilePart, max_batch_bytes: int) -> FilePart:
+    """Return a part that begins next to its start, so that its reader need not walk there from the file's start.
+
+    Parts of a file are given in their order: the file is walked once. One that no scan reaches is returned as it is.
+    """
+    if part.start <= part.begin:
+        return part
+    walk = _last_walk.to(source, part)
+    found = None if walk.is_broken else last_good(source, walk.before, max_batch_bytes)
+    return part if found is None else replace(part, begin=found[0], next_offset=None)
 
 
 class Walk(NamedTuple):
@@ -419,25 +376,21 @@ class LogReader:
         unit: Unit,
         view: CommittedView | None,
         part: FilePart = WHOLE,
-        relay: Relay | None = None,
     ) -> Iterator[Chunk]:
         """Yield rows of the request's level of a file or a part of it. Raises StorageError if it cannot be opened.
 
-        Parts are read forwards, without a search after damage, and only of files that are not of 0.7; and so is a whole
-        file by several readers, each of which has a `relay`.
+        Parts are read forwards, without a search after damage, and only of files that are not of 0.7.
         """
-        if relay is not None and not relay.begin():
-            return
         lines = Lines(file.place, self._out)
         span = OffsetSpan(file.path, file.base_offset or 0)
         self._last = last = None
         with Source.open(file.path) as source:
-            self._report.files += part.start == 0 and (relay is None or relay.place is None)
-            if not (part.is_whole and relay is None) and source.inode != file.file.inode:
+            self._report.files += part.start == 0
+            if not part.is_whole and source.inode != file.file.inode:
                 yield self._finding("file.replaced-since", file)
                 return
             waiting: list[tuple[Damage, Severity]] = []
-            for item in self._items(source, file, part, relay):
+            for item in self._items(source, file, part):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
@@ -453,8 +406,7 @@ class LogReader:
                     return
             if waiting:
                 yield self.damages(waiting, file)
-            is_at_end = relay is None or relay.has_begun
-            changes = [*self._changes(source, file, last, part)] if is_at_end else []
+            changes = [*self._changes(source, file, last, part)]
             source.require_same()  # before the span says that the file was read
             self._spans[file.path], self._last = span, last
             yield from changes
@@ -518,10 +470,8 @@ class LogReader:
     def _scan(self, source: Source, file: LogFile) -> Iterator[Run | Damage]:
         return scan(source, base_offset=file.base_offset, is_v07=file.is_v07, options=self._request.scan_options)
 
-    def _items(self, source: Source, file: LogFile, part: FilePart, relay: Relay | None) -> Iterator[Run | Damage]:
+    def _items(self, source: Source, file: LogFile, part: FilePart) -> Iterator[Run | Damage]:
         options = self._request.scan_options
-        if relay is not None:
-            return _relayed_items(source, relay, base_offset=file.base_offset, options=options)
         if not part.is_whole:
             return part_items(source, part, base_offset=file.base_offset, options=options)
         items = self._scan(source, file)

@@ -1,0 +1,258 @@
+"""`dump` by several processes: each reads pieces of the logs, and the rows come here through a spool, in their order.
+
+This process begins alone: a reader that wants ten rows has them before another process could start. If there is enough
+left, others do the rest. Then it only takes the steps between the pieces, which need what was found in them: offsets
+missing between two segments, the number of matching records.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkalog_core.engine.processes import Pool
+from kafkalog_core.engine.report import Report
+from kafkalog_core.engine.spool import SpoolReader, SpoolWriter, has_room
+from kafkalog_core.errors import KafkalogError
+from kafkalog_core.ops.dump.dump import Dumper, LogPiece
+from kafkalog_core.ops.dump.logreader import with_begin
+from kafkalog_core.progress import Advance
+from kafkalog_core.storage.source import Source
+from kafkalog_core.structs import NamedTuple, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkalog_core.kafka.sim.logfiles import OffsetSpan
+    from kafkalog_core.ops.dump.dump import Step
+    from kafkalog_core.ops.dump.runs import DumpRequest
+    from kafkalog_core.output.chunk import Chunk
+    from kafkalog_core.progress import Progress
+
+__all__ = ["ChunkWriter", "RowOutput", "dump_in_parallel"]
+
+PIECE_BYTES: Final = 8 * 1024 * 1024
+SHARED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of log for which other processes are started."""
+
+
+class ChunkWriter(Protocol):
+    """What turns rows into bytes and writes them."""
+
+    def write(self, chunk: Chunk, /) -> None:
+        """Write rows."""
+
+
+class RowOutput(NamedTuple):
+    """Where rows go.
+
+    descriptor: of a file or pipe. writer: of this process; `flush` writes what it keeps. open_writer: returns a writer
+    of a piece in another process, for a stream of bytes; it is pickled. warn: shows a sentence to the user.
+    """
+
+    descriptor: int
+    writer: ChunkWriter
+    flush: Callable[[], object]
+    open_writer: Callable[[SpoolWriter], ChunkWriter]
+    warn: Callable[[str], object]
+
+
+def dump_in_parallel(
+    request: DumpRequest,
+    report: Report,
+    progress: Progress,
+    output: RowOutput,
+    *,
+    jobs: int,
+    piece_bytes: int = PIECE_BYTES,
+    shared_bytes: int = SHARED_BYTES,
+) -> None:
+    """Write what `dump` yields, in the same order. `report` is complete then.
+
+    Args:
+        request: a request that `comes_batch_by_batch`.
+        report: counts the rows.
+        progress: receives the bytes that are read; what it raises ends the dump after whole lines.
+        output: where the rows go.
+        jobs: the most processes that this one starts.
+        piece_bytes: bytes of log for each piece of work.
+        shared_bytes: bytes of log for which other processes are started.
+
+    Raises what `dump` raises, WorkerLostError, and OSError if the output cannot be written.
+    """
+    dumper = Dumper(request, report, progress, piece_bytes=piece_bytes)
+    _ParallelDump(dumper, request, report, output).run(jobs, progress, shared_bytes)
+
+
+class _ParallelDump:
+    """A dump on its way; `_ahead` are steps that were looked at and not taken."""
+
+    def __init__(self, dumper: Dumper, request: DumpRequest, report: Report, output: RowOutput) -> None:
+        self._dumper = dumper
+        self._request = replace(request, targets=())
+        self._report = report
+        self._output = output
+        self._steps = dumper.steps()
+        self._ahead: deque[Step] = deque()
+        self._ahead_bytes = 0
+        self._begun: deque[Step] = deque()
+        self._source: Source | None = None
+
+    def run(self, jobs: int, progress: Progress, shared_bytes: int) -> None:
+        """Write all rows."""
+        has_read, may_share = False, True
+        while True:
+            self._look_ahead(shared_bytes)
+            if has_read and self._ahead_bytes >= shared_bytes and may_share:
+                if _has_no_reader(self._output.descriptor):
+                    raise BrokenPipeError
+                with Pool(jobs, progress) as pool:
+                    may_share = has_room(pool.scratch, jobs)
+                    if may_share:
+                        self._share(pool)
+                        return
+                    self._output.warn(f"too little space in {pool.scratch} for rows of {jobs} processes: one reads")
+            if not self._ahead:
+                return
+            step = self._ahead.popleft()
+            if isinstance(step, LogPiece):
+                self._ahead_bytes -= step.work_bytes
+                has_read = True
+            self._write(step)
+
+    def _look_ahead(self, most_bytes: int) -> None:
+        """Look at further steps, until there is so much to read."""
+        while self._ahead_bytes < most_bytes:
+            step = self._next()
+            if step is None:
+                return
+            self._ahead.append(step)
+            if isinstance(step, LogPiece):
+                self._ahead_bytes += step.work_bytes
+
+    def _next(self) -> Step | None:
+        try:
+            return next(self._steps, None)
+        except KafkalogError as error:  # its turn comes after the steps before it
+            return partial(_raise, error)
+
+    def _write(self, step: Step) -> None:
+        for chunk in self._dumper.rows_of(step):
+            self._report.rows += chunk.count
+            self._output.writer.write(chunk)
+
+    # --- in other processes -------------------------------------------------------------------------------------------
+    def _share(self, pool: Pool) -> None:
+        self._output.flush()
+        reader = SpoolReader(pool.scratch, self._put)
+        pass_on = partial(self._pass_on, reader)
+        try:
+            for result in pool.map(_write_piece, self._tasks(pool.scratch), pass_on):
+                pass_on()
+                reader.end_task()
+                self._took(self._begun.popleft(), result)
+        except KafkalogError:  # of the piece whose turn it is: its rows come before it
+            pass_on()
+            raise
+        finally:
+            self._close()
+        self._write_begun()
+
+    def _tasks(
+        self, scratch: str
+    ) -> Iterator[tuple[int, DumpRequest, LogPiece, Callable[[SpoolWriter], ChunkWriter], str]]:
+        """Yield the pieces of work; all steps are noted in order."""
+        number = 0
+        while (step := self._ahead.popleft() if self._ahead else self._next()) is not None:
+            if not isinstance(step, LogPiece):
+                self._begun.append(step)
+                continue
+            piece = self._with_begin(step)
+            self._begun.append(piece)
+            yield number, self._request, piece, self._output.open_writer, scratch
+            number += 1
+
+    def _with_begin(self, piece: LogPiece) -> LogPiece:
+        """Return a part of a large file with the place where its reader begins."""
+        split = piece.splits[0]
+        if split.part.start == 0:
+            return piece
+        try:
+            if self._source is None or self._source.path != split.path:
+                self._close()
+                self._source = Source.open(split.path)
+            part = with_begin(self._source, split.part, self._request.max_batch_bytes)
+        except KafkalogError:  # its reader meets it too
+            return piece
+        return replace(piece, splits=(replace(split, part=part),))
+
+    def _close(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+    def _pass_on(self, reader: SpoolReader) -> None:
+        """Write what is there of the rows whose turn it is."""
+        self._write_begun()
+        if self._begun:
+            reader.pass_on()
+
+    def _write_begun(self) -> None:
+        """Take the steps before the next piece."""
+        while self._begun and not isinstance(self._begun[0], LogPiece):
+            self._write(self._begun.popleft())
+            self._output.flush()
+
+    def _put(self, data: memoryview) -> None:
+        while data:
+            data = data[os.write(self._output.descriptor, data) :]
+
+    def _took(self, piece: Step, result: _PieceResult) -> None:
+        self._report.add(result.report)
+        self._dumper.matches += result.matches
+        for split, span in zip(piece.splits if isinstance(piece, LogPiece) else (), result.spans, strict=True):
+            self._dumper.add_span(split.path, span)
+
+
+def _has_no_reader(descriptor: int) -> bool:
+    """Return whether the output is a pipe of which nobody reads any more, such as `head`."""
+    waiting = select.poll()
+    waiting.register(descriptor, 0)
+    return any(events & select.POLLERR for _, events in waiting.poll(0))
+
+
+def _raise(error: KafkalogError) -> Iterator[Chunk]:
+    raise error
+
+
+class _PieceResult(NamedTuple):
+    """What was found in a piece: counts, matching records, and the offsets of each part; None: not read to its end."""
+
+    report: Report
+    matches: int
+    spans: list[OffsetSpan | None]
+
+
+def _write_piece(
+    number: int,
+    request: DumpRequest,
+    piece: LogPiece,
+    open_writer: Callable[[SpoolWriter], ChunkWriter],
+    scratch: str,
+    advance: Callable[[int], None],
+) -> _PieceResult:
+    """Read a piece, and spool its rows. Raises StorageError for a file that is itself a target."""
+    report = Report()
+    with SpoolWriter(scratch, number, partial(advance, 0)) as stream:
+        dumper = Dumper(replace(request, targets=piece.targets), report, Advance(advance), out=stream)
+        writer = open_writer(stream)
+        spans: list[OffsetSpan | None] = []
+        for split in piece.splits:
+            for chunk in dumper.rows_of(LogPiece((split,), piece.targets)):
+                report.rows += chunk.count
+                writer.write(chunk)
+            spans.append(dumper.spans.pop(split.path))
+    return _PieceResult(report, dumper.matches, spans)
