@@ -380,8 +380,8 @@ _HEADERS: Final = {
     "segment.offset-overflow": FindingType(
         "error",
         "The batch at byte {position} ends at offset {offset}, more than 2147483647 above the segment's base offset.",
-        "Splits the segment when it loads it (2.0 and later), and does not start if that fails. Older releases cannot "
-        "index the batches after it.",
+        "Splits the segment when it recovers it, as after an unclean shutdown (2.0 and later), and does not start if that "
+        "fails. Else it loads the segment as it is. Older releases cannot index the batches after it.",
         "If the offset is right, let a broker of 2.0 or later split the segment. If it is wrong, copy the partition "
         "from a healthy replica, because the log would end at a wrong offset.",
         "The offset is too far from the base offset for any index. Old cleaners wrote such segments, but a damaged "
@@ -492,9 +492,9 @@ _RECORDS: Final = {
 _ENDS: Final = {
     "log.end-hidden": FindingType(
         "error",
-        "The last entry of the offset index does not point to a whole batch, so the broker takes offset {offset}, the "
-        "base offset of the segment, as the log end offset, although the log holds offset {last}.",
-        "Hides every record of the segment after a clean shutdown, and assigns their offsets again.",
+        "From the last entry of the offset index on the broker does not find the last whole batch, so it takes offset "
+        "{offset} as the log end offset, although the log holds offset {last}.",
+        "Hides the records from that offset on after a clean shutdown, and assigns their offsets again.",
         "Start no broker on it yet. Truncate the log at its first damage, which keeps every batch before it.",
         "After a clean shutdown a broker searches the log end offset from the last index entry on, and computes no "
         "checksum (LogSegment.readNextOffset).",

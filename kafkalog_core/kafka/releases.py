@@ -113,6 +113,7 @@ class Since:
     CLEANER_GROUPS_BY_NEXT_BASE: Final = Release(0, 10, 2)  # Cleaner.lastOffsetForFirstSegment: not in 0.10.1.1
     PRODUCERS: Final = Release(0, 11)  # KIP-98, KIP-101: magic 2, `.txnindex`, snapshots, leader epochs
     LOG_START_OFFSET: Final = Release(0, 11)  # KIP-107: the log may start within its first segment
+    FAILED_LOG_DIRS: Final = Release(1, 0)  # KIP-112: a log directory goes offline, and the broker runs on
     DATA_TIME_IN_SNAPSHOT: Final = Release(1, 0)  # ProducerAppendInfo.appendEndTxnMarker; 0.11: last batch
     FUTURE_DIRECTORIES: Final = Release(1, 1)  # KIP-113; Log.FutureDirSuffix is not in 1.0.2
     LAST_OFFSET_IN_INDEX: Final = Release(2, 0)  # LogSegment.append, recover: 1.1.1 has the first offset

@@ -287,7 +287,7 @@ class LogDirs:
         if problem is None or problem.kind not in STOPS or _is_reported(problem, findings):
             return
         codes = {"old-release": LATER_RELEASE, "first-offset": FIRST_OFFSET_BACK}
-        yield found(
+        finding = found(
             codes.get(problem.kind, "log.stops-broker"),
             problem.path,
             topic=place.name.topic,
@@ -295,6 +295,8 @@ class LogDirs:
             position=problem.position,
             problem=problem.sentence.removesuffix("."),
         )
+        offline = FINDING_TYPES["truncate.broker-offline"].broker_action
+        yield replace(finding, broker_action=offline) if problem.kind == "offline" else finding
 
     def verdict(self, target: LogDirTarget) -> PlaceVerdict:
         """Return the findings about a log directory itself."""
