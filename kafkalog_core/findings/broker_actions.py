@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, START_LATER
+from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, REINDEX, START_LATER
 from kafkalog_core.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -144,6 +144,13 @@ START_ACTIONS: Final = {
     "unread": StartAction(
         "Does not read this place at its start, because {why}.{consumers}",
         _REPLICA,
+    ),
+    "txn-forgotten": StartAction(
+        "Forgets the transaction at its next start, because the last shutdown was clean and there is no producer "
+        "snapshot: read_committed consumers get its records as if they were committed.",
+        "Start no broker on it yet. kafkalog reindex writes the snapshot from the log, so that the transaction remains "
+        "open.",
+        next_step=REINDEX,
     ),
     "v07-tail": StartAction(
         "Truncates the log here: after an unclean shutdown 0.7 reads its last file up to the first incomplete message.",

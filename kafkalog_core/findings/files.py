@@ -44,7 +44,7 @@ FILES: Final = {
     ),
     "txn.open": FindingType(
         "warning",
-        "Producer {producer} has had a transaction open since offset {offset}: read_committed consumers stop there.",
+        "Producer {producer} has had a transaction open since offset {offset}.",
         "Waits for its marker: read_committed consumers read nothing after it, and the log cleaner does not clean "
         "there.",
         "If the producer no longer runs, abort the transaction when the broker is running: kafka-transactions.sh "

@@ -380,8 +380,8 @@ _HEADERS: Final = {
     "segment.offset-overflow": FindingType(
         "error",
         "The batch at byte {position} ends at offset {offset}, more than 2147483647 above the segment's base offset.",
-        "Splits the segment when it recovers it, as after an unclean shutdown (2.0 and later), and does not start if that "
-        "fails. Else it loads the segment as it is. Older releases cannot index the batches after it.",
+        "Splits the segment when it recovers it, as after an unclean shutdown (2.0 and later), and does not start if "
+        "that fails. Else it loads the segment as it is. Older releases cannot index the batches after it.",
         "If the offset is right, let a broker of 2.0 or later split the segment. If it is wrong, copy the partition "
         "from a healthy replica, because the log would end at a wrong offset.",
         "The offset is too far from the base offset for any index. Old cleaners wrote such segments, but a damaged "

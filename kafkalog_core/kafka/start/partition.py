@@ -156,21 +156,19 @@ class PartitionLoad:
         except _Stopped as stopped:
             self._result = LoadResult(problem=stopped.problem)
         except StorageError as error:
+            # LogManager.loadLogs goes on after an IOException of a log (KIP-112)
+            kind: LoadProblemKind = "offline" if self._options.release >= Since.FAILED_LOG_DIRS else "fatal"
             path = error.path or self._partition.path
-            self._result = LoadResult(problem=LoadProblem(kind=self._failed_read, path=path, sentence=error.message))
-
-    @property
-    def _failed_read(self) -> LoadProblemKind:
-        """What a read that fails leads to (`LogManager.loadLogs` catches an IOException of a log, KIP-112)."""
-        return "offline" if self._options.release >= Since.FAILED_LOG_DIRS else "fatal"
+            self._result = LoadResult(problem=LoadProblem(kind=kind, path=path, sentence=error.message))
 
     # --- the steps of a load ----------------------------------------------------------------------------------------
     def _load(self) -> Iterator[LoadedSegment]:
         epochs = self._epoch_file
         # UnifiedLog.create reads the leader epochs first (LeaderEpochCheckpointFile), so a refused file stops it there
         if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
-            # its exception is a KafkaStorageException, unless a number cannot be parsed, which stops the broker
-            kind: LoadProblemKind = "fatal" if epochs.refusal.failure is Failure.RUNTIME else self._failed_read
+            # LogManager.loadLogs goes on after the KafkaStorageException of an IOException, not of a bad number
+            is_offline = epochs.refusal.failure is Failure.IO and self._options.release >= Since.REFUSED_EPOCHS_OFFLINE
+            kind: LoadProblemKind = "offline" if is_offline else "fatal"
             name = epochs.path.rpartition("/")[2]
             self._stop(epochs.path, f"it refuses {name}: {epochs.refusal.problem}", kind=kind)
         files = self._partition.files
@@ -466,6 +464,7 @@ class PartitionLoad:
             recovery_point=bounds.recovery_point.offset,
             epochs=self._epochs.entries if self._rules.has_producers else None,
             is_end_lost=self._is_end_lost,
+            forgets_producers=self._producers.has_forgotten,
         )
 
     def _drop_snapshots(self) -> None:
@@ -513,6 +512,8 @@ class PartitionLoad:
         kind = kinds.get(problem.kind, "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal")
         if kind == "first-offset" and not self._is_whole_later(live):
             kind = "fatal"
+        if kind == "split" and self._options.release < Since.SEGMENTS_SPLIT:
+            kind, detail = "unknown", f"{detail}, and what a release before 2.0 does then is not simulated"
         if kind == "split" and path:
             # LocalLog.splitOverflowedSegment refuses a log whose last offset fits into the index, or is below the base
             with Source.open(path) as source:

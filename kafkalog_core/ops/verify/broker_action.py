@@ -188,6 +188,11 @@ class Starts:
         return None if start is None else start.result.problem
 
     @property
+    def forgets_producers(self) -> bool:
+        """Whether the next start knows no producer, because no snapshot is left after a clean shutdown."""
+        return bool(self._context.is_clean) and self._clean is not None and self._clean.result.forgets_producers
+
+    @property
     def failure_after_crash(self) -> tuple[str, int | None] | None:
         """Path and byte at which the start after an unclean shutdown fails; None: it does not."""
         problem = None if self._unclean is None else self._unclean.result.problem
@@ -371,6 +376,9 @@ def with_broker_actions(verdict: PartitionVerdict, starts: Starts, context: Part
             action = starts.action(place, verdict.topic, verdict.log_end_offset, finding.broker_action or "")
         if action is not None and finding.code in _GAPS:  # its own cure says how to get back what is missing
             yield replace(finding, broker_action=action.text)
+        elif finding.code == "txn.open" and starts.forgets_producers:
+            kind = START_ACTIONS["txn-forgotten"]
+            yield replace(finding, broker_action=kind.text, cure=kind.cure, next_step=kind.next_step)
         elif action is not None:
             yield replace(
                 finding,
