@@ -14,12 +14,16 @@ from kafkalog_core.structs import NamedTuple
 if TYPE_CHECKING:
     from kafkalog_core.findings.kinds import Severity
 
-__all__ = ["AFTER_EITHER", "DOES_NOT_START", "OFFLINE", "START_ACTIONS", "StartAction"]
+__all__ = ["AFTER_EITHER", "BEFORE_OFFLINE", "DOES_NOT_START", "OFFLINE", "START_ACTIONS", "StartAction"]
 
 DOES_NOT_START: Final = "Does not start"
 """How an action begins with which the broker ends."""
 OFFLINE: Final = "Takes the whole log directory offline"
 """How an action begins after which the broker runs on if it has another log directory."""
+
+
+BEFORE_OFFLINE: Final = "Releases before 1.0 do not start, nor do those before 3.2 if it is a leader-epoch-checkpoint."
+"""Which releases do not take a log directory offline where they refuse a checkpoint."""
 
 
 class StartAction(NamedTuple):

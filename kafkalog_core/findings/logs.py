@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.client_reads import consumers, leader
 from kafkalog_core.findings.kinds import (
     AS_BROKER,
@@ -54,7 +55,7 @@ _SKIP: Final = (
     "the batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention "
     "deletes it in time, unless the topic is compacted."
 )
-_CHECKPOINT: Final = "Refuses the file. From 1.0 on it takes the log directory offline; earlier releases do not start."
+_CHECKPOINT: Final = f"Refuses the file, and takes the log directory offline. {BEFORE_OFFLINE}"
 _SNAPSHOT: Final = (
     "Deletes the snapshot and uses the next older one. If none is left, it reads the log from its start after an "
     "unclean shutdown, and forgets all producers after a clean one."

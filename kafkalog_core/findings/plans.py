@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkalog_core.findings.broker_actions import OFFLINE
-from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, REINDEX, VERIFY, FindingType
+from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, MOVE_FILE, REINDEX, VERIFY, FindingType
 
 __all__ = ["BEFORE_PLACE", "COMPACTIONS", "IN_FILE", "REINDEXING", "RETENTION", "ROLLING", "TRUNCATIONS"]
 
@@ -132,6 +132,15 @@ TRUNCATIONS: Final = {
         "See what is damaged: kafkalog verify. To truncate at the first damaged batch: kafkalog truncate --at-damage.",
         "The start of a broker can be simulated only if every file can be read.",
         next_step=VERIFY,
+    ),
+    "truncate.misnamed": FindingType(
+        "error",
+        "The name of a log file is not its base offset in 20 digits: {problem}. This log does not change.",
+        "Creates the empty segment, and recovers or loads the others.",
+        "Move the file out of the partition directory, or rename it to its first offset in 20 digits. Then plan again.",
+        "What a broker truncates is planned for segments that it reads. kafkalog verify reports such a file as "
+        "segment.misnamed.",
+        next_step=MOVE_FILE,
     ),
     "truncate.split-first": FindingType(
         "error",

@@ -266,8 +266,10 @@ class PartitionLoad:
                 self._stop(file.path, "its name does not start with a number, and the broker stops")
         for other in others:
             if other.log is not None and other.state is SegmentState.UNREAD:
-                sentence = "its name is not its offset in 20 digits: the broker creates an empty segment next to it"
-                self._stop(other.log.path, sentence, kind="unknown")
+                # LogSegment.open opens the 20 digits of the number in the name, and creates that file
+                name = other.log.name.raw
+                sentence = f"the broker creates an empty segment at offset {other.base_offset}, and never reads {name}"
+                self._stop(other.log.path, sentence, kind="misnamed")
 
     def _open(self, live: _Live, segment: Segment) -> None:
         """Open one segment (`LogLoader.loadSegmentFiles`), which recovers it where its index is missing or wrong."""

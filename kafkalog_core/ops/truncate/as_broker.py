@@ -44,6 +44,7 @@ _CODES: Final = {
     "offline": "truncate.broker-offline",
     "first-offset": FIRST_OFFSET_BACK,
     "old-release": LATER_RELEASE,
+    "misnamed": "truncate.misnamed",
     "split": "truncate.split-first",
     "unknown": "truncate.not-foreseen",
 }
