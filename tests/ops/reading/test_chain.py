@@ -196,7 +196,7 @@ def test_damage_of_no_bytes_is_not_damage_at_the_end() -> None:
 
 # --- offsets that are in another place --------------------------------------------------------------------------------
 def test_offsets_in_another_place_are_not_missing(tmp_path: Path) -> None:
-    """The second segment begins with two batches that fill a part of the gap; the logs are read again for that alone."""
+    """The second segment begins with two batches that fill a part of the gap before it."""
     data = {0: batches((0, 2)), 20: batches((4, 2), (8, 3), (20, 3))}
     write_segments(tmp_path / "t-0", data)
     found = [
@@ -207,8 +207,7 @@ def test_offsets_in_another_place_are_not_missing(tmp_path: Path) -> None:
     ]
     spans = [(2, "Offsets 2 to 3"), (6, "Offsets 6 to 7"), (11, "Offsets 11 to 19")]
     assert found == [("segment.gap", offset, text) for offset, text in spans]
-    dumped = [(code, offset) for code, _, offset, _ in found_in(tmp_path / "t-0")]
-    assert [each for each in dumped if each[0] == "segment.gap"] == [("segment.gap", offset) for offset, _ in spans]
+    assert [offset for code, _, offset, _ in found_in(tmp_path / "t-0") if "gap" in code] == [2, 6, 11]
 
 
 def test_the_logs_are_read_again_only_where_offsets_are_mixed() -> None:
