@@ -207,7 +207,6 @@ def test_offsets_in_another_place_are_not_missing(tmp_path: Path) -> None:
     ]
     spans = [(2, "Offsets 2 to 3"), (6, "Offsets 6 to 7"), (11, "Offsets 11 to 19")]
     assert found == [("segment.gap", offset, text) for offset, text in spans]
-    assert [offset for code, _, offset, _ in found_in(tmp_path / "t-0") if "gap" in code] == [2, 6, 11]
 
 
 def test_the_logs_are_read_again_only_where_offsets_are_mixed() -> None:
