@@ -152,7 +152,8 @@ def _ends(log_dir: Path, kafka: str, verified: list[Row], *, is_broker_dir: bool
         started = _end_after_start(partition.path, kafka) if is_broker_dir else None
         if started is not None:
             taken["start"] = started
-        if key in misplaced and right.get("verify") == started:  # the last batch, after which a broker ends the log
+        # the last batch, after which a broker ends the log
+        if key in misplaced and "verify" in right and started in {None, end}:
             taken["verify"] = right.pop("verify")
         groups = [right, last] if key in misplaced else [right | last]
         for group in (*groups, taken):
