@@ -256,7 +256,7 @@ class CommittedView:
     The last stable offset is before the `open_transactions`. `unfinished` transactions end in files that are not read:
     their data is not shown, the data after it is. Both are spans from the first offset on. `undecided` transactions are
     not shown either. It is unknown whether records were lost in the `gaps`: transactions are shown as if none were.
-    Of `unmarked` transactions, which are not shown, the log has no abort marker.
+    Of `unmarked` transactions, which are not shown, the log has no abort marker. `misplaced` batches are damage.
     """
 
     def __init__(
@@ -272,7 +272,6 @@ class CommittedView:
         unmarked: Iterable[TxnSpan] = (),
     ) -> None:
         self.misplaced: Mapping[str, Sequence[Damage]] = {}
-        """Batches that are not where their headers say, by the path of the log: `items` has them as damage."""
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.open_transactions = tuple(open_transactions)
@@ -374,9 +373,9 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
     bounds = _bounds_of(files, following)
     reader = _Reader(options, compaction, until, bounds, wrong or {})
     end = _replayed(reader, files, following)
-    misplaced: dict[str, list[Damage]] = {}
-    if wrong is None and reader.suspicious:  # no transaction is replayed by offsets that cannot be right
-        misplaced = {file.path: _misplaced(file, bounds[file.path], options) for file in reader.suspicious}
+    suspicious = reader.suspicious if wrong is None else []
+    misplaced = {file.path: _misplaced(file, bounds[file.path], options) for file in suspicious}
+    if misplaced:  # no transaction is replayed by offsets that cannot be right
         reader = _Reader(options, compaction, until, bounds, misplaced)
         end = _replayed(reader, files, following)
     reader.finish(is_log_end=is_whole)

@@ -521,6 +521,6 @@ def _has_new_logs(verdict: PartitionVerdict) -> bool:
         return False
     except OSError:
         return True
-    # what waits for a deletion or a swap is no segment, and a broker may leave it there for long
+    # a file that waits for a deletion or a swap is not a segment, and may be there for long
     logs = [name for name in names if name.kind in LOG_KINDS and name.canonical and name.state is FileState.LIVE]
     return any((name.base_offset or 0) > last for name in logs)
