@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.client_reads import consumers, leader
 from kafkalog_core.findings.kinds import (
     AS_BROKER,
@@ -54,7 +55,7 @@ _SKIP: Final = (
     "the batch, which skips all of its records. The checksum is good, so the batch was written this way. Retention "
     "deletes it in time, unless the topic is compacted."
 )
-_CHECKPOINT: Final = "Refuses the file. From 1.0 on it takes the log directory offline; earlier releases do not start."
+_CHECKPOINT: Final = f"Refuses the file, and takes the log directory offline. {BEFORE_OFFLINE}"
 _SNAPSHOT: Final = (
     "Deletes the snapshot and uses the next older one. If none is left, it reads the log from its start after an "
     "unclean shutdown, and forgets all producers after a clean one."
@@ -380,8 +381,8 @@ _HEADERS: Final = {
     "segment.offset-overflow": FindingType(
         "error",
         "The batch at byte {position} ends at offset {offset}, more than 2147483647 above the segment's base offset.",
-        "Splits the segment when it loads it (2.0 and later), and does not start if that fails. Older releases cannot "
-        "index the batches after it.",
+        "Splits the segment when it recovers it, as after an unclean shutdown (2.0 and later), and does not start if "
+        "that fails. Else it loads the segment as it is. Older releases cannot index the batches after it.",
         "If the offset is right, let a broker of 2.0 or later split the segment. If it is wrong, copy the partition "
         "from a healthy replica, because the log would end at a wrong offset.",
         "The offset is too far from the base offset for any index. Old cleaners wrote such segments, but a damaged "
@@ -492,9 +493,9 @@ _RECORDS: Final = {
 _ENDS: Final = {
     "log.end-hidden": FindingType(
         "error",
-        "The last entry of the offset index does not point to a whole batch, so the broker takes offset {offset}, the "
-        "base offset of the segment, as the log end offset, although the log holds offset {last}.",
-        "Hides every record of the segment after a clean shutdown, and assigns their offsets again.",
+        "From the last entry of the offset index on the broker does not find the last whole batch, so it takes offset "
+        "{offset} as the log end offset, although the log holds offset {last}.",
+        "Hides the records from that offset on after a clean shutdown, and assigns their offsets again.",
         "Start no broker on it yet. Truncate the log at its first damage, which keeps every batch before it.",
         "After a clean shutdown a broker searches the log end offset from the last index entry on, and computes no "
         "checksum (LogSegment.readNextOffset).",

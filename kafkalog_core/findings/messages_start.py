@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkalog_core.findings.broker_actions import BEFORE_OFFLINE
 from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, MARK_OF_ALL, BrokerMessage
 
@@ -348,8 +349,8 @@ RECOVERY: Final = (
 
 
 _OFFLINE: Final = (
-    "From 1.0 on takes the whole log directory offline, and halts if it is the only one. Earlier releases do not "
-    "start. The records do not change."
+    f"Takes the whole log directory offline, and halts if it is the only one. {BEFORE_OFFLINE} The records do not "
+    "change."
 )
 _TEXT_FILE: Final = (
     "Stop the broker and run kafkalog checkpoint, which repairs the bad lines and keeps the others. By hand: line 1 "
@@ -431,6 +432,7 @@ FILES: Final = (
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}, resetting",
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}. Resetting",
             "Error occurred while reading recovery-point-offset-checkpoint file of directory {dir}",
+            "Error occured while reading recovery-point-offset-checkpoint file of directory {dir}",  # up to 0.10.2
         ),
         "recovery-point-offset-checkpoint of {dir} could not be read: every segment counts as not flushed.",
         "A line is malformed, the count is wrong, or the disk fails: the line before shows which.",
@@ -494,7 +496,7 @@ FILES: Final = (
         ),
         "The broker could not write a checkpoint: {path}.",
         "The disk is full, read-only or failing, or the file belongs to another user.",
-        _OFFLINE,
+        "Takes the log directory offline, and halts if it is the last one.",
         "Check the free space, the mount and dmesg. Give the files of the directory to the broker's user.",
         ("file.foreign-owner", "file.unreadable"),
         ("ls -ln {path}", "df -h {path}"),
@@ -511,8 +513,8 @@ FILES: Final = (
         ),
         "{path} is damaged: it must have two lines, version: 0 and topic_id: with 22 characters.",
         "Somebody edited the file, it was truncated, or it is another file.",
-        "Does not load the partition and takes the log directory offline. An empty file, or an invalid id, stops the "
-        "broker.",
+        "Does not load the partition and takes the log directory offline; releases before 3.2 do not start. An empty "
+        "file, or an invalid id, stops the broker.",
         "Write the two lines. The topic id is in partition.metadata of the topic's other partitions and replicas.",
         ("partition-metadata",),
         _DUMP,

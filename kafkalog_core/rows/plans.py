@@ -95,7 +95,7 @@ LOSS: Final = new_table(
     "loss",
     *PLACE[:2],
     Column("file", "string", "log file in which it starts"),
-    Column("first_offset", "int64", "first offset that is lost; null: nothing that could be read as a batch"),
+    Column("first_offset", "int64", "lowest offset that is lost; null: no batch has one that can be read"),
     Column("next_offset", "int64", "offset after the last one that is lost"),
     Column("records", "int64", "records; null: they cannot be counted"),
     Column("bytes", "int64", "bytes of log"),

@@ -22,6 +22,7 @@ SOURCES: Final = {
     # what real brokers and clients did
     "table": "tests/integration/client_table.txt",
     "walks": "tests/integration/walks.txt",
+    "actions": "tests/integration/test_start_actions.py",
     "clients": "tests/broker/test_client_uses.py",
     "live": "tests/integration/test_live_broker.py",
     "corpus": "tests/corpus",

@@ -35,6 +35,7 @@ _FETCH_BYTES: Final = 1 << 20
 _STOPS: Final = frozenset({"truncate.broker-stops", "log.needs-later-release", "log.first-offset-back"})
 _REASONS: Final = frozenset({"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch"})
 _MISPLACED: Final = "batch.offset-order"
+_LEFT_OUT: Final = frozenset({_MISPLACED, "batch.epoch-back"})
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -98,11 +99,15 @@ def _damage(log_dir: Path, verified: list[Row]) -> Iterator[str]:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def _reading(log_dir: Path, verified: list[Row]) -> Iterator[str]:
-    """Which records a consumer gets: dump shows all that is there, and serve leaves out what verify calls an error."""
+    """Which records a consumer gets: dump opens all that is there, and serve leaves out what verify calls an error.
+
+    Both leave out a batch that is not where its header says.
+    """
     wrong = {
         (*_key(row), row["file"].rpartition("/")[2], row["position"])
         for row in verified
         if row["type"] == "finding" and row["severity"] == "error" and row["file"].endswith(".log")
+        if row["code"] not in _LEFT_OUT
     }
     dumped: dict[Key, list[int]] = {}
     for row in rows("dump", log_dir, "--records", "--committed", "--resync"):
@@ -147,6 +152,9 @@ def _ends(log_dir: Path, kafka: str, verified: list[Row], *, is_broker_dir: bool
         started = _end_after_start(partition.path, kafka) if is_broker_dir else None
         if started is not None:
             taken["start"] = started
+        # the last batch, after which a broker ends the log
+        if key in misplaced and "verify" in right and started in {None, end}:
+            taken["verify"] = right.pop("verify")
         groups = [right, last] if key in misplaced else [right | last]
         for group in (*groups, taken):
             if len(set(group.values())) > 1:

@@ -25,7 +25,9 @@ __all__ = ["EntryDamage", "EntryFile", "damage_row", "fault_row", "place_of_rows
 
 _NO_START: Final = "Does not start."
 _OFFLINE_AFTER_READING: Final = "Takes it for empty; 2.8 to 4.x take the whole log directory offline as well."
-_OFFLINE_WITH_PARTITION: Final = "Does not load the partition and takes the whole log directory offline."
+_OFFLINE_WITH_PARTITION: Final = (
+    "Does not load the partition and takes the whole log directory offline. Releases before 3.2 do not start."
+)
 _REFUSED_ACTIONS: Final = {
     (FileKind.RECOVERY_POINT, Failure.IO): f"{_OFFLINE_AFTER_READING} 0.8.2 to 0.10.0 do not start.",
     (

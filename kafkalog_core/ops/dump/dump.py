@@ -258,6 +258,7 @@ class Dumper:
         return chain_findings(
             [spans.get(file.path) for file in unit.files],
             is_compacted=lambda: compaction.explains_lost_segments,
+            held=compaction.held,
             topic=unit.topic,
             partition=unit.partition,
         )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import NotFoundError, StorageError
 from kafkalog_core.findings import Finding, found
-from kafkalog_core.findings.partitions import LOST_CURE
+from kafkalog_core.findings.partitions import AFTER_DAMAGE, LOST_CURE
 from kafkalog_core.format.columns import RecordColumns
 from kafkalog_core.format.decode import PayloadDamage, RecordRun, decode_run
 from kafkalog_core.format.layout import CONTROL_BIT, MAGIC_V2
@@ -27,6 +27,7 @@ from kafkalog_core.kafka.logdir.top_files import PartitionContext
 from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import RowOrigin
+from kafkalog_core.ops.reading.held_offsets import OffsetSpans, held_offsets, not_held
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, Struct, replace
@@ -49,6 +50,7 @@ __all__ = [
     "LogPart",
     "OffsetSpan",
     "Unit",
+    "are_mixed",
     "chain_findings",
     "files_in_range",
     "is_compacted",
@@ -157,19 +159,25 @@ def files_in_range(files: Sequence[LogFile], offsets: Range) -> tuple[LogFile, .
 
 
 class OffsetSpan(Struct):
-    """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order."""
+    """The offsets of one segment, from its base to its last batch; the items of its scan are added in any order.
+
+    `goes_back`: whether offsets of one batch are below those of the batch before it.
+    """
 
     path: str
     base_offset: int
     last_offset: int | None = None
     batches_end: int = 0
     damage_end: int = 0
+    goes_back: bool = False
 
     def add(self, item: Run | Damage) -> None:
         """Add an item of the scan. Only the last batch of a run may have lower offsets, so its last two count."""
         if isinstance(item, Damage):
             if item.size_bytes:
                 self.damage_end = max(self.damage_end, item.position + item.size_bytes)
+            else:
+                self.goes_back = True
             return
         batches = item.batches
         last = max(batches.column("last_offset")[-2:])
@@ -185,6 +193,7 @@ class OffsetSpan(Struct):
             last_offset=max(known, default=None),
             batches_end=max(self.batches_end, other.batches_end),
             damage_end=max(self.damage_end, other.damage_end),
+            goes_back=self.goes_back or other.goes_back,
         )
 
     @property
@@ -199,9 +208,10 @@ class OffsetSpan(Struct):
 
 
 def chain_findings(
-    spans: Iterable[OffsetSpan | None],
+    spans: Sequence[OffsetSpan | None],
     *,
     is_compacted: Callable[[], bool],
+    held: Callable[[], OffsetSpans],
     topic: str | None = None,
     partition: int | None = None,
 ) -> Iterator[Finding]:
@@ -210,31 +220,54 @@ def chain_findings(
     Args:
         spans: its live segments in the order of their base offsets; None for one that was not read to its end.
         is_compacted: whether the log is compacted; called once, if offsets are missing and no damage explains it.
+        held: the offsets of all its batches; called once, if offsets are missing and others are where they should not
+            be.
         topic: topic of the findings.
         partition: partition number of the findings.
     """
     compacted: bool | None = None
+    elsewhere: OffsetSpans | None = None if are_mixed(spans) else []
     furthest: OffsetSpan | None = None
     for span in spans:
         if span is None:
             furthest = None
             continue
-        if furthest is not None:
-            previous, start, expected = os.path.basename(furthest.path), span.base_offset, furthest.next_offset
-            code, offset, last = "segment.overlap", start, expected - 1
-            if start > expected:
-                if compacted is None and not furthest.ends_in_damage:
-                    compacted = is_compacted()
-                code = "segment.gap-compacted" if compacted and not furthest.ends_in_damage else "segment.gap"
-                offset, last = expected, start - 1
-            if start != expected:
-                finding = found(
-                    code, span.path, topic=topic, partition=partition, offset=offset, last=last, previous=previous
-                )
-                is_after_damage = code == "segment.gap" and furthest.ends_in_damage
-                yield replace(finding, cure=LOST_CURE) if is_after_damage else finding
+        if furthest is not None and span.base_offset > furthest.next_offset:
+            elsewhere = held() if elsewhere is None else elsewhere
+            parts = not_held(furthest.next_offset, span.base_offset - 1, elsewhere)
+            if parts and compacted is None and not furthest.ends_in_damage:
+                compacted = is_compacted()
+            code = "segment.gap-compacted" if compacted and not furthest.ends_in_damage else "segment.gap"
+        else:
+            code = "segment.overlap"
+            is_twice = furthest is not None and span.base_offset < furthest.next_offset
+            parts = [(span.base_offset, furthest.next_offset - 1)] if furthest is not None and is_twice else []
+        for offset, last in parts:
+            finding = found(
+                code,
+                span.path,
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                last=last,
+                previous="" if furthest is None else os.path.basename(furthest.path),
+            )
+            is_after_damage = code == "segment.gap" and furthest is not None and furthest.ends_in_damage
+            yield replace(finding, broker_action=AFTER_DAMAGE, cure=LOST_CURE) if is_after_damage else finding
         if furthest is None or span.next_offset >= furthest.next_offset:
             furthest = span
+
+
+def are_mixed(spans: Iterable[OffsetSpan | None]) -> bool:
+    """Return whether offsets go back within a segment, or reach into a later one: some are where others should be."""
+    end = 0
+    for span in spans:
+        if span is None:
+            continue
+        if span.goes_back or span.base_offset < end:
+            return True
+        end = max(end, span.next_offset)
+    return False
 
 
 class Checkpoints:
@@ -355,6 +388,10 @@ class Compaction:
         earlier = self._unit.files[: paths.index(file.path)] if file.path in paths else ()
         parts = [LogPart(other.path, other.base_offset, other.file.size_bytes) for other in reversed(earlier)]
         return shows_no_compaction([LogPart(file.path, file.base_offset, position), *parts], self._options)
+
+    def held(self) -> OffsetSpans:
+        """Return the offsets of all whole batches of the log."""
+        return held_offsets((file.path for file in self._unit.files), self._options)
 
     @cached_property
     def _is_known(self) -> bool:

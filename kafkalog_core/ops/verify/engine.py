@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import DENIED, found
-from kafkalog_core.format.names import LOG_KINDS, parse_file_name
+from kafkalog_core.format.names import LOG_KINDS, FileState, parse_file_name
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, PartitionTarget
 from kafkalog_core.ops.verify.logdir import LogDirs, interrupted_runs
 from kafkalog_core.ops.verify.request import Depth, VerifyRequest
@@ -515,9 +515,12 @@ def _has_new_logs(verdict: PartitionVerdict) -> bool:
         return False
     last = verdict.segments[-1].base_offset if verdict.segments else -1
     try:
-        names = [parse_file_name(name) for name in os.listdir(verdict.path)]
+        with os.scandir(verdict.path) as entries:
+            names = [parse_file_name(entry.name) for entry in entries if entry.is_file()]
     except NotADirectoryError:  # a file was named itself
         return False
     except OSError:
         return True
-    return any(name.kind in LOG_KINDS and name.canonical and (name.base_offset or 0) > last for name in names)
+    # a file that waits for a deletion or a swap is not a segment, and may be there for long
+    logs = [name for name in names if name.kind in LOG_KINDS and name.canonical and name.state is FileState.LIVE]
+    return any((name.base_offset or 0) > last for name in logs)

@@ -264,6 +264,7 @@ class PartitionExport:
         for finding in chain_findings(
             spans,
             is_compacted=lambda: compaction.explains_lost_segments,
+            held=compaction.held,
             topic=self.log.topic,
             partition=self.log.partition,
         ):
