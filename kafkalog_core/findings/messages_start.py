@@ -235,7 +235,10 @@ RECOVERY: Final = (
     BrokerMessage(
         "broker.record-too-small",
         "error",
-        ("Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}",),
+        (
+            "Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}.",
+            "Found record size {size_bytes} smaller than minimum record overhead ({count}) in file {path}",
+        ),
         "A batch in {path} has a size of {size_bytes} bytes, less than the smallest batch: there are zeros or garbage.",
         "Typically there are zeros or garbage after the last batch, but also a .kafka_cleanshutdown, so that recovery "
         "does not truncate them. A disk image, a snapshot or an rsync of a running broker causes this.",
