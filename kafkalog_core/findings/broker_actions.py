@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, START_LATER
 from kafkalog_core.structs import NamedTuple
 
@@ -52,7 +53,7 @@ _TAIL: Final = (
 
 START_ACTIONS: Final = {
     "payload": StartAction(
-        "Does not decode the records of the batch at its start. Keeps the batch and serves it.{consumers}",
+        f"Does not decode the records of the batch at its start. Keeps the batch and serves it. {CONSUMERS}",
     ),
     "unreadable": StartAction(
         "Takes the whole log directory offline at the first read that reaches this place, at its start or later."
@@ -87,10 +88,10 @@ START_ACTIONS: Final = {
         "are lost, whole batches among them.",
         _SAVE,
     ),
-    "kept": StartAction("Recovers the segment, because {why}, and keeps this place.{consumers}", _REPLICA),
-    "unread-order": StartAction("Does not notice it at its start.{consumers}"),
+    "kept": StartAction(f"Recovers the segment, because {{why}}, and keeps this place. {CONSUMERS}", _REPLICA),
+    "unread-order": StartAction(f"Does not notice it at its start. {CONSUMERS}"),
     "unread-checksum": StartAction(
-        "Computes no checksum at its start, because {why}, and serves the batch.{consumers}",
+        f"Computes no checksum at its start, because {{why}}, and serves the batch. {CONSUMERS}",
         _REPLICA,
     ),
     "unread-tail": StartAction(
@@ -115,7 +116,7 @@ START_ACTIONS: Final = {
         AT_DAMAGE,
     ),
     "unread": StartAction(
-        "Does not read this place at its start, because {why}.{consumers}",
+        f"Does not read this place at its start, because {{why}}. {CONSUMERS}",
         _REPLICA,
     ),
     "v07-tail": StartAction(

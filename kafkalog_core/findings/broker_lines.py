@@ -47,7 +47,7 @@ NUMBERS: Final = frozenset(
 """The placeholders of a number; the values of `{dir}`, `{path}`, `{reason}` and the others are any text."""
 
 _DIRECTORIES: Final = frozenset(["dir", "dirs", "path", "partition_dir", "entry"])
-"""The placeholders of places, whose names may end in any character: a wording has the full stop that ends a sentence."""
+"""The placeholders of places: a name may end in any character, and a wording has the full stop of its sentence."""
 
 # --- layouts ----------------------------------------------------------------------------------------------------------
 _LEVEL: Final = r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|FATAL)"
@@ -118,9 +118,7 @@ _OLD_PARTITION: Final = re.compile(r"\[?(?P<topic>[\w.-]+),\s?(?P<number>\d+)\]?
 
 _NAMED_PLACES: Final = (
     re.compile(r"\b(?:Unified)?Log\(dir=(?P<partition_dir>.+?), topic(?:Id)?="),
-    re.compile(
-        r"(?<![^\s('\[\"=])(?P<path>(?:/|[A-Za-z]:\\).*?[/\\]\d{20}\.[a-z]+(?:\.[a-z]+)?)(?=[\s)\]'\",.:;]|$)"
-    ),
+    re.compile(r"(?<![^\s('\[\"=])(?P<path>(?:/|[A-Za-z]:\\).*?[/\\]\d{20}\.[a-z]+(?:\.[a-z]+)?)(?=[\s)\]'\",.:;]|$)"),
 )
 """Places that a message may name in a value: a log, as UnifiedLog.toString writes it, and a file of a segment."""
 

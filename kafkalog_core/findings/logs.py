@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalog_core.findings.client_reads import consumers, leader
+from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import (
     AS_BROKER,
     AT_DAMAGE,
@@ -31,6 +31,7 @@ __all__ = [
     "LATER_RELEASE",
     "LOGS",
     "LOG_DAMAGE",
+    "OF_ONE_BATCH",
     "V07_SUFFIX",
     "ZERO_TAIL",
     "EntryDamageType",
@@ -95,9 +96,9 @@ class LogDamageType(NamedTuple):
         )
 
 
-def _served(code: str, before: str = _SERVED, after: str = _CLEANER) -> str:
-    """Return what a broker does with a batch whose checksum is good, and what consumers do that get it."""
-    return " ".join(part for part in (before, consumers(code), after) if part)
+def _served(before: str = _SERVED, after: str = _CLEANER) -> str:
+    """Return what a broker does with a batch whose checksum is good, and the place of what consumers do that get it."""
+    return " ".join(part for part in (before, CONSUMERS, after) if part)
 
 
 def _payload(
@@ -110,7 +111,7 @@ def _payload(
     severity: Severity = "error",
     next_step: str | None = DUMP_RECORDS,
 ) -> LogDamageType:
-    action = _served(code) if broker_action is None else broker_action
+    action = _served() if broker_action is None else broker_action
     return LogDamageType(code, message, meaning, action, cure, severity, next_step)
 
 
@@ -177,7 +178,7 @@ LOG_DAMAGE: Final = {
         "The offsets of a complete batch are below those of the batch before it, or below the base offset in the file "
         "name.",
         "In recovery it empties the segment and deletes all later ones, or does not start, or does not notice, "
-        f"depending on where index entries are. Otherwise it serves the batch. {consumers('batch.offset-order')}",
+        f"depending on where index entries are. Otherwise it serves the batch. {CONSUMERS}",
         "Copy the partition from a healthy replica.",
     ),
     # --- payload under a good checksum: format.decode -----------------------------------------------------------------
@@ -193,16 +194,14 @@ LOG_DAMAGE: Final = {
     "payload-trailing": _payload(
         "batch.payload-trailing",
         "There are bytes after the end of the compressed records. Kafka ignores them; the records were read.",
-        _served("batch.payload-trailing", "Ignores them.", ""),
-        _NOTHING,
+        _served("Ignores them.", ""),
         severity="warning",
-        next_step=None,
     ),
     "payload-checksum": _payload(
         "batch.payload-checksum",
         "The checksum or the size of the content in an lz4 frame is wrong. Kafka verifies neither; the records were "
         "read, and may be damaged.",
-        _served("batch.payload-checksum", "Does not verify it.", ""),
+        _served("Does not verify it.", ""),
         "Compare the records with another replica (kafkalog dump --records).",
         message="In the batch at byte {position}: {detail}.",
         severity="warning",
@@ -211,6 +210,18 @@ LOG_DAMAGE: Final = {
     "payload-dependent": _payload(
         "batch.payload-dependent",
         "The blocks of an lz4 frame depend on each other, which Java's code refuses. The records were read.",
+        message="In the batch at byte {position}: {detail}.",
+    ),
+    "payload-flags": _payload(
+        "batch.payload-flags",
+        "Reserved flags are set in the header of a gzip stream. Kafka does not look at them; the records were read.",
+        _served("Ignores them.", ""),
+        message="In the batch at byte {position}: {detail}.",
+        severity="warning",
+    ),
+    "payload-window": _payload(
+        "batch.payload-window",
+        "A zstd frame asks for a window of more than 128 MiB, which Java's code refuses. The records were read.",
         message="In the batch at byte {position}: {detail}.",
     ),
     "wrapper-value": _payload(
@@ -232,19 +243,13 @@ LOG_DAMAGE: Final = {
     "header-contradiction": _payload(
         "batch.header-contradiction",
         "The offsets and the record count of a complete batch contradict each other.",
-        _served(
-            "batch.header-contradiction",
-            "Does not compare them when it loads the log.",
-            leader("batch.header-contradiction"),
-        ),
+        _served("Does not compare them when it loads the log.", ""),
         message="The header of the batch at byte {position} contradicts itself: {detail}.",
     ),
     "record-offset": _payload(
         "record.offset-outside",
         "A record of a complete batch has an offset outside the offsets of the batch.",
-        _served(
-            "record.offset-outside", "Does not compare them when it loads the log.", leader("record.offset-outside")
-        ),
+        _served("Does not compare them when it loads the log.", ""),
         message="In the batch at byte {position}: {detail}.",
     ),
     "headers-limit": _payload("record.headers-limit", "A record has more than a million headers."),
@@ -284,7 +289,7 @@ ENTRY_DAMAGE: Final = {
     ),
     "partial-entry": EntryDamageType(
         "The bytes at the end of an index are fewer than an entry.",
-        "Rounds the size down to whole entries (0.8.0: does not start).",
+        "Ignores the incomplete entry (before 2.3: deletes the index and rebuilds it; 0.8: does not start).",
         "Stop the broker, verify the log of the segment, and delete its .index (if only the .timeindex or .txnindex "
         "is broken, delete the .index too): the next start rebuilds all indexes of the segment, and truncates the log "
         "at its first bad batch.",
@@ -372,10 +377,18 @@ _HEADERS: Final = {
         "error",
         "The batch at byte {position}, offset {offset}, is compressed with codec {codec}, which does not exist in "
         "magic {magic}.",
-        _served("batch.unknown-codec", "Loads the batch, because recovery does not check the codec."),
+        _served("Loads the batch, because recovery does not check the codec."),
         _SKIP,
         "The codec id is unknown, or is zstd in a message of magic 0 or 1: the records cannot be read.",
         next_step=DUMP_RECORDS,
+    ),
+    "batch.compressed-empty": FindingType(
+        "error",
+        "The batch at byte {position}, offset {offset}, is compressed with {codec}, but counts no record.",
+        _served("Loads the batch.", ""),
+        _SKIP,
+        "The log cleaner writes the batches from which it removes all records without compression.",
+        next_step=DUMP_BATCHES,
     ),
     "segment.offset-overflow": FindingType(
         "error",
@@ -413,7 +426,7 @@ _RECORDS: Final = {
         "error",
         "In the batch at byte {position}, offsets {first} to {last}, the record at offset {offset} is not above the "
         "record before it.",
-        _served("record.offset-order", "Loads the batch.", leader("record.offset-order")),
+        _served("Loads the batch.", ""),
         _WRITTEN_SO,
         "Offsets in a batch always increase.",
         next_step=DUMP_RECORDS,
@@ -422,7 +435,7 @@ _RECORDS: Final = {
         "error",
         "The compressed message at byte {position} starts with offset {offset}, but the batch before it has reached "
         "this offset already; its own offset is {last}.",
-        _served("record.wrapper-overlap", "Loads the message.", ""),
+        _served("Loads the message.", ""),
         f"{_COPY}. kafkalog dump --records shows the offsets.",
         "The offset of a compressed message of magic 0 or 1 is above the batch before it, but the offsets of the "
         "messages inside are not.",
@@ -432,7 +445,7 @@ _RECORDS: Final = {
         "error",
         "The last message inside the compressed message at byte {position} has offset {offset}, but the compressed "
         "message has {last}.",
-        _served("record.wrapper-end", "Loads the message, and uses only the outer offset.", ""),
+        _served("Loads the message, and uses only the outer offset.", ""),
         f"{_COPY}. kafkalog dump --records shows the offsets.",
         "A compressed message has the offset of its last inner message. No checksum protects the outer offset.",
         next_step=DUMP_RECORDS,
@@ -562,6 +575,13 @@ LOGS: Final = {
 }
 
 
+OF_ONE_BATCH: Final = frozenset(LOGS) - {
+    *_ENDS,
+    "batch.future-timestamp",
+    "batch.negative-timestamp",
+    "segment.offset-overflow",
+}
+"""The findings that say what is wrong with the batch at their position; the others are about a file, or a start."""
 V07_SUFFIX: Final = ".kafka"
 """The end of a log file's name in 0.7."""
 _ELSEWHERE: Final = "In an earlier segment, and after a clean shutdown: checks nothing; consumers that read here fail."

@@ -195,14 +195,15 @@ _LOG = "/mnt/disk 2/t-0/00000000000000000005"
     ("line", "command"),
     [
         (
-            "Unexpected exception thrown when cleaning log UnifiedLog(dir=/mnt/disk 2/t-0, topicId=Some(abc), topic=t, "
-            "partition=0, highWatermark=9). Marking its partition (t-0) as uncleanable",
+            (
+                "Unexpected exception thrown when cleaning log UnifiedLog(dir=/mnt/disk 2/t-0, topicId=Some(abc), "
+                "topic=t, partition=0). Marking its partition (t-0) as uncleanable"
+            ),
             "kafkalog verify '/mnt/disk 2/t-0'",
         ),
         (f"FileNotFoundException: {_LOG}.log (Too many open files)", "kafkalog dump --segments '/mnt/disk 2'"),
         (
-            "Attempt to append an offset (99) to position 3 no larger than the last offset appended (120) to "
-            f"{_LOG}.index.",
+            f"Attempt to append an offset (9) to slot 3 no larger than the last offset appended (9) to {_LOG}.index",
             "kafkalog verify '/mnt/disk 2/t-0'",
         ),
         ("Error while loading log dir /mnt/disk.", "kafkalog verify /mnt/disk."),

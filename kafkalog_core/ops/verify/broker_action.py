@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, START_ACTIONS
-from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
@@ -223,7 +222,7 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
     if is_whole and not _is_noticed(outcome) and (place.reason == _OTHER or outcome.problem is None):
-        return None if place.reason == _OTHER else BrokerAction.of("payload", consumers=_consumers(place))
+        return None if place.reason == _OTHER else BrokerAction.of("payload")
     if outcome.problem is not None:
         return _stopped(outcome, outcome.problem, is_damage=not is_whole)
     if outcome.fate == "deleted":
@@ -233,7 +232,7 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     if outcome.fate == "truncated":
         return _truncated(place, outcome)
     if outcome.fate == "kept":
-        return BrokerAction.of("kept", why=outcome.why, consumers=_consumers(place))
+        return BrokerAction.of("kept", why=outcome.why)
     return _unread(place, start, end_offset)
 
 
@@ -273,12 +272,6 @@ def _truncated(place: DamagePlace, outcome: Outcome) -> BrokerAction:
     )
 
 
-def _consumers(place: DamagePlace) -> str:
-    """Return what consumers do that get the batch there, to be appended to a sentence; empty: that is unknown."""
-    read = consumers(DAMAGE_CODES[place.reason])
-    return f" {read}" if read else ""
-
-
 def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
     """Return the action for a place that a start does not read."""
     found_end = start.result.end_offset
@@ -297,7 +290,6 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         rest=_bytes(place.rest_bytes),
         found_end=f"{found_end:,}",
         last="" if end_offset is None else f"{end_offset - 1:,}",
-        consumers=_consumers(place),
     )
 
 
