@@ -106,7 +106,9 @@ READS: Final = (
         2, "none gzip snappy lz4 zstd", "batch.header-contradiction record.varint", "stops", "all", "stops", "refuses"
     ),
     ClientReads(2, "none", "batch.negative-timestamp", "all", "all", "all", "appends"),
-    ClientReads(2, "none gzip snappy lz4 zstd", "batch.offset-order", "some", "all", "all", "appends"),
+    ClientReads(
+        2, "none gzip snappy lz4 zstd", "batch.offset-order", "some none", "all none", "all", "appends refuses"
+    ),
     ClientReads(2, "gzip", "batch.payload", "stops", "all stops", "stops", "refuses"),
     ClientReads(2, "snappy lz4 zstd", "batch.payload", "stops", "stops", "stops", "refuses"),
     ClientReads(2, "lz4", "batch.payload-checksum", "all", "stops", "stops", "appends"),
@@ -126,7 +128,7 @@ READS: Final = (
     ClientReads(2, "none", "batch.unknown-attributes", "all", "all", "all", "appends"),
     ClientReads(2, "unknown-5 unknown-6 unknown-7", "batch.unknown-codec", "stops", "stops", "stops", "refuses"),
     ClientReads(2, "none", "log.bad-length", "stops", "stops", "stops", "refuses"),
-    ClientReads(2, "none", "log.unknown-magic", "stops", "stops", "all", "refuses"),
+    ClientReads(2, "none", "log.unknown-magic", "stops", "stops", "all stops", "refuses"),
     ClientReads(2, "none gzip snappy lz4", "record.headers", "stops", "all stops", "stops", "refuses"),
     ClientReads(2, "zstd", "record.headers", "stops", "all some stops", "stops", "refuses"),
     ClientReads(2, "none gzip snappy lz4 zstd", "record.key", "stops", "stops", "stops", "refuses"),

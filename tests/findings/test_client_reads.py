@@ -45,6 +45,14 @@ def test_a_batch_that_was_not_tried_has_no_sentence() -> None:
     assert consumers(2, "none", ["dir.unclean"]) == ""
 
 
+BY_START = frozenset({"batch.crc-mismatch", "log.unknown-magic"})
+"""Findings whose text is that of the simulated start."""
+
+
+def _action(code: str) -> str:
+    return FINDING_TYPES[code].broker_action or ""
+
+
 def of_batch(kind: Kind, place: Path) -> list[Row]:
     """The findings about the wrong batch, which is after the good ones."""
     client_table.lay(place / "t-0", kind)
@@ -56,6 +64,7 @@ def of_batch(kind: Kind, place: Path) -> list[Row]:
 @pytest.mark.parametrize(("magic", "codec"), FORMS)
 def test_verify_names_the_batch_as_the_table_does(magic: int, codec: str, tmp_path: Path) -> None:
     """And says once a batch what consumers do with it, at the worst of its findings."""
+    unserved = {tuple(row.values())[:3] for row in client_table.read() if row["java"] == "-"}
     for number, kind in enumerate(KINDS):
         if (kind.magic, kind.codec) != (magic, codec):
             continue
@@ -64,8 +73,11 @@ def test_verify_names_the_batch_as_the_table_does(magic: int, codec: str, tmp_pa
         said = consumers(magic, codec, kind.codes.split())
         texts = [each["broker_action"] or "" for each in found]
         assert not any(CONSUMERS in text for text in texts), kind.title
+        asks = [code for code in kind.codes.split() if code in BY_START or CONSUMERS in _action(code)]
         with_sentence = [each for each, text in zip(found, texts, strict=True) if "Consumers with default" in text]
         assert len({each["position"] for each in with_sentence}) == len(with_sentence), kind.title
+        is_served = client_table.key(kind) not in unserved
+        assert bool(with_sentence) == bool(said and asks and is_served), kind.title
         for each in with_sentence:
             assert said
             assert said in each["broker_action"], kind.title

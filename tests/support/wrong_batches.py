@@ -123,8 +123,16 @@ def _holding(base: int, codec: int, content: _Content) -> bytes:
 
 def _goes_back(base: int, codec: int, by: int) -> bytes:
     """A batch whose base offset is that of a batch before it, or below."""
-    start = max(0, base - by)
-    return _v2(start, compress(codec, _plain(start)), codec=codec)
+    return _starting(max(0, base - by), codec)
+
+
+def _starting(base: int, codec: int) -> bytes:
+    return _v2(base, compress(codec, _plain(base)), codec=codec)
+
+
+def _negative(base: int, codec: int) -> bytes:
+    del base
+    return _starting(-5, codec)
 
 
 # --- of one codec -----------------------------------------------------------------------------------------------------
@@ -168,6 +176,7 @@ _FIELDS: Final[dict[str, tuple[str, dict[str, int]]]] = {
         "batch.negative-timestamp",
         {"base_timestamp_ms": -900, "max_timestamp_ms": -898},
     ),
+    "magic -1": ("log.unknown-magic", {"magic": -1}),
     "magic 3": ("log.unknown-magic", {"magic": 3}),
     "magic 5": ("log.unknown-magic", {"magic": 5}),
     "magic 127": ("log.unknown-magic", {"magic": 127}),
@@ -213,6 +222,7 @@ def _kinds() -> list[Kind]:
             found.append(Kind(name, 2, codec, make, codes, content.span))
         for name, by in (("base offset goes back", 1), ("base offset goes back to the first", 2)):
             found.append(Kind(name, 2, codec, partial(_goes_back, codec=number, by=by), "batch.offset-order"))
+        found.append(Kind("base offset -5", 2, codec, partial(_negative, codec=number), "batch.offset-order"))
     for codec, payloads in PAYLOADS.items():
         number = CODECS[codec]
         for name, (change, codes) in payloads.items():

@@ -27,6 +27,7 @@ __all__ = ["with_consumers"]
 
 _NOT_DECODED: Final = frozenset({"batch.crc-mismatch", "log.bad-length", "log.unknown-magic"})
 """Findings of batches whose records no check looks at: they are all that is known, also where records are not read."""
+_UNKNOWN_MAGIC: Final = frozenset({"log.unknown-magic"})
 _SEVERITIES: Final = ("error", "warning", "info")
 
 
@@ -83,4 +84,6 @@ def _sentence(path: str, position: int, codes: frozenset[str]) -> str:
     header = header.ljust(layout.RECORD_BATCH_OVERHEAD, b"\0")  # the last message of magic 0 or 1 may be shorter
     magic = header[layout.MAGIC_POSITION]
     attributes = header[layout.V2_ATTRIBUTES + 1 if magic >= layout.MAGIC_V2 else layout.MAGIC_POSITION + 1]
+    if codes == _UNKNOWN_MAGIC:  # the codec is unknown too
+        return consumers(layout.MAGIC_V2, codec_name(layout.CODEC_NONE), codes)
     return consumers(magic, codec_name(attributes & layout.CODEC_MASK), codes)
