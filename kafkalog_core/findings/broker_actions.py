@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kafkalog_core.findings.client_reads import CONSUMERS
 from kafkalog_core.findings.kinds import AS_BROKER, AT_DAMAGE, CLEAN_MARK, MARK_OF_ALL, REINDEX, START_LATER
 from kafkalog_core.structs import NamedTuple
 
@@ -61,7 +62,7 @@ _TAIL: Final = (
 
 START_ACTIONS: Final = {
     "payload": StartAction(
-        "Does not decode the records of the batch at its start. Keeps the batch and serves it.{consumers}",
+        f"Does not decode the records of the batch at its start. Keeps the batch and serves it. {CONSUMERS}",
     ),
     "unreadable": StartAction(
         "Takes the whole log directory offline at the first read that reaches this place, at its start or later."
@@ -104,7 +105,6 @@ START_ACTIONS: Final = {
         "are lost, whole batches among them.",
         _SAVE,
     ),
-    "kept": StartAction("Recovers the segment, because {why}, and keeps this place.{consumers}", _REPLICA),
     "kept-hidden": StartAction(
         "Recovers the segment, because {why}, and keeps this place, but takes offset {found_end} as the log end "
         "offset, although other batches of the segment have higher offsets: it assigns these again.",
@@ -112,7 +112,6 @@ START_ACTIONS: Final = {
         "error",
         AT_DAMAGE,
     ),
-    "unread-order": StartAction("Does not notice it at its start.{consumers}"),
     "unread-order-hidden": StartAction(
         "Does not notice it at its start, because {why}, but takes offset {found_end} as the log end offset, although "
         "other batches of the segment have higher offsets: it assigns these again.",
@@ -120,8 +119,10 @@ START_ACTIONS: Final = {
         "error",
         AT_DAMAGE,
     ),
+    "kept": StartAction(f"Recovers the segment, because {{why}}, and keeps this place. {CONSUMERS}", _REPLICA),
+    "unread-order": StartAction(f"Does not notice it at its start. {CONSUMERS}"),
     "unread-checksum": StartAction(
-        "Computes no checksum at its start, because {why}, and serves the batch.{consumers}",
+        f"Computes no checksum at its start, because {{why}}, and serves the batch. {CONSUMERS}",
         _REPLICA,
     ),
     "unread-tail": StartAction(
@@ -146,7 +147,7 @@ START_ACTIONS: Final = {
         AT_DAMAGE,
     ),
     "unread": StartAction(
-        "Does not read this place at its start, because {why}.{consumers}",
+        f"Does not read this place at its start, because {{why}}. {CONSUMERS}",
         _REPLICA,
     ),
     "txn-forgotten": StartAction(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
-from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_REASONS, ZERO_TAIL
+from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
@@ -246,7 +246,7 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise:
     if outcome.fate == "kept":
         name = "kept-hidden" if _hides_end(place, start) else "kept"
         end = f"{start.result.end_offset:,}"
-        return BrokerAction.of(name, why=outcome.why, found_end=end, consumers=_consumers(place))
+        return BrokerAction.of(name, why=outcome.why, found_end=end)
     return _unread(place, start, end_offset)
 
 
@@ -254,7 +254,7 @@ def _unnoticed(place: DamagePlace, outcome: Outcome, otherwise: str) -> BrokerAc
     """Return the action at a place that a start does not notice; None: it is `otherwise`."""
     problem = outcome.problem
     if problem is None:
-        return None if place.reason == _OTHER else BrokerAction.of("payload", consumers=_consumers(place))
+        return None if place.reason == _OTHER else BrokerAction.of("payload")
     if problem.kind == "split" and outcome.is_at_place:
         return BrokerAction.of("split", problem=problem.sentence.removesuffix("."))
     if outcome.fate != "stops" or outcome.is_at_place or not otherwise or otherwise.startswith(DOES_NOT_START):
@@ -313,12 +313,6 @@ def _hides_end(place: DamagePlace, start: Start) -> bool:
     return place.reason == "offset-order" and place.is_active and start.result.is_end_lost
 
 
-def _consumers(place: DamagePlace) -> str:
-    """Return what consumers do that get the batch there, to be appended to a sentence; empty: that is unknown."""
-    read = consumers(DAMAGE_CODES[place.reason])
-    return f" {read}" if read else ""
-
-
 def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerAction:
     """Return the action for a place that a start does not read."""
     found_end = start.result.end_offset
@@ -337,7 +331,6 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
         rest=_bytes(place.rest_bytes),
         found_end=f"{found_end:,}",
         last="" if end_offset is None else f"{end_offset - 1:,}",
-        consumers=_consumers(place),
     )
 
 

@@ -44,6 +44,7 @@ from kafkalog_core.ops.verify.companions import (
     is_read_only_mount,
     read_metadata,
 )
+from kafkalog_core.ops.verify.consumers import with_consumers
 from kafkalog_core.ops.verify.metadata_log import (
     _cluster_findings,
     bootstrap_findings,
@@ -159,10 +160,10 @@ class LogDirs:
         """Return a verdict with the findings that depend on its place: broker actions, checkpoints, topic id."""
         broker_dir, place = self._places.pop(verdict.path, (None, None))
         if place is None:
-            return verdict
+            return with_consumers(verdict) if isinstance(verdict, PartitionVerdict) else verdict
         starts = self._starts(broker_dir, place)
         result = (
-            self._with_place_findings(verdict, broker_dir, place, starts)
+            with_consumers(self._with_place_findings(verdict, broker_dir, place, starts))
             if isinstance(verdict, PartitionVerdict)
             else verdict
         )
