@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+from contextlib import nullcontext
 from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast  # noqa: TID251 -- `--help` needs no msgspec
@@ -24,11 +25,13 @@ from kafkalog_core.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from kafkalog_core.command_lines import CommandLine
 
 __all__ = [
     "EXIT_STATUS_HELP",
+    "OUTPUT_FILE",
     "Command",
     "CommandGroup",
     "Example",
@@ -42,6 +45,8 @@ __all__ = [
 
 _ARGUMENTS: Final = "kafkalog.arguments"
 """Key of `click.Context.meta`: the arguments as the user typed them."""
+OUTPUT_FILE: Final = "kafkalog.output-file"
+"""Key of `click.Context.meta`: the FILE of -o; None: the result goes to standard output."""
 _SECRET: Final = re.compile("AWS_SECRET|AWS_SESSION")
 """An argument that no message repeats."""
 
@@ -175,12 +180,29 @@ class Command(_DocumentedCommand):
         if not self.reads_objects:
             _refuse_objects(ctx)
         try:
-            return super().invoke(ctx)
+            with _output_of(ctx):
+                return super().invoke(ctx)
         except DeniedError as error:
             line = command_line()
             if line is not None and not any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
                 error.with_command(line.with_options())
             raise
+
+
+def _output_of(ctx: click.Context) -> AbstractContextManager[None]:
+    """Return the context in which standard output is the FILE of -o; one that changes nothing without -o."""
+    path: str | None = ctx.meta.get(OUTPUT_FILE)
+    if path is None:
+        return nullcontext()
+    file = import_module("kafkalog_cli.output_file").OutputFile(path, _paths_read(ctx))  # as below
+    return cast("AbstractContextManager[None]", file.as_stdout())
+
+
+def _paths_read(ctx: click.Context) -> list[str]:
+    """Return the paths among the arguments of a command."""
+    arguments = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+    values = [ctx.params[each.name] for each in arguments if each.name and isinstance(each.type, click.Path)]
+    return [path for value in values for path in (value if isinstance(value, tuple) else (value,)) if path is not None]
 
 
 def _refuse_objects(ctx: click.Context) -> None:

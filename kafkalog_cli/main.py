@@ -7,7 +7,6 @@ more than click; every error of kafkalog ends as one sentence on stderr; a trace
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Final, NoReturn
 import click
 
 from kafkalog_cli.command import ExitStatus, LazyGroup, status_of
+from kafkalog_cli.standard_streams import drop_output, open_streams
 from kafkalog_core.errors import KafkalogError
 
 __all__ = ["COMMANDS", "cli", "run"]
@@ -77,9 +77,6 @@ class MainGroup(LazyGroup):
             sys.stdout.flush()
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except BrokenPipeError:
-            _forget_stdout()
-            status = ExitStatus.CLEAN
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the one place where every error ends
             status = _explain(error)
         ctx.exit(status)
@@ -101,7 +98,7 @@ def _explain(error: BaseException) -> ExitStatus:
         status = ExitStatus.REFUSED
     elif isinstance(error, OSError):
         sentence, status = f"the result could not be written: {error}", ExitStatus.CRASH
-        _forget_stdout()
+        drop_output()
     else:
         sentence = f"internal error, {type(error).__name__}: {error} (KAFKALOG_DEBUG=1 shows where)"
         status = ExitStatus.CRASH
@@ -114,23 +111,6 @@ def _explain(error: BaseException) -> ExitStatus:
 def _one_line(sentence: str) -> str:
     """Return the sentence with everything escaped that does not print: a file name must not steer the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
-
-
-def _forget_stdout() -> None:
-    """Redirect standard output to /dev/null: its reader has ended, and the interpreter flushes it once more at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # stdout has no file, so nothing can fail
-        return
-
-
-def _buffer_stdout() -> None:
-    """Buffer standard output: under PYTHONUNBUFFERED a signal may interrupt a write in the middle of a line."""
-    raw = getattr(sys.stdout, "buffer", None)
-    if isinstance(raw, io.RawIOBase):
-        encoding, errors = sys.stdout.encoding, sys.stdout.errors
-        buffered = io.BufferedWriter(raw)
-        sys.stdout = io.TextIOWrapper(buffered, encoding=encoding, errors=errors, line_buffering=True)
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
@@ -171,7 +151,7 @@ def run() -> int:
     if sys.__stdout__ is None:  # the caller has closed it
         click.echo("kafkalog: the result could not be written: standard output is closed", err=True)
         return ExitStatus.CRASH
-    _buffer_stdout()
+    open_streams()
     try:
         cli.main(prog_name="kafkalog")
     except SystemExit as end:
@@ -180,8 +160,6 @@ def run() -> int:
         return _explain(error)
     try:
         sys.stdout.flush()  # help and versions end without a command
-    except BrokenPipeError:
-        _forget_stdout()
     except OSError as error:
         return _explain(error)
     return status

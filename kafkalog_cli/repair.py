@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.ops.repair.context import TargetDir
     from kafkalog_core.ops.repair.plan import Json, Plan, PlanDraft
     from kafkalog_core.ops.repair.plan_rows import PlanRows
@@ -73,7 +74,11 @@ def run_repair(
     """
     targets = resolve_all(paths, selection)
     check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
-    plan_out = None if repair.plan_out is None else OutputFile(repair.plan_out, targets, is_ours=is_plan_file)
+    plan_out = (
+        None
+        if repair.plan_out is None
+        else OutputFile(repair.plan_out, (each.path for each in targets), is_ours=is_plan_file)
+    )
     plan_output = PlanOutput(repair.output)
     with ExitStack() as stack:
         log_dirs = target_dirs(targets)
@@ -105,6 +110,11 @@ def run_repair(
             for draft in drafts:
                 plan_output.show_plan(draft.plan)
     return plan_output.finish()
+
+
+def _plan_file(path: str | None, targets: Iterable[Target]) -> OutputFile | None:
+    """Return the file of --plan-out; None without it."""
+    return None if path is None else OutputFile(path, (each.path for each in targets), is_ours=is_plan_file)
 
 
 def _draft(command: str, request: PlanRequest, repair: RepairOptions, now_ms: int, progress: Progress) -> PlanDraft:
@@ -267,7 +277,7 @@ def repair_options(function: Decorated) -> Decorated:
             keeps_undo=not no_undo,
             jobs=asked_jobs or cores(),
             asked_jobs=asked_jobs,
-            output=common.chosen_output(given.pop("output")),
+            output=given.pop("output"),
         )
         return function(*arguments, repair=repair, **given)
 

@@ -57,7 +57,7 @@ EXAMPLES = (
 )
 @common.jobs_option
 @common.output_option
-def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str | None) -> int:
+def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int | None, output: str) -> int:
     """Apply a plan.
 
     FILE is a plan that a repair command wrote with --plan-out. kafkalog reads the disk and makes the plan again; it
@@ -66,7 +66,7 @@ def apply_command(path: str, also: tuple[str, ...], is_resume: bool, jobs: int |
     """
     if also and not is_resume:
         raise click.UsageError("give one FILE; several directories are only for --resume")
-    plan_output = PlanOutput(common.chosen_output(output))
+    plan_output = PlanOutput(output)
     if os.path.isdir(path):
         if not is_resume:
             raise click.UsageError(f"{path} is a directory; name a plan, or add --resume to finish an interrupted run")

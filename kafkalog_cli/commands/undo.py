@@ -67,7 +67,7 @@ def undo_command(
     run: str | None,
     is_partial: bool,
     is_apply: bool,
-    output: str | None,
+    output: str,
 ) -> int:
     """Undo changes that kafkalog has made: bytes, owner, permissions and modification times.
 
@@ -85,7 +85,7 @@ def undo_command(
         raise click.UsageError("--list only lists journals; leave out --prune, --partial, --run and --apply")
     if is_prune and is_partial:
         raise click.UsageError("--prune only deletes journals; leave out --partial")
-    plan_output = PlanOutput(common.chosen_output(output))
+    plan_output = PlanOutput(output)
     if is_list:
         plan_output.show(rows_of_list(scope_of(directory, also)))
         return plan_output.finish()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +20,14 @@ from kafkalog_cli.main import COMMANDS, cli
 from kafkalog_core.errors import NotFoundError
 from tests.cli.conftest import batch, damage
 from tests.support import build
+from tests.support.every_command import piped
 
 ROOT = Path(__file__).parent.parent.parent
 HELP_MODULES = {
     "kafkalog_cli",
     "kafkalog_cli.command",
     "kafkalog_cli.main",
+    "kafkalog_cli.standard_streams",
     "kafkalog_core",
     "kafkalog_core.errors",
 }
@@ -331,6 +334,35 @@ def test_following_ends_with_control_c_and_a_summary(dumping, monkeypatch):
     result = dumping.batches(batch()).damaged(damage()).run("--follow", "--poll-ms", "250")
     assert result.exit_code == 4
     assert [json.loads(line)["type"] for line in result.stdout.splitlines()] == ["batch", "damage", "summary"]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("form", [(), ("--output", "table"), ("--output", "csv"), ("--jobs", "1")], ids=str)
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_dump_ends_with_its_reader_and_has_the_status_of_what_it_read(tmp_path, lines, form):
+    """The log with damage in its first bytes, and the one without, are larger than all that a pipe holds."""
+    batches = b"".join(build.batch_v2([build.Record(offset=offset, value=bytes(100))]) for offset in range(20_000))
+    for name, status in (("whole", 0), ("hurt", 4)):
+        log = tmp_path / f"{name}-0" / f"{0:020d}.log"
+        log.parent.mkdir()
+        log.write_bytes(b"\xff" * (status and 100) + batches)
+        for _ in range(3):
+            assert piped(["dump", "--resync", *form, str(log)], lines=lines) == status
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("arguments", [("--help",), ("verify", "--help"), ("--version",), ("completion", "bash")])
+def test_help_without_a_reader(arguments):
+    assert piped(arguments, lines=0) == 0
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_refused_change_without_a_reader_of_either_stream(tmp_path, lines):
+    shutil.copytree(ROOT / "fixtures" / "demo", tmp_path / "kafka")
+    words = ["retain", "--apply", "--now", "2025-10-16T09:09:45", "--topic", "orders", str(tmp_path / "kafka")]
+    for both in (False, True, False, True):
+        assert piped(words, lines=lines, both=both) == ExitStatus.REFUSED
 
 
 @pytest.mark.parametrize("arguments", [("dump", "nothing.log"), ("--version",), ("--help",)])

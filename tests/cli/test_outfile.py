@@ -149,9 +149,9 @@ def test_nor_into_what_is_to_be_read(tmp_path):
     (copied / "sub").mkdir()
     for inside in ("page.html", "sub/page.html"):
         with pytest.raises(AccessError, match="which this command reads"):
-            OutputFile(str(copied / inside), targets)
-    OutputFile(str(tmp_path / "page.html"), targets)
-    OutputFile(str(tmp_path / "copied.html"), targets)
+            OutputFile(str(copied / inside), (each.path for each in targets))
+    OutputFile(str(tmp_path / "page.html"), (each.path for each in targets))
+    OutputFile(str(tmp_path / "copied.html"), (each.path for each in targets))
 
 
 def test_nor_over_a_file_that_is_to_be_read(tmp_path):
@@ -159,8 +159,8 @@ def test_nor_over_a_file_that_is_to_be_read(tmp_path):
     shutil.copy(DEMO / "orders-0" / log.name, log)
     targets = resolve([str(log)])
     with pytest.raises(AccessError, match="a file that this command reads"):
-        OutputFile(str(log), targets)
-    OutputFile(str(tmp_path / "page.html"), targets)
+        OutputFile(str(log), (each.path for each in targets))
+    OutputFile(str(tmp_path / "page.html"), (each.path for each in targets))
 
 
 # --- verify --report --------------------------------------------------------------------------------------------------
