@@ -231,12 +231,20 @@ def command_line() -> CommandLine | None:
 class LazyGroup(click.Group):
     """A group that lists its commands without importing them.
 
-    `table` maps the name of a command to (`module:attribute`, short help).
+    `table` maps the name of a command to (`module:attribute`, short help). `meant` maps words that are no commands to
+    the command lines for which they may be meant.
     """
 
-    def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        table: Mapping[str, tuple[str, str]],
+        meant: Mapping[str, Sequence[str]] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*arguments, **attributes)
         self.table = table
+        self.meant = meant or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the command names in the order of the table."""
@@ -254,6 +262,30 @@ class LazyGroup(click.Group):
             gc.freeze()
             gc.enable()
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named. Raises UsageError, with the command lines that may be meant."""
+        name = args[0]
+        if name in self.table or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        lines = self.suggestions(ctx, name)
+        if not lines:
+            raise click.UsageError(f"No such command {name!r}.", ctx)
+        rest = import_module("kafkalog_core.command_lines").shell_line(args[1:])
+        shown = "\n".join(f"  {line} {rest}".rstrip() for line in lines)
+        raise click.UsageError(f"No such command {name!r}. Did you mean this?\n{shown}", ctx)
+
+    def suggestions(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the beginnings of command lines that may be meant by a word that is no command of this group."""
+        root = ctx.find_root()
+        if name in self.meant:
+            return [f"{root.info_name} {line}" for line in self.meant[name]]
+        if isinstance(root.command, LazyGroup) and name in root.command.table:
+            return [f"{root.info_name} {name}"]
+        near = import_module("difflib").get_close_matches(name.lower(), self.table)
+        return [f"{ctx.command_path} {each}" for each in near]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table alone."""

@@ -67,6 +67,48 @@ COMMANDS: Final = {
 }
 
 
+MEANT: Final = {
+    "cat": ("dump",),
+    "catalog": ("spark catalog",),
+    "check": ("verify",),
+    "clean": ("compact",),
+    "compare": ("spark replicas",),
+    "consumers": ("dump --records --topic __consumer_offsets", "serve"),
+    "decode": ("dump --records",),
+    "delete": ("retain",),
+    "diff": ("spark replicas",),
+    "du": ("dump --segments",),
+    "export": ("spark export", "dump --records --ndjson"),
+    "find": ("seek", "dump --contains TEXT"),
+    "fix": ("verify",),
+    "fsck": ("verify",),
+    "grep": ("dump --contains TEXT",),
+    "group": ("dump --records --topic __consumer_offsets", "serve"),
+    "groups": ("dump --records --topic __consumer_offsets", "serve"),
+    "help": ("--help",),
+    "index": ("reindex",),
+    "list": ("dump --segments",),
+    "ls": ("dump --segments",),
+    "offset": ("seek --offset N",),
+    "offsets": ("dump --segments", "dump --records --topic __consumer_offsets"),
+    "query": ("spark sql",),
+    "read": ("dump --records",),
+    "recover": ("truncate --as-broker",),
+    "repair": ("verify",),
+    "replicas": ("spark replicas",),
+    "retention": ("retain",),
+    "revert": ("undo",),
+    "rollback": ("undo",),
+    "search": ("dump --contains TEXT",),
+    "size": ("dump --segments",),
+    "sql": ("spark sql",),
+    "start": ("serve",),
+    "tail": ("dump --follow",),
+    "why": ("explain",),
+}
+"""Words that other tools have for what a command does. A word that is later a command of its own is removed here."""
+
+
 class MainGroup(LazyGroup):
     """The group of all commands; it turns the end of a command into an exit status."""
 
@@ -130,6 +172,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     name="kafkalog",
     cls=MainGroup,
     table=COMMANDS,
+    meant=MEANT,
     help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit status: 0 no errors, 1 crash, 2 usage, 3 could not operate, 4 damage found.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shlex
@@ -16,7 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from kafkalog_cli.command import EXIT_STATUS_HELP, ExitStatus
-from kafkalog_cli.main import COMMANDS, cli
+from kafkalog_cli.commands.spark import JOBS, spark_group
+from kafkalog_cli.commands.spark import MEANT as SPARK_MEANT
+from kafkalog_cli.main import COMMANDS, MEANT, cli
 from kafkalog_core.errors import NotFoundError
 from tests.cli.conftest import batch, damage
 from tests.support import build
@@ -99,6 +102,60 @@ def test_every_command_explains_itself(name):
     assert [status for status in EXIT_STATUS_HELP if EXIT_STATUS_HELP[status] in told] == sorted(command.exit_statuses)
     for parameter in command.params:
         assert isinstance(parameter, click.Argument) or parameter.help, parameter.name
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("verfy /data 'a b'", ["kafkalog verify /data 'a b'"]),
+        ("Verify", ["kafkalog verify"]),
+        ("diff", ["kafkalog spark replicas"]),
+        ("group d", ["kafkalog dump --records --topic __consumer_offsets d", "kafkalog serve d"]),
+        ("chekpoint d", ["kafkalog checkpoint d"]),
+        ("spark verfy d", ["kafkalog spark verify d"]),
+        ("spark diff d", ["kafkalog spark replicas d"]),
+        ("spark truncate d", ["kafkalog truncate d"]),
+        ("xyzzy", []),
+    ],
+)
+def test_a_mistyped_command(line, meant):
+    result = CliRunner().invoke(cli, shlex.split(line), prog_name="kafkalog")
+    assert result.exit_code == ExitStatus.USAGE
+    said = result.stderr.partition("Error: No such command ")[2].splitlines()
+    assert [each.removeprefix("  ") for each in said[1:]] == meant
+    assert ("Did you mean this?" in said[0]) == bool(meant)
+
+
+@pytest.mark.parametrize(("group", "meant"), [(cli, MEANT), (spark_group, SPARK_MEANT)])
+def test_words_of_other_tools_are_no_commands_and_lead_to_some(group, meant):
+    assert not meant.keys() & group.table.keys()
+    for lines in meant.values():
+        for line in lines:
+            words = shlex.split(line)
+            path = words[:2] if words[0] == "spark" else words[:1]
+            assert " ".join(path) in [*COMMANDS, *(f"spark {job}" for job in JOBS), "--help", "spark --help"], line
+            assert CliRunner().invoke(cli, [*words, "--help"]).exit_code == 0, line
+
+
+_OLD = """
+import runpy, sys
+sys.version_info = {version}
+runpy.run_module("kafkalog_cli", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("version", [(3, 10, 12), (3, 6, 15)])
+def test_an_older_python_is_one_sentence(version):
+    ended = python(_OLD.format(version=version), "verify", ".")
+    line = f"kafkalog needs Python 3.11 or newer; this is Python {version[0]}.{version[1]}\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (ExitStatus.REFUSED, "", line)
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "__main__.py"])
+def test_an_older_python_can_read_the_entry_point(name):
+    source = (ROOT / "kafkalog_cli" / name).read_text()
+    ast.parse(source, feature_version=(3, 6))
+    assert "from __future__" not in source  # annotations came with 3.7
 
 
 def test_version_says_which_kernels_run():
