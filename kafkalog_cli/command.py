@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.refusals import Refusal
 
 __all__ = [
     "EXIT_STATUS_HELP",
@@ -39,6 +40,9 @@ __all__ = [
     "LazyGroup",
     "OptionalValue",
     "command_line",
+    "error_lines",
+    "one_line",
+    "refusal_lines",
     "status_of",
     "version",
 ]
@@ -85,6 +89,23 @@ def status_of(error: KafkalogError) -> ExitStatus:
         if isinstance(error, UnfinishedError | WorkerLostError | StoreLostError)
         else ExitStatus.REFUSED
     )
+
+
+def error_lines(error: KafkalogError) -> list[str]:
+    """Return the lines that say what went wrong: a sentence, and a line for each command that leads on."""
+    if error.refusal is None:
+        return [f"kafkalog: {one_line(str(error))}"]
+    return refusal_lines(error.refusal if error.path is None else error.refusal.after(f"{error.path}: "))
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Return a refusal in lines: what is unknown or in the way, and each way out, a whole command, below it."""
+    return [f"kafkalog: {one_line(refusal.headline)}", *(f"  {one_line(line)}" for line in refusal.commands)]
+
+
+def one_line(sentence: str) -> str:
+    """Return the sentence with everything escaped that does not print: a file name must not steer the terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
 
 
 # --- options and help -------------------------------------------------------------------------------------------------
@@ -176,16 +197,16 @@ class Command(_DocumentedCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; add its command line to the error where the system denies access to a file."""
+        """Run the command; complete the commands of an error, of which the core knows only the options."""
         if not self.reads_objects:
             _refuse_objects(ctx)
         try:
             with _output_of(ctx):
                 return super().invoke(ctx)
-        except DeniedError as error:
+        except KafkalogError as error:
             line = command_line()
             if line is not None and not any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
-                error.with_command(line.with_options())
+                _complete(error, line, ctx)
             raise
 
 
@@ -205,17 +226,37 @@ def _paths_read(ctx: click.Context) -> list[str]:
     return [path for value in values for path in (value if isinstance(value, tuple) else (value,)) if path is not None]
 
 
+def _complete(error: KafkalogError, line: CommandLine, ctx: click.Context) -> None:
+    """Give an error the whole commands of its ways out: the refused one with other options, or as another user."""
+    if isinstance(error, DeniedError):
+        error.with_command(line.with_options())
+    elif error.refusal is not None:
+        once = {
+            name
+            for each in ctx.command.params
+            if isinstance(each, click.Option) and not each.multiple
+            for name in each.opts
+        }
+
+        def with_options(options: str) -> str:
+            name, blank, _ = options.partition(" ")
+            replaced = line.without(name, "" if blank else None) if name in once else line
+            return replaced.with_options(options)
+
+        error.refusal = error.refusal.completed(with_options)
+        error.message = str(error.refusal)
+
+
 def _refuse_objects(ctx: click.Context) -> None:
     """Raise RefusedError for a path of an object store, before anything is read."""
     for value in ctx.params.values():
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, str) and each.startswith("s3://"):
                 place = import_module("kafkalog_core.command_lines").shell_word(each.rstrip("/"))  # as below
-                raise RefusedError(
-                    f"{ctx.command_path} needs a broker's directory on a file system of this machine; copy it with "
-                    f"`aws s3 sync {place} DIR`, and run the same command again, on DIR",
-                    path=each,
-                )
+                refusals = import_module("kafkalog_core.refusals")
+                copy = refusals.WayOut("copy it, and run the same command again, on DIR", f"aws s3 sync {place} DIR")
+                reason = f"{ctx.command_path} needs a broker's directory on a file system of this machine"
+                raise RefusedError(refusals.Refusal(reason, (copy,)), path=each)
 
 
 def command_line() -> CommandLine | None:

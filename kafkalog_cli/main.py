@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 import click
 
-from kafkalog_cli.command import ExitStatus, LazyGroup, status_of
+from kafkalog_cli.command import ExitStatus, LazyGroup, error_lines, one_line, status_of
 from kafkalog_cli.standard_streams import drop_output, open_streams
 from kafkalog_core.errors import KafkalogError
 
@@ -126,8 +126,9 @@ class MainGroup(LazyGroup):
 
 def _explain(error: BaseException) -> ExitStatus:
     """Write one sentence about the error to stderr; return the exit status."""
+    sentence = ""
     if isinstance(error, KafkalogError):
-        sentence, status = str(error), status_of(error)
+        status = status_of(error)
     elif isinstance(error, KeyboardInterrupt):
         sentence, status = "interrupted", ExitStatus.CRASH
     elif isinstance(error, OSError) and isinstance(
@@ -144,15 +145,12 @@ def _explain(error: BaseException) -> ExitStatus:
     else:
         sentence = f"internal error, {type(error).__name__}: {error} (KAFKALOG_DEBUG=1 shows where)"
         status = ExitStatus.CRASH
+    lines = error_lines(error) if isinstance(error, KafkalogError) else [f"kafkalog: {one_line(sentence)}"]
     if os.environ.get("KAFKALOG_DEBUG") == "1" and not isinstance(error, KeyboardInterrupt):
         import_module("traceback").print_exception(error)
-    click.echo(f"kafkalog: {_one_line(sentence)}", err=True)
+    for line in lines:
+        click.echo(line, err=True)
     return status
-
-
-def _one_line(sentence: str) -> str:
-    """Return the sentence with everything escaped that does not print: a file name must not steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
 
 
 def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
