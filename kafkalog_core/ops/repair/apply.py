@@ -121,14 +121,17 @@ def _unfinished_direct(plan: Plan, error: BaseException, made: Sequence[Change])
     """Return the error of a run that ended after some direct changes, `made`, and before any other change."""
     cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
     line = plan.request.command_line
-    again = f"the same kafkalog {plan.command}" if line is None else line.with_options("--no-undo", "--apply")
+    again = WayOut("when the cause is repaired, finish the plan with the same command", options="--no-undo --apply")
+    if line is not None:
+        again = again._replace(command=line.with_options("--no-undo", "--apply"), options=None)
     shown = ", ".join(f"{change.path} ({ACTIONS[change.kind][1]})" for change in made[:_SHOWN])
     more = f" and {len(made) - _SHOWN} more" if len(made) > _SHOWN else ""
-    return UnfinishedError(
+    reason = (
         f"{cause}. {len(made)} of the {count_of(len(plan.changes), 'change')} of the plan "
         f"{'has' if len(made) == 1 else 'have'} been made, to free space for the others: {shown}{more}; nothing else "
-        f"has been changed. When the cause is repaired, finish the plan with this command: {again}"
+        "has been changed"
     )
+    return UnfinishedError(Refusal(reason, (again,)))
 
 
 def resume(journal: Journal, disk: Disk) -> Journal:
@@ -149,11 +152,11 @@ def _finish(journal: Journal, disk: Disk, states: States) -> Journal:
     except (Exception, KeyboardInterrupt) as error:
         root, place = journal.layout.root, leading_directory(journal)
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        undo = f" or undo it ({undo_command(place, journal)})" if journal.keeps_old else ""
-        raise UnfinishedError(
-            f"{cause}. Some files of {root} have been changed and others not. When the cause is repaired, finish the "
-            f"run ({resume_command(place, journal)}){undo}"
-        ) from error
+        ways = [WayOut("when the cause is repaired, finish the run", resume_command(place, journal))]
+        if journal.keeps_old:
+            ways.append(WayOut("undo it", undo_command(place, journal)))
+        reason = f"{cause}. Some files of {root} have been changed and others not"
+        raise UnfinishedError(Refusal(reason, tuple(ways))) from error
 
 
 def check_drift(

@@ -301,7 +301,7 @@ def _of_shortage(plan: Plan, space: Space) -> Refusal:
         ways.append(WayOut(purpose, with_options(line, "--undo-to DIR")))
     if plan.keeps_undo and all(each.is_enough for each in without):
         ways.append(WayOut("keep none, so that the run cannot be undone", with_options(line, "--no-undo")))
-    to_dir = ()
+    to_dir: tuple[WayOut, ...] = ()
     if plan.command == "compact":
         to_dir = (WayOut("write the cleaned logs elsewhere", with_options(line, "--to DIR")),)
     if ways:

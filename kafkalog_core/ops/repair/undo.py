@@ -233,10 +233,8 @@ def apply_undo(plan: UndoPlan, disk: Disk) -> Journal:
     except (Exception, KeyboardInterrupt) as error:
         root = plan.scope.root
         cause = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
-        raise UnfinishedError(
-            f"{cause}. The undo is not finished. When the cause is repaired, run it again: "
-            f"{undo_command(root, plan.journal)}"
-        ) from error
+        again = WayOut("when the cause is repaired, run it again", undo_command(root, plan.journal))
+        raise UnfinishedError(Refusal(f"{cause}. The undo is not finished", (again,))) from error
 
 
 def refusal_of(plan: UndoPlan) -> Refusal:
@@ -326,8 +324,9 @@ def _leads_away(journal: Journal) -> bool:
     return any(os.path.lexists(place.path) for place in untrusted_places(journal))
 
 
-def _no_journal(root: str, run: str) -> str:
-    return f"there is no journal {run}. To list the journals: kafkalog undo {shell_path(root)} --list"
+def _no_journal(root: str, run: str) -> Refusal:
+    listed = WayOut("list the journals", f"kafkalog undo {shell_path(root)} --list")
+    return Refusal(f"there is no journal {run}", (listed,))
 
 
 def _directory(path: str) -> str:
