@@ -272,8 +272,8 @@ def command_line() -> CommandLine | None:
 class LazyGroup(click.Group):
     """A group that lists its commands without importing them.
 
-    `table` maps the name of a command to (`module:attribute`, short help). `meant` maps words that are no commands to
-    the command lines for which they may be meant.
+    `table` maps the name of a command to (`module:attribute`, short help). `meant` maps words of other tools to the
+    command lines that their users may mean.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class LazyGroup(click.Group):
         raise click.UsageError(f"No such command {name!r}. Did you mean this?\n{shown}", ctx)
 
     def suggestions(self, ctx: click.Context, name: str) -> list[str]:
-        """Return the beginnings of command lines that may be meant by a word that is no command of this group."""
+        """Return the beginnings of command lines that may be meant by a word that this group does not know."""
         root = ctx.find_root()
         if name in self.meant:
             return [f"{root.info_name} {line}" for line in self.meant[name]]

@@ -24,6 +24,7 @@ from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.repair.context import target_dirs
 from kafkalog_core.ops.repair.plan import PlanRequest
 from kafkalog_core.ops.repair.plan_rows import rows_of_plan
+from kafkalog_core.refusals import Refusal
 from kafkalog_core.storage.changing.journal_search import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import Disk
@@ -39,13 +40,14 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.plan import Json, Plan, PlanDraft
     from kafkalog_core.ops.repair.plan_rows import PlanRows
     from kafkalog_core.progress import Progress
-    from kafkalog_core.refusals import Refusal
     from kafkalog_core.storage.changing.journal import Journal
 
 __all__ = ["PlanOutput", "RepairOptions", "apply_all", "locked", "places_of_journal", "repair_options", "run_repair"]
 
 
-_HELD_BACK: Final = "not applied, because another plan of this command is refused: kafkalog applies all of them or none"
+_HELD_BACK: Final = Refusal(
+    "not applied, because another plan of this command is refused: kafkalog applies all of them or none"
+)
 
 
 def run_repair(

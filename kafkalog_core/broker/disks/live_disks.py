@@ -156,15 +156,11 @@ class LiveDisks:
         if not os.path.isdir(self.path):
             raise NotFoundError("no such directory; make it first, with the owner that the broker has", path=self.path)
         if partition_name(self.path).is_partition:
-            around = os.path.dirname(self.path)
-            raise RefusedError(
-                Refusal(
-                    "it is the directory of one partition, not a log directory, and a broker would write its "
-                    "checkpoints into it",
-                    (WayOut("name the log directory", f"kafkalog serve --read-write {shell_path(around)}"),),
-                ),
-                path=self.path,
+            whole = WayOut(
+                "name the log directory", f"kafkalog serve --read-write {shell_path(os.path.dirname(self.path))}"
             )
+            reason = "it is the directory of one partition, and a broker would write its checkpoints into it"
+            raise RefusedError(Refusal(reason, (whole,)), path=self.path)
 
     def _prepare(self) -> None:
         """Make an empty directory that of a new broker."""

@@ -195,16 +195,13 @@ class LiveLog(LiveLogReader):
                     _count(segment, item)
                 except FieldError as error:  # no checksum covers the base offset
                     see = WayOut("see which one, and what to do", f"kafkalog verify {directory}")
-                    reason = f"{error}: a batch has a wrong base offset"
-                    raise StorageError(Refusal(reason, (see,)), path=path) from error
+                    raise StorageError(Refusal(f"{error}: a wrong base offset", (see,)), path=path) from error
                 states.replay(item.batches, markers_of(item.memory, item.batches, max_bytes=MAX_BATCH_BYTES))
         live.size_bytes, live.end_offset = segment.size_bytes, segment.end_offset
         live.max_timestamp_ms = max(live.batches.max_timestamp_ms, last_time(last.timeindex))
         if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut
-            reason = (
-                f"bytes {segment.size_bytes} to {last.size_bytes - 1} do not form a batch, although the last shutdown "
-                "was clean: a broker could not append after them"
-            )
+            place = f"bytes {segment.size_bytes} to {last.size_bytes - 1}"
+            reason = f"{place} do not form a batch, although the last shutdown was clean: nothing could be appended"
             ways = (
                 WayOut("see what they are", f"kafkalog verify {directory}"),
                 WayOut("restore the file from a replica or a backup"),
