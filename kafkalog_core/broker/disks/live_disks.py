@@ -159,7 +159,9 @@ class LiveDisks:
             whole = WayOut(
                 "name the log directory", f"kafkalog serve --read-write {shell_path(os.path.dirname(self.path))}"
             )
-            reason = "it is the directory of one partition, and a broker would write its checkpoints into it"
+            reason = (
+                "it is the directory of one partition, not a log directory, and a broker would write its checkpoints"
+            )
             raise RefusedError(Refusal(reason, (whole,)), path=self.path)
 
     def _prepare(self) -> None:

@@ -202,12 +202,10 @@ class LiveLog(LiveLogReader):
         if last.size_bytes > segment.size_bytes:  # zeros of preallocated space, or a tail that recovery would cut
             place = f"bytes {segment.size_bytes} to {last.size_bytes - 1}"
             reason = f"{place} do not form a batch, although the last shutdown was clean: nothing could be appended"
-            ways = (
-                WayOut("see what they are", f"kafkalog verify {directory}"),
-                WayOut("restore the file from a replica or a backup"),
-                WayOut("truncate the log there", f"kafkalog truncate --as-broker {directory} --apply"),
-            )
-            raise StorageError(Refusal(reason, ways), path=path)
+            see = WayOut("see what they are", f"kafkalog verify {directory}")
+            restore = WayOut("restore the file from a replica or a backup")
+            cut = WayOut("truncate the log there", f"kafkalog truncate --as-broker {directory} --apply")
+            raise StorageError(Refusal(reason, (see, restore, cut)), path=path)
         self._holes.report(path, live.batches)
         live.file = SharedFile(self._disk.open_log(path))
         self._segments = (*self._segments, live)
