@@ -159,9 +159,7 @@ class LiveDisks:
             whole = WayOut(
                 "name the log directory", f"kafkalog serve --read-write {shell_path(os.path.dirname(self.path))}"
             )
-            reason = (
-                "it is the directory of one partition, not a log directory, and a broker would write its checkpoints"
-            )
+            reason = "it is the directory of one partition, not a log directory: a broker would write checkpoints there"
             raise RefusedError(Refusal(reason, (whole,)), path=self.path)
 
     def _prepare(self) -> None:
