@@ -23,8 +23,8 @@ __all__ = ["COMMANDS", "cli", "run"]
 HELP: Final = """Read, check and repair Apache Kafka's on-disk log.
 
 kafkalog works on the files of a stopped broker: any file, a partition directory or a whole log directory. It writes
-nothing without --apply. Every command prints text, on a pipe too, except dump and spark sql, which write JSON lines to a
-pipe; --ndjson does so everywhere, and -o FILE writes the result to a file.
+nothing without --apply. Every command prints text, on a pipe too, except dump and spark sql, which write JSON lines to
+a pipe. --ndjson chooses JSON lines for any of them, and -o FILE writes the result to a file.
 
 \b
 Example:
