@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tools.import_graph import Graph
 
 PATH = re.compile(r"`((?:kafkalog_cli|kafkalog_core|tests|tools|fixtures|benchmarks|man|docs)/[^` ]*)`")
-FROM_THE_INDEX = re.compile(r"kafkalog\[[a-z]|pip install[^\n]* '?kafkalog\b(?!/)")
+FROM_THE_INDEX = re.compile(r"kafkalog\[[a-z]|pip install[^\n`;,]* '?kafkalog\b(?!/)")
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 PICTURES = {"pictures/rooms.svg", "pictures/verbs.svg"}
 NAMES = [page.relative_to(ROOT) for page in pages()]
