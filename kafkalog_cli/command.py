@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import re
+from contextlib import nullcontext
 from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast  # noqa: TID251 -- `--help` needs no msgspec
@@ -24,11 +25,14 @@ from kafkalog_core.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from kafkalog_core.command_lines import CommandLine
+    from kafkalog_core.refusals import Refusal
 
 __all__ = [
     "EXIT_STATUS_HELP",
+    "OUTPUT_FILE",
     "Command",
     "CommandGroup",
     "Example",
@@ -36,12 +40,17 @@ __all__ = [
     "LazyGroup",
     "OptionalValue",
     "command_line",
+    "error_lines",
+    "one_line",
+    "refusal_lines",
     "status_of",
     "version",
 ]
 
 _ARGUMENTS: Final = "kafkalog.arguments"
 """Key of `click.Context.meta`: the arguments as the user typed them."""
+OUTPUT_FILE: Final = "kafkalog.output-file"
+"""Key of `click.Context.meta`: the FILE of -o; None: the result goes to standard output."""
 _SECRET: Final = re.compile("AWS_SECRET|AWS_SESSION")
 """An argument that no message repeats."""
 
@@ -80,6 +89,23 @@ def status_of(error: KafkalogError) -> ExitStatus:
         if isinstance(error, UnfinishedError | WorkerLostError | StoreLostError)
         else ExitStatus.REFUSED
     )
+
+
+def error_lines(error: KafkalogError) -> list[str]:
+    """Return the lines that say what went wrong: a sentence, and a line for each command that leads on."""
+    if error.refusal is None:
+        return [f"kafkalog: {one_line(str(error))}"]
+    return refusal_lines(error.refusal if error.path is None else error.refusal.after(f"{error.path}: "))
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Return a refusal in lines: what is unknown or in the way, and each way out, a whole command, below it."""
+    return [f"kafkalog: {one_line(refusal.headline)}", *(f"  {one_line(line)}" for line in refusal.commands)]
+
+
+def one_line(sentence: str) -> str:
+    """Return the sentence with everything escaped that does not print: a file name must not steer the terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in sentence)
 
 
 # --- options and help -------------------------------------------------------------------------------------------------
@@ -171,16 +197,54 @@ class Command(_DocumentedCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; add its command line to the error where the system denies access to a file."""
+        """Run the command; complete the commands of an error, of which the core knows only the options."""
         if not self.reads_objects:
             _refuse_objects(ctx)
         try:
-            return super().invoke(ctx)
-        except DeniedError as error:
+            with _output_of(ctx):
+                return super().invoke(ctx)
+        except KafkalogError as error:
             line = command_line()
             if line is not None and not any(map(_SECRET.search, ctx.meta[_ARGUMENTS])):
-                error.with_command(line.with_options())
+                _complete(error, line, ctx)
             raise
+
+
+def _output_of(ctx: click.Context) -> AbstractContextManager[None]:
+    """Return the context in which standard output is the FILE of -o; one that changes nothing without -o."""
+    path: str | None = ctx.meta.get(OUTPUT_FILE)
+    if path is None:
+        return nullcontext()
+    file = import_module("kafkalog_cli.output_file").OutputFile(path, _paths_read(ctx))  # as below
+    return cast("AbstractContextManager[None]", file.as_stdout())
+
+
+def _paths_read(ctx: click.Context) -> list[str]:
+    """Return the paths among the arguments of a command."""
+    arguments = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+    values = [ctx.params[each.name] for each in arguments if each.name and isinstance(each.type, click.Path)]
+    return [path for value in values for path in (value if isinstance(value, tuple) else (value,)) if path is not None]
+
+
+def _complete(error: KafkalogError, line: CommandLine, ctx: click.Context) -> None:
+    """Give an error the whole commands of its ways out: the refused one with other options, or as another user."""
+    if isinstance(error, DeniedError):
+        error.with_command(line.with_options())
+    elif error.refusal is not None:
+        once = {
+            name
+            for each in ctx.command.params
+            if isinstance(each, click.Option) and not each.multiple
+            for name in each.opts
+        }
+
+        def with_options(options: str) -> str:
+            name, blank, _ = options.partition(" ")
+            replaced = line.without(name, "" if blank else None) if name in once else line
+            return replaced.with_options(options)
+
+        error.refusal = error.refusal.completed(with_options)
+        error.message = str(error.refusal)
 
 
 def _refuse_objects(ctx: click.Context) -> None:
@@ -189,11 +253,10 @@ def _refuse_objects(ctx: click.Context) -> None:
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, str) and each.startswith("s3://"):
                 place = import_module("kafkalog_core.command_lines").shell_word(each.rstrip("/"))  # as below
-                raise RefusedError(
-                    f"{ctx.command_path} needs a broker's directory on a file system of this machine; copy it with "
-                    f"`aws s3 sync {place} DIR`, and run the same command again, on DIR",
-                    path=each,
-                )
+                refusals = import_module("kafkalog_core.refusals")
+                copy = refusals.WayOut("copy it, and run the same command again, on DIR", f"aws s3 sync {place} DIR")
+                reason = f"{ctx.command_path} needs a broker's directory on a file system of this machine"
+                raise RefusedError(refusals.Refusal(reason, (copy,)), path=each)
 
 
 def command_line() -> CommandLine | None:
@@ -209,12 +272,20 @@ def command_line() -> CommandLine | None:
 class LazyGroup(click.Group):
     """A group that lists its commands without importing them.
 
-    `table` maps the name of a command to (`module:attribute`, short help).
+    `table` maps the name of a command to (`module:attribute`, short help). `meant` maps words of other tools to the
+    command lines that their users may mean.
     """
 
-    def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        table: Mapping[str, tuple[str, str]],
+        meant: Mapping[str, Sequence[str]] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*arguments, **attributes)
         self.table = table
+        self.meant = meant or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the command names in the order of the table."""
@@ -232,6 +303,30 @@ class LazyGroup(click.Group):
             gc.freeze()
             gc.enable()
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named. Raises UsageError, with the command lines that may be meant."""
+        name = args[0]
+        if name in self.table or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        lines = self.suggestions(ctx, name)
+        if not lines:
+            raise click.UsageError(f"No such command {name!r}.", ctx)
+        rest = import_module("kafkalog_core.command_lines").shell_line(args[1:])
+        shown = "\n".join(f"  {line} {rest}".rstrip() for line in lines)
+        raise click.UsageError(f"No such command {name!r}. Did you mean this?\n{shown}", ctx)
+
+    def suggestions(self, ctx: click.Context, name: str) -> list[str]:
+        """Return the beginnings of command lines that may be meant by a word that this group does not know."""
+        root = ctx.find_root()
+        if name in self.meant:
+            return [f"{root.info_name} {line}" for line in self.meant[name]]
+        if isinstance(root.command, LazyGroup) and name in root.command.table:
+            return [f"{root.info_name} {name}"]
+        near = import_module("difflib").get_close_matches(name.lower(), self.table)
+        return [f"{ctx.command_path} {each}" for each in near]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table alone."""

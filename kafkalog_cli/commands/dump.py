@@ -13,9 +13,10 @@ from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.options.reading import input_storage_option, reading_options
 from kafkalog_cli.render.cells import safe_text
-from kafkalog_cli.render.progress import open_progress
+from kafkalog_cli.render.progress import end_progress, open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
+from kafkalog_cli.standard_streams import ends_with_reader
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.releases import parse_release
@@ -168,7 +169,7 @@ EXAMPLES = (
 )
 @reading_options
 @input_storage_option
-@common.output_options
+@common.row_options
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show the contents of Kafka's files: batches, records, index entries, damage.
 
@@ -177,7 +178,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     is reported as a row, and the exit status is 4. The exit status is 3 if one of several PATHs cannot be read; the
     others are shown nevertheless.
     """
-    output = common.chosen_output(given.pop("output"))
+    output: str = given.pop("output")
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}
     given["level"] = _level(given["level"], filters, given)
     given["kafka"] = None if given["kafka"] is None else parse_release(given["kafka"])
@@ -194,6 +195,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
     request = DumpRequest(targets=targets, filters=filters, **given)
     warn_of_interpreted()
     with (
+        ends_with_reader(),
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
     ):
@@ -222,7 +224,8 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
             else:
                 for chunk in chunks:
                     writer.write(chunk)
-    writer.finish(report.summary_row())
+        end_progress()
+        writer.finish(report.summary_row())
     return int(report.exit_status)
 
 

@@ -93,6 +93,6 @@ def roll_command(paths: tuple[str, ...], selection: Selection, request: Settings
         jobs=given["jobs"] or cores(),
         max_batch_bytes=given["max_batch_bytes"],
     )
-    writer = open_results(ROLLS, common.chosen_output(given["output"]))
+    writer = open_results(ROLLS, given["output"])
     with watched() as progress:
         return write_results(writer, roll(asked, report, progress), report)

@@ -156,9 +156,7 @@ def seek_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         max_batch_bytes=given["max_batch_bytes"],
     )
     shown = (tables.SEEK, tables.FETCH, tables.BATCH) if request.read_bytes is not None else (tables.SEEK,)
-    writer = open_writer(
-        common.chosen_output(given["output"]), RowSettings(tables=(*shown, tables.DAMAGE, tables.FINDING))
-    )
+    writer = open_writer(given["output"], RowSettings(tables=(*shown, tables.DAMAGE, tables.FINDING)))
     return _write_all(writer, request)
 
 

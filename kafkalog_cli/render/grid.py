@@ -28,6 +28,7 @@ __all__ = [
     "count_column",
     "draws_blocks",
     "fitted",
+    "line_width",
     "more_line",
     "number_column",
     "open_console",
@@ -38,7 +39,7 @@ __all__ = [
     "word_column",
 ]
 
-PIPED_WIDTH: Final = 160
+PIPED_WIDTH: Final = 1_000_000
 _GAP: Final = "  "
 _MIN_FLEXIBLE_WIDTH: Final = 12
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
@@ -275,17 +276,27 @@ class _Console(Console):
 
 
 def open_console() -> Console:
-    """Return standard output as a console, 160 columns wide if it is not a terminal.
+    """Return standard output as a console, whose lines are not broken if it is not a terminal.
 
     Characters that the encoding of standard output lacks are escaped.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     console = _Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
-    columns = os.environ.get("COLUMNS", "")
-    if not columns.isdecimal() or int(columns) == 0:
-        console.width = shutil.get_terminal_size().columns if console.is_terminal else PIPED_WIDTH
+    console.width = line_width(is_terminal=console.is_terminal)
     return console
+
+
+def line_width(*, is_terminal: bool | None = None) -> int:
+    """Return the width of the lines of standard output: COLUMNS, else that of the terminal; a pipe breaks no line.
+
+    `is_terminal`: whether it counts as a terminal; None: whether it is one.
+    """
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    counts = sys.stdout.isatty() if is_terminal is None else is_terminal
+    return shutil.get_terminal_size().columns if counts else PIPED_WIDTH
 
 
 def draws_blocks(console: Console) -> bool:

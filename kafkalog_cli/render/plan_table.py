@@ -123,8 +123,9 @@ class PlanTable(SummaryTable[PlanRows]):
         plan = sheet.plan
         state = str(plan["state"])
         lines = self._wrapped(f"{_WORDS[state]}: {plan['command']}: {closed(str(plan['message']))}", _STYLES[state])
-        for obstacle in _split(plan.get("obstacles")):
-            lines += self._wrapped(f"{INDENT}- {obstacle}", "red")
+        for refusal in sheet.refusals:
+            lines += self._wrapped(f"{INDENT}- {refusal.headline}", "red")
+            lines += [Text(f"{INDENT * 2}{command_text(command)}", "bold") for command in refusal.commands]
         for assumption in _split(None if state == "refused" else plan.get("assumptions")):
             lines += self._wrapped(f"{INDENT}assumed (--assume-defaults): {assumption}", "yellow")
         if plan.get("next_command"):

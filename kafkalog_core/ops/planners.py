@@ -253,7 +253,7 @@ def _plan(plan: Plan) -> dict[str, object]:
         "undo_to": plan.undo_to,
         "keeps_undo": plan.keeps_undo,
         "message": sheet.plan["message"],
-        "obstacles": list(plan.obstacles),
+        "obstacles": [*map(str, plan.obstacles)],
         "spaces": to_builtins(plan.spaces),
         "release": sheet.plan["release"],
         "release_evidence": list(plan.report.release.evidence) if plan.report.release else [],

@@ -71,6 +71,7 @@ PLAN: Final = new_table(
     _RELEASE_EVIDENCE,
     _assumptions("lost"),
     Column("obstacles", "string", "why it cannot be applied as things are, one per line; null: it can"),
+    Column("ways_out", "string", "the commands of its obstacles that lead on, one per line; null: there are none"),
     Column("run", "string", "name of the journal; null: not applied"),
     Column("undo", "string", "command line that undoes it; null: not applied, or nothing to undo"),
     Column("undo_to", "string", "directory of the journal; null: next to the files"),

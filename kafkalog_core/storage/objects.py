@@ -116,7 +116,7 @@ def file_system(options: tuple[tuple[str, str], ...]) -> fs.FileSystem:
         from pyarrow import fs  # noqa: PLC0415 -- pyarrow: where there is work for it
     except ImportError as error:
         raise UnsupportedError(
-            "s3:// paths are read by pyarrow, which is not installed; run: pip install 'kafkalog[lake]'"
+            "s3:// paths are read by pyarrow, which is not installed; run in kafkalog's sources: pip install '.[lake]'"
         ) from error
     known = dict(options)
     return fs.S3FileSystem(

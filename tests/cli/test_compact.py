@@ -70,7 +70,7 @@ def customers(tmp_path: Path) -> Path:
 
 
 def run(*arguments: object, columns: int = 120) -> Result:
-    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["compact", *map(str, arguments)])
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["compact", "--ndjson", *map(str, arguments)])
 
 
 def test_rows_have_the_columns_of_their_tables(simulating: Simulating, customers: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kafkalog_cli.main import cli
 from kafkalog_core.storage.changing import writer
 from tests.support.known_topics import NOW_MS, write_topics
+from tests.support.refusing import commands_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 def run(*arguments: object) -> Result:
     words = [str(each) for each in arguments]
-    return CliRunner().invoke(cli, [words[0], *RULES, *words[1:]], prog_name="kafkalog")
+    return CliRunner().invoke(cli, [words[0], "--ndjson", *RULES, *words[1:]], prog_name="kafkalog")
 
 
 def logs(root: Path, topic: str) -> dict[str, bytes]:
@@ -55,13 +56,6 @@ def logs(root: Path, topic: str) -> dict[str, bytes]:
 def settings_of(result: Result) -> list[tuple[str, str, str]]:
     rows = [row for row in map(json.loads, result.stdout.splitlines()) if row["type"] == "setting"]
     return [(row["name"], row["value"], row["origin"]) for row in rows]
-
-
-def ways_out(stderr: str) -> list[str]:
-    """The command lines of a refusal."""
-    return [
-        each.partition("; ")[0].strip() for each in stderr.replace("\n", " ").split(": ") if each[:9] == "kafkalog "
-    ]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +80,7 @@ def test_a_run_that_names_no_topic_is_refused(log_dir: Path, options: tuple[obje
         assert refused.exit_code == 3, refused.output
         assert "no topic is named" in refused.stderr
         assert {topic: logs(log_dir, topic) for topic in TOPICS} == before
-    (named, other) = ways_out(refused.stderr)
+    (named, other) = commands_of(refused.stderr)
     assert "--topic TOPIC" in named
     words = shlex.split(other)
     assert "--topic" not in words
@@ -99,8 +93,8 @@ def test_the_refusal_says_which_setting_it_is_and_where_it_is_from(log_dir: Path
     refused = run("retain", "--retention-minutes", 5, "--apply", log_dir)
     origin = f"{log_dir}/__cluster_metadata-0"
     assert f"retention.ms=300000, against retention.ms=-1 of topic kept ({origin})" in refused.stderr
-    named, other = map(shlex.split, ways_out(refused.stderr))
-    typed = ["kafkalog", "retain", *RULES]
+    named, other = map(shlex.split, commands_of(refused.stderr))
+    typed = ["kafkalog", "retain", "--ndjson", *RULES]
     assert named == [*typed, "--retention-minutes", "5", "--apply", str(log_dir), "--topic", "TOPIC"]
     assert other == [*typed, "--apply", str(log_dir), "--set", "log.retention.ms=300000"]
 
@@ -208,7 +202,7 @@ def test_a_topic_without_one_limit_is_kept_against_an_option_for_the_other(
     assert f"{value}, against {own}=-1 of topic kept ({log_dir}/__cluster_metadata-0)" in refused.stderr
     assert "topic limited" not in refused.stderr
     assert "topic plain" not in refused.stderr
-    (_, other_way) = ways_out(refused.stderr)
+    (_, other_way) = commands_of(refused.stderr)
     assert value not in other_way, "the broker's default would act on the topic, which has no value of its own"
     forecast = run("retain", *given, log_dir)
     kept = [json.loads(line) for line in forecast.stdout.splitlines() if '"retained_segment"' in line]

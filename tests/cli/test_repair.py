@@ -19,6 +19,7 @@ from kafkalog_core.rows import tables
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from tests.cli.mend import STATE, install, plan, run
 from tests.support import repairs
+from tests.support.refusing import commands_of
 from tests.support.repairs import LOCK_HOLDER, DyingDisk, Killed, apply_to, interrupt, make_dir, snapshot
 
 if TYPE_CHECKING:
@@ -339,7 +340,7 @@ def test_an_interrupted_undo_is_finished_by_undo(root: Path) -> None:
     assert "the undo of an earlier run was interrupted" in run("undo", root, "--list").out
     said = run("apply", "--resume", root)
     assert said.status == 3
-    assert f"To finish it: kafkalog undo {root} --run " in said.err
+    assert f"Finish it:\n  kafkalog undo {root} --run " in said.err
     assert run("undo", root, "--apply").status == 0
     assert snapshot(root) == old
 
@@ -348,7 +349,7 @@ def test_prune(interrupted: Path) -> None:
     said = run("undo", interrupted, "--prune", "--apply")
     assert said.status == 0
     message = str(said.plan["message"])
-    assert f"is kept: {interrupted}: an earlier reindex was interrupted between its files; finish it first" in message
+    assert f"is kept: {interrupted}: an earlier reindex was interrupted between its files. Finish it first" in message
     run("apply", "--resume", interrupted)
     said = run("undo", interrupted, "--prune", output="table")
     assert said.lines[0].startswith("PLAN: prune: would free 1 journal in ")
@@ -377,7 +378,7 @@ def test_only_the_chosen_run_is_locked(root: Path, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(LogDirLocks, "__enter__", entered)
     refused = run("undo", journals, "--run", first, "--apply")
     assert refused.status == 3
-    assert f"name all directories: kafkalog undo {root} --run {first} --apply" in refused.err
+    assert f"name all directories:\n  kafkalog undo {root} --run {first} --apply" in refused.err
     assert seen == []
     assert run("undo", journals, root, "--run", first, "--apply").status == 0
     assert snapshot(root) == old
@@ -494,7 +495,7 @@ def test_anything_in_a_plan(root: Path, tmp_path: Path, name: str) -> None:
         said = run("apply", file)
         assert said.status == 3, (name, each, said.err)
         assert "internal error" not in said.err
-        assert said.err.count("\n") == 1
+        assert said.err.count("\n") == 1 + len(commands_of(said.err))
         assert snapshot(root) == old
     for inner in value["plans"][0]["changes"][0]:
         for each in VALUES:

@@ -47,7 +47,9 @@ def log_dir(tmp_path: Path) -> Path:
 def run(*arguments: object, columns: int = 120, now: int | None = NOW) -> Result:
     times = () if now is None else ("--now", now)
     settings = ("--kafka", "4.3.1", *times)
-    return CliRunner(env={"COLUMNS": str(columns)}).invoke(cli, ["retain", *map(str, (*settings, *arguments))])
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(
+        cli, ["retain", "--ndjson", *map(str, (*settings, *arguments))]
+    )
 
 
 def rows_of(result: Result) -> list[dict[str, object]]:

@@ -101,7 +101,7 @@ def compact_command(
         max_batch_bytes=given["max_batch_bytes"],
         command_line=command_line(),
     )
-    writer = open_results(COMPACTIONS, common.chosen_output(given["output"]))
+    writer = open_results(COMPACTIONS, given["output"])
     giant_bytes = given["giant_bytes"]
     forecasts = run_on_spark(
         session,

@@ -184,7 +184,7 @@ def export_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         session,
         lambda workers, progress: export(workers, request, report, run_id=run_id, now_ms=now_ms, progress=progress),
     )
-    output = common.chosen_output(given["output"])
+    output = given["output"]
     writer = open_results(
         EXPORTS, output, to, lambda: 0 if runs.is_once else Output(store, EXPORT_KIND).head.version or 0
     )

@@ -65,7 +65,7 @@ def retain_command(
     find_policies(given["policies"])
     check_until(given["until"], now_ms)
     targets = resolve_all(local_paths(paths), selection)
-    writer = open_results(RETENTION, common.chosen_output(given["output"]), given["until"])
+    writer = open_results(RETENTION, given["output"], given["until"])
     requests = requests_of(targets, request, now_ms, given)
     with closing(run_on_spark(session, lambda workers, progress: retain(workers, requests, progress))) as forecasters:
         return write_retention(writer, forecasters)

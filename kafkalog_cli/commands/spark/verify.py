@@ -63,7 +63,7 @@ def verify_command(paths: tuple[str, ...], selection: Selection, session: Sessio
         max_batch_bytes=given["max_batch_bytes"],
         kafka=given["request"],
     )
-    output = "quiet" if given["quiet"] else common.chosen_output(given["output"])
+    output = "quiet" if given["quiet"] else given["output"]
     verdicts = run_on_spark(
         session,
         lambda workers, progress: verify(request, progress, workers=workers),

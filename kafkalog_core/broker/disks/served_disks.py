@@ -21,6 +21,7 @@ from kafkalog_core.broker.disks.start_notes import (
 from kafkalog_core.broker.logs.partition_view import ServedPartition, ViewOptions
 from kafkalog_core.broker.logs.segment_cache import SegmentCache
 from kafkalog_core.broker.network.disk_threads import cost_of_opening, cost_of_reading, count_read
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError, UnsupportedError
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, parse_file_name
 from kafkalog_core.format.textfile import parse_uuid
@@ -30,6 +31,7 @@ from kafkalog_core.kafka.logdir.top_files import PartitionContext, read_broker_d
 from kafkalog_core.kafka.named_dirs import identity_of
 from kafkalog_core.kafka.setting_table import INTERNAL_TOPICS
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.logdir import read_log_dir
 from kafkalog_core.structs import Struct, field, replace
 from kafkalog_core.text import count_of, moment
@@ -255,10 +257,13 @@ class ServedDisks:
         identities = [identity_of(path) for path in self.log_dirs]
         clusters = dict.fromkeys(each.cluster_id for each in identities if each.cluster_id is not None)
         if len(clusters) > 1:
-            raise RefusedError(
-                f"the log directories belong to {len(clusters)} clusters ({', '.join(clusters)}), whose topics must "
-                "not be mixed; name the directories of one cluster: kafkalog serve PATH..."
-            )
+            dirs = {
+                name: [path for path, each in zip(self.log_dirs, identities, strict=True) if each.cluster_id == name]
+                for name in clusters
+            }
+            ways = [WayOut(f"name those of {name}", f"kafkalog serve {shell_line(dirs[name])}") for name in clusters]
+            reason = f"the log directories belong to {len(clusters)} clusters, whose topics must not be mixed"
+            raise RefusedError(Refusal(reason, tuple(ways)))
         nodes = [int(each.node_id) for each in identities if each.node_id is not None and each.node_id.isdecimal()]
         node_id = self._options.node_id
         return next(iter(clusters), _NO_CLUSTER), node_id if node_id is not None else next(iter(nodes), 0)

@@ -18,7 +18,7 @@ from kafkalog_core.structs import Struct, replace
 
 if TYPE_CHECKING:
     from kafkalog_core.findings import Finding, Severity
-    from kafkalog_core.format.textfile import MalformedLine, Refusal
+    from kafkalog_core.format.textfile import FileRefusal, MalformedLine
 
 __all__ = ["EntryDamage", "EntryFile", "damage_row", "fault_row", "place_of_rows", "unreadable_row"]
 
@@ -125,7 +125,7 @@ class EntryFile(Struct, frozen=True, kw_only=True):
             return self.finding("file.unfinished", position=line.position, size_bytes=line.size_bytes, problem=problem)
         return EntryDamage(position=line.position, size_bytes=line.size_bytes, reason="malformed-line", detail=problem)
 
-    def refused(self, refusal: Refusal, *, position: int | None = None, size_bytes: int | None = None) -> Finding:
+    def refused(self, refusal: FileRefusal, *, position: int | None = None, size_bytes: int | None = None) -> Finding:
         """Return the finding about a text file that a broker refuses, at the refused line where that is known."""
         if self.state is FileState.TEMPORARY:
             return self.finding("file.unfinished", position=position, size_bytes=size_bytes, problem=refusal.problem)

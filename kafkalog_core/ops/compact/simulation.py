@@ -20,6 +20,7 @@ from kafkalog_core.kafka.cleaner.offset_map import FilledMap, KnownMap, MapFille
 from kafkalog_core.kafka.cleaner.rules import cleaning_rules
 from kafkalog_core.ops.compact.forecast import CompactForecast, ForecastRows, head_row
 from kafkalog_core.progress import Advance
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.changing.space import free_bytes
 from kafkalog_core.storage.partition import read_partition
 from kafkalog_core.storage.source import code_of_error
@@ -81,11 +82,13 @@ class TemporaryLog:
         place = self._directory.name
         free = free_bytes(place)
         if needed_bytes > free:
-            raise RefusedError(
+            reason = (
                 f"the log needs several cleans, with up to {size(needed_bytes)} of temporary files, but only "
-                f"{size(free)} are free; set TMPDIR to another directory, or raise --memory for fewer cleans",
-                path=os.path.dirname(place),
+                f"{size(free)} are free"
             )
+            fewer = WayOut("raise the memory for fewer cleans", options="--memory SIZE")
+            elsewhere = WayOut("set TMPDIR to another directory", "export TMPDIR=DIR")
+            raise RefusedError(Refusal(reason, (elsewhere, fewer)), path=os.path.dirname(place))
 
     def _write(self, group: Group) -> CleanSegment:
         path = self._path(group, FileKind.LOG)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
+from kafkalog_core.command_lines import shell_line
 from kafkalog_core.errors import RefusedError, SelectionError, StorageError
 from kafkalog_core.findings import Finding, found
 from kafkalog_core.format.names import DirectoryState, FileKind, fixed_file_name
@@ -11,6 +13,7 @@ from kafkalog_core.kafka.logdir.faults import EntryFile
 from kafkalog_core.kafka.logdir.text_files import read_properties
 from kafkalog_core.ops.reading.logfiles import Compaction, unit_of_partition
 from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.storage.logdir import not_listed
 from kafkalog_core.storage.lookup import PartitionLookup
 from kafkalog_core.storage.lookup_trace import Trace
@@ -129,12 +132,13 @@ def _refuse_copies(places: Iterable[PartitionPath]) -> None:
         key = (place.name.topic, place.name.partition)
         other = first.setdefault(key, place.path)
         if other != place.path:
-            raise RefusedError(
-                f"{key[0]}-{key[1]} is also in {other}, and an export holds one copy of a partition; compare the "
-                "copies with kafkalog spark replicas and name the one to keep, or export each broker into its own "
-                "directory",
-                path=place.path,
+            compare = f"kafkalog spark replicas {shell_line((os.path.dirname(other), os.path.dirname(place.path)))}"
+            ways = (
+                WayOut("compare the copies, and name the one to keep", compare),
+                WayOut("export each broker into its own directory", options="--to DIR"),
             )
+            reason = f"{key[0]}-{key[1]} is also in {other}, and an export holds one copy of a partition"
+            raise RefusedError(Refusal(reason, ways), path=place.path)
 
 
 def _log(place: PartitionPath, log_dir: str | None) -> PartitionLog:

@@ -18,6 +18,7 @@ from kafkalog_core.ops.reading.chunks import RecordChunk
 from kafkalog_core.ops.reading.logreader import LogReader
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.progress import Advance
+from kafkalog_core.refusals import Refusal, WayOut
 from kafkalog_core.rows import tables
 from kafkalog_core.spark.lake.store import attempt_name, reason_of, writing
 from kafkalog_core.spark.lake.tables import TableFile
@@ -156,11 +157,9 @@ class ExportState(Struct):
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
-            raise RefusedError(
-                f"its state is not that of an export by this release of kafkalog ({problem}); export into another "
-                "directory: --to DIR",
-                path=path,
-            ) from error
+            reason = f"its state is not that of an export by this release of kafkalog ({problem})"
+            elsewhere = WayOut("export into another directory", options="--to DIR")
+            raise RefusedError(Refusal(reason, (elsewhere,)), path=path) from error
 
     def to_json(self) -> dict[str, Any]:
         """Return the state for a commit."""

@@ -194,7 +194,8 @@ def check_installed(what: str = "tables are written") -> None:
     """Raise UnsupportedError if the library that writes tables is not installed; `what`: for what it is needed."""
     if find_spec("deltalake") is None:
         raise UnsupportedError(
-            f"{what} with the library deltalake, which is not installed: pip install 'kafkalog[lake]'"
+            f"{what} with the library deltalake, which is not installed; run in kafkalog's sources: "
+            "pip install '.[lake]'"
         )
 
 
