@@ -112,10 +112,12 @@ def compact_command(
         command_line=command_line(),
     )
     to = None if given["to"] is None else os.path.abspath(given["to"])
+    detail = repair.detail
+    writer = open_results(
+        COMPACTIONS, repair.output, has_details=detail.shows(paths, selection), explains=detail.explains
+    )
     with watched() as progress:
-        return write_compactions(
-            open_results(COMPACTIONS, repair.output), _forecasts(asked, to, report, progress), to, report
-        )
+        return write_compactions(writer, _forecasts(asked, to, report, progress), to, report)
 
 
 def _plan_options(request: SettingsRequest, given: dict[str, Any]) -> dict[str, Any]:

@@ -106,8 +106,16 @@ def retain_command(
         return run_repair("retain", paths, selection, options_of_plan, repair, now_ms=now_ms)
     check_until(given["until"], now_ms)
     requests = requests_of(resolve_all(list(paths), selection), request, now_ms, given, jobs=repair.asked_jobs or 1)
+    detail = repair.detail
+    writer = open_results(
+        RETENTION,
+        repair.output,
+        given["until"],
+        has_details=detail.shows(paths, selection),
+        explains=detail.explains,
+    )
     with watched() as progress:
-        return write_retention(open_results(RETENTION, repair.output, given["until"]), _forecasts(requests, progress))
+        return write_retention(writer, _forecasts(requests, progress))
 
 
 def _forecasts(

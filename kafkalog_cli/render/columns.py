@@ -109,7 +109,7 @@ _BATCH: Final = (
     number_column("epoch", "leader_epoch", rank=3),
     TableColumn("producer", producer_cell, rank=2),
     TableColumn("crc", _crc_cell),
-    TableColumn("notes", _batch_notes, flexible=True),
+    TableColumn("notes", _batch_notes, flexible=True, has_words=True),
 )
 _RECORD: Final = (
     number_column("offset", "offset"),
@@ -174,7 +174,7 @@ _EPOCH_CHECKPOINT: Final = (
     number_column("leader epoch", "leader_epoch"),
     number_column("start offset", "offset"),
 )
-_PROPERTY: Final = (word_column("key", "key"), word_column("value", "value", flexible=True))
+_PROPERTY: Final = (word_column("key", "key"), TableColumn("value", lambda row: plain(row.get("value")), flexible=True))
 _SEEK: Final = (
     word_column("answer", "outcome"),
     number_column("offset", "offset"),
@@ -196,7 +196,7 @@ _FETCH: Final = (
 )
 
 _CATALOG: Final = (
-    TableColumn("partition", lambda row: plain(os.path.basename(str(row.get("path")))), flexible=True),
+    TableColumn("partition", lambda row: plain(os.path.basename(str(row.get("path"))))),
     word_column("state", "state"),
     number_column("errors", "errors"),
     number_column("warnings", "warnings"),

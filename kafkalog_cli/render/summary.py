@@ -41,6 +41,10 @@ _COMMAND: Final = re.compile(
 )
 """A command follows a colon or is in parentheses; it ends at a semicolon, a parenthesis or the end of the sentence."""
 
+_UNIT: Final = r"\d (?:(?:ms|s|min|h|d|B|[KMGTPE]iB)\b|%)"
+_QUANTITY: Final = re.compile(rf"[\d,.]*{_UNIT}(?: [\d,.]*{_UNIT})?")
+"""A number with its unit, and a duration of two units, which are never broken."""
+
 
 def command_text(command: object) -> str:
     """Return a command as it is: `command_lines` has quoted it already, and its backslashes must not be doubled."""
@@ -59,7 +63,7 @@ def sentence_lines(text: str, width: int, *, first: str = "", indent: str = "   
         pieces += [safe_text(text[end : match.start()]), command_text(match[0]).replace(" ", _GLUE)]
         end = match.end()
     pieces.append(safe_text(text[end:]))
-    return [line.replace(_GLUE, " ") for line in wrapped_lines("".join(pieces), width, first=first, indent=indent)]
+    return wrapped_lines("".join(pieces), width, first=first, indent=indent)
 
 
 def closed(text: str) -> str:
@@ -77,14 +81,15 @@ def wrapped_lines(text: str, width: int, *, first: str = "", indent: str = "    
         first: beginning of the first line.
         indent: beginning of all other lines.
     """
-    return wrap(
-        text,
+    lines = wrap(
+        _QUANTITY.sub(lambda match: match[0].replace(" ", _GLUE), text),
         max(width, _MIN_WIDTH),
         initial_indent=first,
         subsequent_indent=indent,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return [line.replace(_GLUE, " ") for line in lines]
 
 
 SHOWN_FILES: Final = 10

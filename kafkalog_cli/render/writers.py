@@ -329,7 +329,7 @@ QUERIES: Final[ResultKind[Chunk]] = ResultKind(for_people={"table": f"{_RENDER}.
 
 
 def open_results(
-    kind: ResultKind[Item], output: str, *arguments: object, settings: RowSettings | None = None
+    kind: ResultKind[Item], output: str, *arguments: object, settings: RowSettings | None = None, **options: bool
 ) -> ResultWriter[Item]:
     """Return the writer of a kind of result for a form of output.
 
@@ -338,9 +338,10 @@ def open_results(
         output: `table`, `json`, `ndjson`, `csv`, or another form of the kind.
         arguments: what the class for people takes.
         settings: for rows; by default those of the kind's row types.
+        options: what the class for people takes by name: how much it shows.
     """
     if output in kind.for_people:
-        return cast("ResultWriter[Item]", _load(kind.for_people[output])(*arguments))
+        return cast("ResultWriter[Item]", _load(kind.for_people[output])(*arguments, **options))
     rows = _ROW_WRITERS[output](settings or RowSettings(tables=kind.tables))
     if not kind.rows_of:
         return cast("ResultWriter[Item]", rows)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.repair.plan import Plan
     from kafkalog_core.ops.repair.undo import GivenUp, PrunePlan, Scope, UndoPlan
@@ -62,7 +63,10 @@ _NO_UNDO: Final = "with --no-undo it cannot be undone"
 
 
 class PlanRows(Struct, frozen=True, kw_only=True):
-    """The rows of one plan, by table; `details` are of the command's own tables, `spaces` are shown with the plan."""
+    """The rows of one plan, by table; `details` are of the command's own tables.
+
+    Shown to people, without a row of their own: `spaces`, what is `assumed`, and the `note` of the planner.
+    """
 
     plan: Row
     settings: tuple[Row, ...] = ()
@@ -72,6 +76,8 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     journals: tuple[Row, ...] = ()
     spaces: tuple[Space, ...] = ()
     details: tuple[RowChunk, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    note: str | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the plan first."""
@@ -122,6 +128,8 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         changes=tuple(change_row(change, is_done=journal is not None) for change in plan.changes),
         spaces=plan.spaces,
         details=report.details,
+        assumed=report.assumptions,
+        note=report.note,
     )
 
 
