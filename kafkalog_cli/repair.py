@@ -76,9 +76,7 @@ def run_repair(
     check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
     plan_out = None if repair.plan_out is None else OutputFile(repair.plan_out, targets, is_ours=is_plan_file)
     detail = repair.detail
-    plan_output = PlanOutput(
-        repair.output, has_details=detail.shows(paths, selection), explains=detail.explains
-    )
+    plan_output = PlanOutput(repair.output, has_details=detail.shows(paths, selection), explains=detail.explains)
     with ExitStack() as stack:
         log_dirs = target_dirs(targets)
         places = [path for target in log_dirs for path in places_of(target)]

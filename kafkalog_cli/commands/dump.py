@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -25,6 +25,7 @@ from kafkalog_core.ops.reading.runs import DumpRequest
 from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.paths import is_object
+from kafkalog_core.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -197,7 +198,11 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         Interruption() as interruption,
         open_progress(shares_terminal=sys.stdout.isatty() and not request.stats) as progress,
     ):
-        settings = RowSettings(tables=row_types(request), **settings_of)
+        settings = RowSettings(tables=row_types(request), kept=_asked_columns(filters), **settings_of)
+        if output == "table" and not is_following:
+            from kafkalog_core.ops.reading.outcomes import LogOutcomes  # noqa: PLC0415 -- for a table alone
+
+            settings = replace(settings, transactions=LogOutcomes(targets))
         writer, stoppable = open_writer(output, settings), StoppableProgress(progress, interruption)
         is_shared = jobs > 1 and not is_following and not is_in_store and request.comes_batch_by_batch
         going_on = writer_going_on(output, settings) if is_shared else None
@@ -224,6 +229,27 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
                     writer.write(chunk)
     writer.finish(report.summary_row())
     return int(report.exit_status)
+
+
+_OF_PRODUCERS: Final = frozenset({"producer", "notes"})
+_ASKED: Final[dict[str, frozenset[str]]] = {
+    "offsets": frozenset({"offset", "epoch", "producer", "time (UTC)", "max time (UTC)"}),
+    "positions": frozenset({"position", "batch at"}),
+    "times_ms": frozenset({"time (UTC)", "max time (UTC)"}),
+    "headers": frozenset({"headers"}),
+    "contains": frozenset({"headers"}),
+    "producer_id": _OF_PRODUCERS,
+    "transactional": _OF_PRODUCERS,
+    "control": _OF_PRODUCERS,
+    "codec": frozenset({"codec"}),
+}
+"""Columns that a narrow table keeps for each filter: what it is about, and for offsets who wrote there, and when."""
+
+
+def _asked_columns(filters: Filters) -> frozenset[str]:
+    unset = Filters()
+    given = (name for name in _ASKED if getattr(filters, name) != getattr(unset, name))
+    return frozenset[str]().union(*(_ASKED[name] for name in given))
 
 
 def _check_together(given: dict[str, Any], filters: Filters) -> None:

@@ -230,5 +230,3 @@ class AnswerTable(SummaryTable[Item]):
     def last_line(self, summary: Mapping[str, object]) -> Text:
         """Return the exit status."""
         return Text(f"exit status {summary.get('exit_status')}", "dim")
-
-

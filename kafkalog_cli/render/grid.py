@@ -44,7 +44,7 @@ __all__ = [
 
 PIPED_WIDTH: Final = 160
 _GAP: Final = "  "
-_MIN_FLEXIBLE_WIDTH: Final = 12
+_MIN_FLEXIBLE_WIDTH: Final = 10
 _MIN_SENTENCE_WIDTH: Final = 60
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
 _ZWJ: Final = "\N{ZERO WIDTH JOINER}"

@@ -224,7 +224,7 @@ def _first_partitions(sheet: PlanRows) -> str:
 
 def _acts(kinds: Mapping[str, int], *, is_done: bool) -> str:
     """Return `replace 22 files, create 3 and delete 3`; `replaced ...` if it is done."""
-    texts = []
+    texts: list[str] = []
     for kind, (verb, participle) in ACTIONS.items():
         if kinds.get(kind):
             noun = "" if texts else f" file{'' if kinds[kind] == 1 else 's'}"
@@ -245,7 +245,8 @@ def _lost(losses: Sequence[Row]) -> str:
         return ""
     known = [row for row in losses if row.get("records") is not None]
     records = sum(number(row, "records") for row in losses)
-    text = f"; readers lose {'' if len(known) == len(losses) else 'at least '}{records:,} record{'' if records == 1 else 's'}"
+    least = "" if len(known) == len(losses) else "at least "
+    text = f"; readers lose {least}{records:,} record{'' if records == 1 else 's'}"
     if all(row.get("committed_records") is not None for row in losses):
         text += f", {_committed(sum(number(row, 'committed_records') for row in losses))}"
     return text
@@ -316,7 +317,9 @@ def _whys(changes: Sequence[Row]) -> str:
 
 
 def _loss_sentence(row: Row) -> str:
-    records = f"{number(row, 'records'):,} records" if row.get("records") is not None else "an unknown number of records"
+    records = (
+        f"{number(row, 'records'):,} records" if row.get("records") is not None else "an unknown number of records"
+    )
     committed = row.get("committed_records")
     text = f"Lost: {records}, offsets {span(row.get('first_offset'), _last(row))}, {human_bytes(row.get('bytes'))}"
     if row.get("max_timestamp_ms") is not None:
@@ -335,7 +338,12 @@ def _sound_files(sheet: PlanRows) -> str:
     return ""
 
 
-_FILES: Final = {"mended": "repaired by this plan", "left": "wrong and left as it is", "missing": "missing", "good": "good"}
+_FILES: Final = {
+    "mended": "repaired by this plan",
+    "left": "wrong and left as it is",
+    "missing": "missing",
+    "good": "good",
+}
 
 
 def _named(row: Row, sheet: PlanRows) -> Row:

@@ -292,7 +292,11 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
         blocked = self._blocked.get(view.path)
         count, when = f"{len(view.segments):,} segment{'' if len(view.segments) == 1 else 's'}", NONE
         if forecast.deleted:
-            what, amount, when = f"delete {len(forecast.deleted):,} of {count}", human_bytes(forecast.deleted_bytes), "now"
+            what, amount, when = (
+                f"delete {len(forecast.deleted):,} of {count}",
+                human_bytes(forecast.deleted_bytes),
+                "now",
+            )
             why = why_deleted(forecast)
         else:
             what, amount = ("keep " if due is None else "keep for now ") + count, human_bytes(view.size_bytes)

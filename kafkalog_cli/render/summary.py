@@ -195,7 +195,8 @@ class SummaryTable(ABC, Generic[Item]):
         if lines:
             lines.append(Text())
         first = 1 if lines and not lines[0].plain else 0  # the output never begins with an empty line
-        self.show([*lines[first:], self.last_line(summary)])
+        last = self.last_line(summary)
+        self.show([*lines[first:], *wrapped_texts(last.plain, self.width, str(last.style))])
 
     def show(self, lines: Sequence[Text]) -> None:
         """Print lines."""

@@ -26,6 +26,7 @@ from kafkalog_core.text import csv_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from kafkalog_cli.render.columns import Transactions
     from kafkalog_core.ops.compact.forecast import CompactForecast
     from kafkalog_core.ops.dump.shared import ChunkWriter
     from kafkalog_core.ops.repair.plan_rows import PlanRows
@@ -68,11 +69,15 @@ class RowSettings(Struct, frozen=True, kw_only=True):
     tables: the row types that may come; CSV makes its header of them.
     bytes_mode: how keys and values are written.
     live: whether each chunk is shown at once, for a log that grows.
+    kept: titles of columns that a narrow table keeps, because an option asks for them.
+    transactions: how the transactions of the rows ended, for a table; None: that is not shown.
     """
 
     tables: tuple[Table, ...]
     bytes_mode: BytesMode = "auto"
     live: bool = False
+    kept: frozenset[str] = frozenset()
+    transactions: Transactions | None = None
 
 
 class ByteStream(Protocol):

@@ -180,7 +180,8 @@ class HoldingTransaction(Struct, frozen=True, kw_only=True):
         name = "" if self.transactional_id is None else f" of transactional id {self.transactional_id}"
         since = "" if self.start_ms is None else f" ({moment(self.start_ms)})"
         epoch = "" if self.producer_epoch is None else f", epoch {self.producer_epoch}"
-        return f"The transaction{name}, producer id {self.producer_id}{epoch}, is open since offset {self.first_offset}{since}"
+        producer = f"producer id {self.producer_id}{epoch}"
+        return f"The transaction{name}, {producer}, is open since offset {self.first_offset}{since}"
 
 
 class CompactForecast(Struct, frozen=True, kw_only=True):
