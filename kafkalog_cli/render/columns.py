@@ -92,8 +92,10 @@ def _batch_notes(row: Mapping[str, object]) -> str:
 
 def record_notes(row: Mapping[str, object]) -> str:
     """Return notes about a record: its control type, its transaction, damage next to it."""
-    notes = [str(row["control_type"]).upper()] if row.get("control_type") else []
-    if row.get("is_transactional"):
+    notes = []
+    if row.get("control_type"):
+        notes.append(str(row["control_type"]).upper())
+    elif row.get("is_transactional"):
         notes.append(_transaction_note(row))
     if row.get("resynced"):
         notes.append("RESYNCED")
@@ -312,7 +314,7 @@ class Transactions(Protocol):
         """Return the transactions of the log that rows come from; None: they are unknown."""
 
 
-def column_cells(chunk: Chunk, transactions: Transactions | None) -> Iterator[tuple[Cells, str]] | None:
+def column_cells(chunk: Chunk, transactions: Transactions | None = None) -> Iterator[tuple[Cells, str]] | None:
     """Return the cells of each row in the order of `SHOWN`, and its style; `None`: the chunk has to be read by rows.
 
     `transactions` None: how they ended is not shown.
@@ -431,8 +433,6 @@ class _Batch(NamedTuple):
 
     def producer_of(self, offset: int) -> str:
         """Return the producer of a record with its sequence number, as `producer_cell` does."""
-        if self.sequence < 0:
-            return self.producer
         # DefaultRecordBatch.incrementSequence: after 2^31-1 comes 0
         return f"{self.producer} #{(self.sequence + offset - self.base_offset) & MAX_INT32}"
 
@@ -495,7 +495,7 @@ def _record_cells(columns: ChunkColumns, records: RecordColumns, outcomes: _Outc
                 of_batch.position,
                 times.cell(timestamp_ms) if of_batch.has_times else NONE,
                 of_batch.epoch,
-                of_batch.producer_of(offset),
+                of_batch.producer if of_batch.sequence < 0 else of_batch.producer_of(offset),
                 batches.marker_notes(key) if of_batch.is_control else of_batch.notes,
                 bytes_cell(key),
                 _headers(columns, records, first, count) if count else NONE,

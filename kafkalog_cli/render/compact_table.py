@@ -449,9 +449,8 @@ class CompactTable(AnswerTable[CompactForecast]):
         assumed = list(dict.fromkeys(one for each in self._forecasts for one in each.assumptions))
         held = list(dict.fromkeys(one for each in self._forecasts for one in each.held))
         lines = assumed_lines(assumed, held, self.width)
-        releases = dict.fromkeys(
-            (each.partition["release"], each.partition["release_evidence"]) for each in self._forecasts
-        )
+        partitions = [each.partition for each in self._forecasts]
+        releases = dict.fromkeys((row.get("release"), row.get("release_evidence")) for row in partitions)
         for release, evidence in releases:
             lines += rule_lines(release, str(evidence).split("\n"), self.width, explains=self.explains)
         return lines

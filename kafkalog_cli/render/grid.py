@@ -44,6 +44,7 @@ __all__ = [
 
 PIPED_WIDTH: Final = 160
 _GAP: Final = "  "
+_GAP_SIZE: Final = 2
 _MIN_FLEXIBLE_WIDTH: Final = 10
 _MIN_SENTENCE_WIDTH: Final = 60
 _ELLIPSIS: Final = "\N{HORIZONTAL ELLIPSIS}"
@@ -154,7 +155,7 @@ class TableLayout(Struct, frozen=True, kw_only=True):
                 padding = " " * (width - size)
                 text, size = padding + text if is_right else text + padding, width
             parts.append(text)
-            used += size + len(_GAP)
+            used += size + _GAP_SIZE
         return _GAP.join(parts).rstrip()
 
 
@@ -199,7 +200,7 @@ def choose_layout(
 
 def _least_width(shown: Sequence[TableColumn], wanted: dict[int, int]) -> int:
     least = [min(width, _least(shown[index])) if shown[index].flexible else width for index, width in wanted.items()]
-    return sum(least) + len(_GAP) * (len(least) - 1)
+    return sum(least) + _GAP_SIZE * (len(least) - 1)
 
 
 def _least(column: TableColumn) -> int:
@@ -210,7 +211,7 @@ def _shared_out(shown: Sequence[TableColumn], wanted: dict[int, int], line_width
     """Return widths: fixed columns get what they need, small flexible ones too, large ones share the rest equally."""
     flexible = sorted((index for index in wanted if shown[index].flexible), key=lambda index: wanted[index])
     fixed_width = sum(width for index, width in wanted.items() if index not in flexible)
-    room = line_width - fixed_width - len(_GAP) * (len(wanted) - 1)
+    room = line_width - fixed_width - _GAP_SIZE * (len(wanted) - 1)
     widths = dict(wanted)
     for number, index in enumerate(flexible):
         fair = max(_least(shown[index]), room // (len(flexible) - number))
