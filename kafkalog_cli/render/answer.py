@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 from rich.cells import cell_len
 from rich.text import Text
 
+from kafkalog_cli.command import ExitStatus
 from kafkalog_cli.render.cells import NONE, safe_text
 from kafkalog_cli.render.grid import TableColumn, more_line, sentence_column, table_lines
 from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts
@@ -29,7 +30,16 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.held_options import HeldOption
 
-__all__ = ["Answer", "AnswerTable", "PartitionLine", "answer_lines", "assumed_lines", "counted_rest", "rule_lines"]
+__all__ = [
+    "NOTHING",
+    "Answer",
+    "AnswerTable",
+    "PartitionLine",
+    "answer_lines",
+    "assumed_lines",
+    "counted_rest",
+    "rule_lines",
+]
 
 SHOWN_PARTITIONS: Final = 200
 SHOWN_REASONS: Final = 3
@@ -73,6 +83,9 @@ class Answer(Struct, frozen=True, kw_only=True):
     below: tuple[str, ...] = ()
     lines: tuple[PartitionLine, ...] = ()
     rest: str = ""
+
+
+NOTHING: Final = Answer(verdict="NOTHING TO FORECAST: no log was read")
 
 
 def answer_lines(answer: Answer, width: int) -> list[Text]:
@@ -228,5 +241,10 @@ class AnswerTable(SummaryTable[Item]):
         return [Text(), *lines] if lines else []
 
     def last_line(self, summary: Mapping[str, object]) -> Text:
-        """Return the exit status."""
-        return Text(f"exit status {summary.get('exit_status')}", "dim")
+        """Return the exit status, and whether something is missing above."""
+        text = f"exit status {summary.get('exit_status')}"
+        if summary.get("interrupted"):
+            return Text(f"interrupted: only what was read by then is above | {text}", "bold yellow")
+        if summary.get("exit_status") == ExitStatus.REFUSED:
+            return Text(f"not everything could be read | {text}", "bold yellow")
+        return Text(text, "dim")

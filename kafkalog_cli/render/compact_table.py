@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.answer import Answer, AnswerTable, PartitionLine, assumed_lines, counted_rest, rule_lines
+from kafkalog_cli.render.answer import (
+    NOTHING,
+    Answer,
+    AnswerTable,
+    PartitionLine,
+    assumed_lines,
+    counted_rest,
+    rule_lines,
+)
 from kafkalog_cli.render.cells import (
     NONE,
     bytes_cell,
@@ -419,7 +427,7 @@ class CompactTable(AnswerTable[CompactForecast]):
         """Return the verdict, and the rows: those that fail, those held back, and those that save most."""
         rows = [each.partition for each in self._forecasts]
         if not rows:
-            return Answer(verdict="NOTHING TO FORECAST: there is no log here")
+            return NOTHING
         verdict, style = verdict_of(rows)
         shown = [each for each in self._forecasts if self.has_details or _says_something(each.partition)]
         shown = shown if shown or len(rows) > 1 else self._forecasts

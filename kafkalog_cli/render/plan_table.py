@@ -140,7 +140,10 @@ class PlanTable(SummaryTable[PlanRows]):
         plan = sheet.plan
         state, command = str(plan["state"]), str(plan["command"])
         below = [f"- {obstacle}" for obstacle in _split(plan.get("obstacles"))]
-        verdict, commands = f"{command}: {plan['message']}", [str(plan["next_command"])] if plan["next_command"] else []
+        verdict, commands = (
+            f"{command}: {plan['message']}",
+            [str(plan["next_command"])] if plan.get("next_command") else [],
+        )
         if command not in _UNDOING:
             verdict = _verdict(sheet)
             below += [f"{sheet.note}."] if sheet.note else []
@@ -260,7 +263,7 @@ def _undoing(plan: Row) -> str:
     """Return how a plan is undone."""
     if not plan.get("keeps_undo"):
         can = "With --no-undo it cannot be undone."
-        return can if plan["state"] == "applied" else f"Nothing has been changed yet. {can}"
+        return can if plan["state"] == "applied" else f"Nothing has been changed yet. {can} To apply it:"
     if plan["state"] == "applied":
         return "To undo it:"
     where = "" if plan.get("undo_to") is None else f" with its journal in {plan['undo_to']}"

@@ -35,7 +35,7 @@ from kafkalog_core.ops.retain.rows import (
     why_deleted,
 )
 from kafkalog_core.structs import NamedTuple
-from kafkalog_core.text import count_of, duration
+from kafkalog_core.text import count_of, duration, moment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -271,8 +271,10 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
         assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
         held = list(dict.fromkeys(one for each in self._retained for one in each.held))
         lines = assumed_lines(assumed, held, self.width)
-        checks = checks_of(self._retained)
-        lines += sentence_texts(f"{checks}.", self.width, "dim") if checks else []
+        if self._retained:
+            now = f"now is {moment(self._retained[0].forecast.question.now_ms)}"
+            checks = checks_of(self._retained)
+            lines += sentence_texts(f"{now}; {checks}" if checks else now, self.width, "dim")
         lines += [line for forecaster in self._forecasters for line in self._release(forecaster)]
         return [*lines, *(self._settings() if self.explains else [])]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from rich.text import Text
 
-from kafkalog_cli.render.answer import Answer, AnswerTable, PartitionLine, counted_rest, rule_lines
+from kafkalog_cli.render.answer import NOTHING, Answer, AnswerTable, PartitionLine, counted_rest, rule_lines
 from kafkalog_cli.render.cells import (
     NONE,
     counts_cell,
@@ -75,7 +75,7 @@ class RollTable(AnswerTable[RollForecast]):
         """Return the verdict, and the rows: partitions whose segments differ most from those on the disk first."""
         rows = [each.partition for each in self._forecasts]
         if not rows:
-            return Answer(verdict="NOTHING TO FORECAST: there is no log here")
+            return NOTHING
         shown = [row for row in rows if self.has_details or len(rows) == 1 or not _is_same(row)]
         rest = ["the same segments as on the disk"] * (len(rows) - len(shown))
         return Answer(

@@ -17,6 +17,8 @@ from kafkalog_core.text import count_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from rich.console import Console
+
 __all__ = [
     "INDENT",
     "KEPT_FINDINGS",
@@ -24,6 +26,7 @@ __all__ = [
     "closed",
     "command_text",
     "finding_lines",
+    "last_lines",
     "sentence_lines",
     "sentence_texts",
     "wrapped_lines",
@@ -195,12 +198,16 @@ class SummaryTable(ABC, Generic[Item]):
         if lines:
             lines.append(Text())
         first = 1 if lines and not lines[0].plain else 0  # the output never begins with an empty line
-        last = self.last_line(summary)
-        self.show([*lines[first:], *wrapped_texts(last.plain, self.width, str(last.style))])
+        self.show([*lines[first:], *last_lines(self.last_line(summary), self.console)])
 
     def show(self, lines: Sequence[Text]) -> None:
         """Print lines."""
         self.console.print(*lines, sep="\n", soft_wrap=True)
+
+
+def last_lines(text: Text, console: Console) -> list[Text]:
+    """Return the summary line: in lines on a terminal, which would break it within words, and as it is elsewhere."""
+    return wrapped_texts(text.plain, console.width, str(text.style)) if console.is_terminal else [text]
 
 
 def sentence_texts(text: str, width: int, style: str = "", *, first: str = "", indent: str = INDENT) -> list[Text]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from kafkalog_cli.render.cells import human_bytes, place_of, plain, safe_text, span, time_cell
 from kafkalog_cli.render.columns import DAMAGE_STYLE, SHOWN, column_cells, heading_of, kind_of, partition_of, row_style
 from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, narrow_notes, open_console
-from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines, wrapped_texts
+from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines, last_lines
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of
@@ -78,8 +78,8 @@ class TableWriter:
             self._print(*finding_lines(self._findings, self._console.width))
         if not self._settings.live:
             self._print(*more_line(self._finding_count - len(self._findings), "finding"))
-        style = VERDICT_STYLES[verdict(summary)]
-        self._print(Text(), *wrapped_texts(summary_sentence(summary), self._console.width, style))
+        last = Text(summary_sentence(summary), VERDICT_STYLES[verdict(summary)])
+        self._print(Text(), *last_lines(last, self._console))
 
     def _take_cells(self, chunk: Chunk, rows: Iterator[tuple[Sequence[str], str]]) -> None:
         """Take rows of one file that are cells already."""

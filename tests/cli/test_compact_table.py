@@ -109,8 +109,8 @@ def test_one_that_is_stuck_says_what_holds_it_back(shown) -> None:
             ),
             (
                 "The transaction of transactional id payer, producer id 4, is open since offset 101 "
-                "(2023-11-14T22:13:20.000Z); the cleaner waits for its end (kafka-transactions.sh finds and aborts such "
-                "ones). Once it has committed, a clean would save 35.2 KiB of 43.9 KiB (80 %)."
+                "(2023-11-14T22:13:20.000Z); the cleaner waits for its end (kafka-transactions.sh finds and aborts "
+                "such ones). Once it has committed, a clean would save 35.2 KiB of 43.9 KiB (80 %)."
             ),
         ),
         (

@@ -284,8 +284,7 @@ def checks_of(retained: Sequence[RetainForecast]) -> str:
         wait = duration(schedule.delay_ms)
         every = duration(schedule.interval_ms)
         sentences.append(f"{who} checks {first}every {every}; deleted files are removed from disk {wait} later")
-    text = "; ".join(dict.fromkeys(sentences))
-    return text[:1].upper() + text[1:]
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def until_of(retained: Sequence[RetainForecast], until_ms: int) -> str:
