@@ -20,7 +20,6 @@ from kafkalog_cli.render.cells import NONE, safe_text
 from kafkalog_cli.render.grid import TableColumn, more_line, sentence_column, table_lines
 from kafkalog_cli.render.summary import INDENT, SummaryTable, closed, command_text, sentence_texts
 from kafkalog_core.ops.repair.assumptions import grouped
-from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.text import count_of
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkalog_core.ops.repair.assumptions import Assumption
-    from kafkalog_core.ops.repair.held_options import HeldOption
 
 __all__ = [
     "NOTHING",
@@ -72,7 +70,7 @@ class Answer(Struct, frozen=True, kw_only=True):
         verdict: one sentence without its full stop.
         style: of the verdict.
         commands: commands to run next, a line each.
-        below: further sentences next to the verdict.
+        below: further sentences next to the verdict: what an option that was given does, or why it does not act.
         lines: the partitions with something to say, the most important first.
         rest: how many other partitions there are, and why; empty: none.
     """
@@ -120,15 +118,13 @@ def counted_rest(reasons: Iterable[str], which: str, *, others: bool) -> str:
 
 
 # --- what the verdict depends on --------------------------------------------------------------------------------------
-def assumed_lines(
-    assumptions: Sequence[Assumption], held: Sequence[HeldOption], width: int, *, is_accepted: bool = False
-) -> list[Text]:
-    """Return a line for each assumed value, and one for options that do not act on all topics."""
+def assumed_lines(assumptions: Sequence[Assumption], width: int, *, is_accepted: bool = False) -> list[Text]:
+    """Return a line for each assumed value."""
     label = "assumed (--assume-defaults)" if is_accepted else "assumed"
     lines = [line for text in grouped(assumptions) for line in sentence_texts(f"{label}: {text}", width, "yellow")]
     if assumptions and not is_accepted:
         lines += sentence_texts(_APPLY_NOTE, width, "dim")
-    return lines + (sentence_texts(held_note(held), width, "bold yellow") if held else [])
+    return lines
 
 
 def rule_lines(release: object, evidence: Sequence[str], width: int, *, explains: bool, where: str = "") -> list[Text]:

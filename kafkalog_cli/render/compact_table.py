@@ -37,6 +37,7 @@ from kafkalog_cli.render.grid import (
 from kafkalog_cli.render.summary import INDENT, wrapped_texts
 from kafkalog_core.format.layout import MAX_INT64
 from kafkalog_core.ops.compact.forecast import CompactForecast
+from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.structs import replace
 from kafkalog_core.text import count_of, duration
 
@@ -433,9 +434,11 @@ class CompactTable(AnswerTable[CompactForecast]):
         shown = shown if shown or len(rows) > 1 else self._forecasts
         rest = [_why_idle(row) for row in rows if not any(each.partition is row for each in shown)]
         is_said = all(row["state"] == "not-compacted" for row in rows)
+        held = list(dict.fromkeys(one for each in self._forecasts for one in each.held))
         return Answer(
             verdict=verdict,
             style=style,
+            below=(held_note(held),) if held else (),
             lines=() if is_said else tuple(map(line_of, sorted(shown, key=_weight))),
             rest="" if is_said else counted_rest(rest, "with nothing to clean", others=bool(shown)),
         )
@@ -455,8 +458,7 @@ class CompactTable(AnswerTable[CompactForecast]):
     def basis(self) -> list[Text]:
         """Return assumed values and the release."""
         assumed = list(dict.fromkeys(one for each in self._forecasts for one in each.assumptions))
-        held = list(dict.fromkeys(one for each in self._forecasts for one in each.held))
-        lines = assumed_lines(assumed, held, self.width)
+        lines = assumed_lines(assumed, self.width)
         partitions = [each.partition for each in self._forecasts]
         releases = dict.fromkeys((row.get("release"), row.get("release_evidence")) for row in partitions)
         for release, evidence in releases:

@@ -171,7 +171,7 @@ class PlanTable(SummaryTable[PlanRows]):
     def _basis(self, sheet: PlanRows) -> list[Text]:
         plan = sheet.plan
         has_changes = bool(sheet.changes) and plan["state"] != "refused"
-        lines = assumed_lines(sheet.assumed if has_changes else (), (), self.width, is_accepted=True)
+        lines = assumed_lines(sheet.assumed if has_changes else (), self.width, is_accepted=True)
         where = "" if plan.get("is_release_certain") else " (the latest release that fits)"
         evidence = _split(plan.get("release_evidence"))
         lines += rule_lines(plan.get("release"), evidence, self.width, explains=self._explains, where=where)

@@ -20,6 +20,7 @@ from kafkalog_cli.render.grid import (
 )
 from kafkalog_cli.render.summary import INDENT, sentence_texts
 from kafkalog_core.findings import Finding
+from kafkalog_core.ops.repair.held_options import held_note
 from kafkalog_core.ops.retain.forecaster import RetainForecast, RetentionForecaster, totals
 from kafkalog_core.ops.retain.rows import (
     blocked_of,
@@ -243,7 +244,9 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
 
     def answer(self) -> Answer:
         """Return the verdict, and the rows: logs in which segments wait, then those that lose most, then by time."""
-        below = [] if self._until_ms is None else [f"{until_of(self._retained, self._until_ms)}."]
+        held = list(dict.fromkeys(one for each in self._retained for one in each.held))
+        below = [held_note(held)] if held else []
+        below += [] if self._until_ms is None else [f"{until_of(self._retained, self._until_ms)}."]
         if any(each.forecast.deleted for each in self._retained) and next_of(self._retained):
             below.append(f"After that {next_of(self._retained)}.")
         lines, rest = [], []
@@ -269,8 +272,7 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
     def basis(self) -> list[Text]:
         """Return assumed values, the release, and with --explain the settings."""
         assumed = list(dict.fromkeys(one for each in self._retained for one in each.assumptions))
-        held = list(dict.fromkeys(one for each in self._retained for one in each.held))
-        lines = assumed_lines(assumed, held, self.width)
+        lines = assumed_lines(assumed, self.width)
         if self._retained:
             now = f"now is {moment(self._retained[0].forecast.question.now_ms)}"
             checks = checks_of(self._retained)
