@@ -12,6 +12,7 @@ from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_readable
 from kafkalog_cli.options.kafka import kafka_option
 from kafkalog_cli.options.reading import input_storage_option, reading_options
+from kafkalog_cli.options.short_lines import OptionLine
 from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
@@ -56,9 +57,41 @@ EXAMPLES = (
     Example("kafkalog dump --segments --files --output json /var/lib/kafka", "A census of a whole log directory"),
     Example("kafkalog dump --records --resync broken.log", "Records after damage too"),
 )
+LINES: Final = (
+    OptionLine(("--segments", "--batches", "--records"), "--segments, --batches, --records", "a row for each of these"),
+    OptionLine(("--files",), "--files", "also indexes, snapshots, checkpoints"),
+    OptionLine(("--offsets",), "--offsets A..B", "both included; also A.. or ..B or A"),
+    OptionLine(("--positions",), "--positions A..B", "batches at these bytes of their file"),
+    OptionLine(("--times",), "--times A..B", "ISO 8601 (UTC), or ms since 1970"),
+    OptionLine(("--key", "--key-hex", "--key-regex"), "--key, --key-hex, --key-regex", "only records with this key"),
+    OptionLine(
+        ("--value", "--value-hex", "--value-regex"),
+        "--value, --value-hex, --value-regex",
+        "only records with this value",
+    ),
+    OptionLine(("--header",), "--header KEY[=VALUE]", "only records with this header"),
+    OptionLine(("--contains",), "--contains TEXT", "TEXT in key, value or headers"),
+    OptionLine(("--ignore-case", "--invert"), "--ignore-case, --invert", "letters of either case; the others"),
+    OptionLine(("--producer-id", "--codec"), "--producer-id ID, --codec CODEC", "only such batches"),
+    OptionLine(
+        ("--transactional", "--control"), "--[no-]transactional, --[no-]control", "only such batches, or no such"
+    ),
+    OptionLine(("--committed",), "--committed[=high-watermark]", "what a read_committed consumer gets"),
+    OptionLine(("--limit", "--max-count"), "--limit N, --max-count N", "N rows in all, N records a partition"),
+    OptionLine(("--before", "--after"), "--before N, --after N", "also N records around each"),
+    OptionLine(("--count", "--stats"), "--count, --stats", "how many, or statistics, not rows"),
+    OptionLine(("--newest-first",), "--newest-first", "highest offsets first"),
+    OptionLine(("--resync",), "--resync", "also what is after damage, marked"),
+    OptionLine(("--follow", "--poll-ms"), "--follow, --poll-ms MS", "go on as the log grows"),
+    OptionLine(("--path",), "--path", "show paths of files"),
+    OptionLine(("--jobs",), "--jobs N", "processes that read  [default: cores]"),
+)
+"""Short lines for --help; a test holds them to the options below, and the help to two screens."""
 
 
-@click.command(name="dump", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(
+    name="dump", cls=Command, reads_objects=True, lines=LINES, own=("--jobs",), examples=EXAMPLES, exit_statuses=tuple(ExitStatus)
+)
 @common.targets_argument
 @click.option("--segments", "level", flag_value="segments", help="One row for each segment.")
 @click.option("--batches", "level", flag_value="batches", help="One row for each batch. This is the default for logs.")
@@ -173,10 +206,14 @@ EXAMPLES = (
 def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters, **given: Any) -> int:
     """Show the contents of Kafka's files: batches, records, index entries, damage.
 
-    PATH is a file of any kind, a partition directory, a log directory or a glob of them, also in an object store:
-    s3://BUCKET/PREFIX. Damage never ends the dump: it
-    is reported as a row, and the exit status is 4. The exit status is 3 if one of several PATHs cannot be read; the
-    others are shown nevertheless.
+    PATH is a file, a partition, a log directory or a glob, also s3://BUCKET/PREFIX. In a table "3/0 #12" is producer id
+    3, producer epoch 0, sequence 12; ABORTED, OPEN: read_committed consumers do not get it.
+
+    Damage never ends the dump: it is reported as a row, and the exit status is 4. The exit status is 3 if one of
+    several PATHs cannot be read; the others are shown nevertheless.
+
+    The columns of a table that an option asks for are kept on a narrow terminal: with --offsets the leader epoch, the
+    producer and the time, with --codec the codec. A line below the table names the columns that have no room.
     """
     output = common.chosen_output(given.pop("output"))
     settings_of = {"bytes_mode": given.pop("bytes_mode"), "live": given["follow"]}

@@ -38,7 +38,7 @@ EXAMPLES = (
 )
 
 
-@click.command(name="roll", cls=Command, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(name="roll", cls=Command, own=("--apply",), examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
 @common.targets_argument
 @setting_options(
     segment_bytes="Maximum size of a segment's log, in bytes. Kafka 4 accepts nothing below 1 MiB; for less, set "
