@@ -90,7 +90,13 @@ LINES: Final = (
 
 
 @click.command(
-    name="dump", cls=Command, reads_objects=True, lines=LINES, own=("--jobs",), examples=EXAMPLES, exit_statuses=tuple(ExitStatus)
+    name="dump",
+    cls=Command,
+    reads_objects=True,
+    lines=LINES,
+    own=("--jobs",),
+    examples=EXAMPLES,
+    exit_statuses=tuple(ExitStatus),
 )
 @common.targets_argument
 @click.option("--segments", "level", flag_value="segments", help="One row for each segment.")

@@ -29,7 +29,7 @@ class Detail(Struct, frozen=True, kw_only=True):
     explains: bool = False
 
     def shows(self, paths: Sequence[str], selection: Selection) -> bool:
-        """Return whether the inside of partitions is shown: it is asked for, or a partition is named."""
+        """Return whether segments and files are shown: on request, or where a partition is named."""
         if self.is_asked or (selection.topics and selection.partitions):
             return True
         names = (parse_directory_name(os.path.basename(os.path.abspath(path))) for path in paths)
@@ -41,7 +41,7 @@ DETAIL_OPTIONS: Final = (
         "--details",
         is_flag=True,
         help=(
-            "Also show the inside of each partition: segments, files, findings that are normal.  [default: only where "
+            "Also show the segments and files of each partition, and findings that are normal.  [default: only where "
             "PATH is a partition, or --topic and --partition name one]"
         ),
     ),

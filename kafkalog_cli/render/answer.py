@@ -2,9 +2,8 @@
 
 Rules of this file: the first line is the verdict, one sentence: what happens to what, how much of it, or that nothing
 happens. Then comes a row for each partition about which there is something to say, the most important first; the others
-are counted in one line. The inside of a partition (segments, files, pictures) is shown only where the user asks for it,
-by naming the partition or with `--details`. What the verdict depends on (assumed values, the release) comes last, a
-line each.
+are counted in one line. Segments, files and pictures are shown only where the user asks for them, by naming the
+partition or with `--details`. What the verdict depends on (assumed values, the release) comes last, a line each.
 """
 
 from __future__ import annotations
@@ -193,7 +192,7 @@ class AnswerTable(SummaryTable[Item]):
     """A writer of forecasts in this shape.
 
     Args:
-        has_details: whether the inside of each partition is shown.
+        has_details: whether segments and files are shown.
         explains: whether the rules in their order, the evidence of the release and all settings are shown.
     """
 

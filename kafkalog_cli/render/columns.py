@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.format.columns import BatchColumns, RecordColumns
     from kafkalog_core.ops.reading.chunks import ChunkColumns, RowOrigin
-    from kafkalog_core.ops.reading.committed import CommittedView, Outcome
+    from kafkalog_core.ops.reading.outcomes import Outcome
     from kafkalog_core.rows.chunk import Chunk
 
 __all__ = [
@@ -76,7 +76,7 @@ _OUTCOMES: Final = {"aborted": "ABORTED", "open": "OPEN", "unknown": "UNDECIDED"
 
 
 def _transaction_note(row: Mapping[str, object]) -> str:
-    """Return `txn`, or how a transaction that was not committed ended; `outcome` is no column of rows."""
+    """Return `txn`, or how a transaction that was not committed ended; rows themselves do not have `outcome`."""
     return _OUTCOMES.get(str(row.get("outcome")), "txn")
 
 
@@ -310,8 +310,8 @@ _SHARED_FIELDS: Final = ("attributes", "leader_epoch", "crc_stored", "crc_comput
 class Transactions(Protocol):
     """How transactions ended."""
 
-    def of(self, place: RowOrigin, /) -> CommittedView | None:
-        """Return the transactions of the log that rows come from; None: they are unknown."""
+    def outcome_of(self, place: RowOrigin, producer_id: int, offset: int, /) -> Outcome | None:
+        """Return how the transaction ended that has data of a producer at an offset of a log; None: that is unknown."""
 
 
 def column_cells(chunk: Chunk, transactions: Transactions | None = None) -> Iterator[tuple[Cells, str]] | None:
@@ -337,11 +337,10 @@ class _Outcomes:
         self._transactions = transactions
 
     def of(self, attributes: int, producer_id: int, offset: int) -> Outcome | None:
-        """Return how the transaction with this data ended; None: it is no such data, or that is unknown."""
+        """Return how the transaction with this data ended; None: that is unknown, or the data is of none."""
         if self._transactions is None or not attributes & TRANSACTIONAL_BIT or attributes & CONTROL_BIT:
             return None
-        view = self._transactions.of(self._columns.place)
-        return None if view is None else view.outcome_of(producer_id, offset)
+        return self._transactions.outcome_of(self._columns.place, producer_id, offset)
 
 
 def _values(columns: BatchColumns | RecordColumns, names: tuple[str, ...]) -> Iterator[tuple[int, ...]]:

@@ -21,7 +21,7 @@ import os
 from bisect import bisect_left, bisect_right
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.format.index import iter_txn_entries
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CommittedView",
     "Hole",
-    "Outcome",
     "TransactionOutcomes",
     "TxnSpan",
     "Undecided",
@@ -68,10 +67,6 @@ _MAX_VERSION: Final = 0x00FF  # AbortedTxn reads the first of the two bytes alon
 
 Log = tuple[str, int | None]
 """Path and base offset of a log file."""
-
-
-Outcome = Literal["committed", "aborted", "open", "unknown"]
-"""How a transaction ended."""
 
 
 class Hole(Struct, frozen=True):
@@ -319,18 +314,6 @@ class CommittedView:
             return False
         at = bisect_left(lasts, offset)
         return at < len(lasts) and self._firsts[producer_id][at] <= offset
-
-    def outcome_of(self, producer_id: int, offset: int) -> Outcome:
-        """Return how the transaction ended that has data of a producer at an offset."""
-        places: tuple[tuple[Outcome, Iterable[TxnSpan]], ...] = (
-            ("unknown", [one.span for one in self.undecided]),
-            ("unknown", self.unfinished),
-            ("open", self.open_transactions),
-        )
-        for outcome, spans in places:
-            if any(span.producer_id == producer_id and span.first <= offset <= span.last for span in spans):
-                return outcome
-        return "aborted" if self.is_hidden(producer_id, offset) else "committed"
 
     def is_readable(self, offset: int) -> bool:
         """Return whether an offset is between the log start offset and the end."""

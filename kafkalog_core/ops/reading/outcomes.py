@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.ops.reading.committed import CommittedView, read_committed_view, segments_after
@@ -16,11 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog_core.ops.reading.chunks import RowOrigin
+    from kafkalog_core.ops.reading.committed import TxnSpan
     from kafkalog_core.ops.reading.targets import Target
 
-__all__ = ["LogOutcomes"]
+__all__ = ["LogOutcomes", "Outcome"]
+
+Outcome = Literal["committed", "aborted", "open", "unknown"]
+"""How a transaction ended."""
 
 _OPTIONS: Final = ScanOptions(check=False, resync=True)
+
+
+def _outcome_in(view: CommittedView, producer_id: int, offset: int) -> Outcome:
+    """Return how the transaction ended that has data of a producer at an offset."""
+    places: tuple[tuple[Outcome, Iterable[TxnSpan]], ...] = (
+        ("unknown", [one.span for one in view.undecided]),
+        ("unknown", view.unfinished),
+        ("open", view.open_transactions),
+    )
+    for outcome, spans in places:
+        if any(span.producer_id == producer_id and span.first <= offset <= span.last for span in spans):
+            return outcome
+    return "aborted" if view.is_hidden(producer_id, offset) else "committed"
 
 
 class LogOutcomes:
@@ -39,8 +56,20 @@ class LogOutcomes:
             else:
                 self._places.setdefault((target.place.name.topic, target.place.name.partition), []).append(target.path)
 
-    def of(self, place: RowOrigin) -> CommittedView | None:
-        """Return the transactions of the log that rows come from; None: it cannot be read, or several may be meant."""
+    def outcome_of(self, place: RowOrigin, producer_id: int, offset: int) -> Outcome | None:
+        """Return how the transaction ended that has data of a producer at an offset.
+
+        Args:
+            place: where the rows with this data come from.
+            producer_id: of the transaction.
+            offset: of the data.
+
+        None: the log cannot be read, or several may be meant.
+        """
+        view = self._view_of(place)
+        return None if view is None else _outcome_in(view, producer_id, offset)
+
+    def _view_of(self, place: RowOrigin) -> CommittedView | None:
         known = self._places.get((place.topic, place.partition), [])
         if place.path is not None:
             known = [each for each in known if _holds(each, place.path)]
