@@ -112,6 +112,7 @@ def compact_command(
         jobs=repair.jobs,
         max_batch_bytes=given["max_batch_bytes"],
         command_line=command_line(),
+        asks_after_transactions=repair.output == "table",
     )
     to = None if given["to"] is None else os.path.abspath(given["to"])
     detail = repair.detail

@@ -70,6 +70,8 @@ class CompactRequest(Struct, frozen=True, kw_only=True):
         jobs: processes, each with its own offset map.
         max_batch_bytes: size of the largest batch that is read, in bytes, decompressed too.
         command_line: the command line, for commands to paste; None: unknown.
+        asks_after_transactions: whether a clean is simulated as if the transaction had ended that holds the cleaner
+            back: it reads the log once more, and no row has the result.
     """
 
     targets: tuple[Target, ...]
@@ -82,6 +84,7 @@ class CompactRequest(Struct, frozen=True, kw_only=True):
     jobs: int = 1
     max_batch_bytes: int = MAX_BATCH_BYTES
     command_line: CommandLine | None = None
+    asks_after_transactions: bool = False
 
 
 class CompactTask(Struct, frozen=True, kw_only=True):

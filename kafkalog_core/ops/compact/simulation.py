@@ -210,16 +210,19 @@ class _Simulation:
         if first.hold_back.kind != "open-transaction" or held is None:
             return None
         producer = self._log.producers.get(held.producer_id)
-        ended = replace(self._log, first_unstable_offset=None, open_transaction=None)
         return HoldingTransaction(
             producer_id=held.producer_id,
             producer_epoch=None if producer is None else producer.producer_epoch,
             first_offset=held.first_offset,
-            bytes_after=self._bytes_after(ended),
+            bytes_after=self._bytes_after() if self._task.options.asks_after_transactions else None,
         )
 
-    def _bytes_after(self, log: CleanLog) -> int | None:
-        """Return the size of a log after one forced clean; None: it fails, has nothing to do, or needs another one."""
+    def _bytes_after(self) -> int | None:
+        """Return the size of the log after a forced clean without open transactions.
+
+        None: it fails, has nothing to do, or is not enough.
+        """
+        log = replace(self._log, first_unstable_offset=None, open_transaction=None)
         try:
             _, work = self._cleaning.next_of(log, force=True)
             if work is None or work.is_full:
