@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from kafkalog_cli.options.short_lines import OptionLine
     from kafkalog_core.command_lines import CommandLine
     from kafkalog_core.refusals import Refusal
 
@@ -155,18 +156,33 @@ class OptionalValue(click.Option):
 
 
 class _DocumentedCommand(click.Command):
-    """A click command with the sections "Examples" and "Exit status" at the end of its help."""
+    """A click command with the sections "Examples" and "Exit status" at the end of its help.
+
+    Shared options have a short line each. own: names of shared options that mean something else in this command.
+    """
 
     def __init__(
         self,
         *arguments: Any,
         examples: Sequence[Example],
         exit_statuses: Sequence[ExitStatus],
+        own: Sequence[str] = (),
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
         self.examples = tuple(examples)
         self.exit_statuses = tuple(exit_statuses)
+        self.own = tuple(own)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the command's own options in full, and a line for each shared one."""
+        lines = import_module("kafkalog_cli.options.short_lines")  # on request: `kafkalog --help` needs none of it
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        records = [each.get_help_record(ctx) for each in options if not lines.is_shared(each, self.own)]
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in records if record is not None])
+        title = "Shared options, which man kafkalog explains"
+        lines.write_lines(formatter, title, lines.shared_lines(options, self.own))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the two sections that every command has."""
@@ -182,11 +198,49 @@ class _DocumentedCommand(click.Command):
 
 
 class Command(_DocumentedCommand):
-    """A command of kafkalog. reads_objects: whether its paths may be those of an object store, `s3://BUCKET/PREFIX`."""
+    """A command of kafkalog.
 
-    def __init__(self, *arguments: Any, reads_objects: bool = False, **attributes: Any) -> None:
+    Args:
+        reads_objects: whether its paths may be those of an object store, `s3://BUCKET/PREFIX`.
+        lines: short lines of its own options, `OptionLine`s, for a command with so many that help would be too long;
+            the man page has the whole texts, examples and exit statuses then.
+    """
+
+    def __init__(
+        self, *arguments: Any, reads_objects: bool = False, lines: Sequence[OptionLine] = (), **attributes: Any
+    ) -> None:
         super().__init__(*arguments, **attributes)
         self.reads_objects = reads_objects
+        self.lines = tuple(lines)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description; of a command with lines its first two paragraphs."""
+        if not self.lines:
+            super().format_help_text(ctx, formatter)
+            return
+        for paragraph in (self.help or "").split("\n\n")[:2]:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(" ".join(paragraph.split()))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options in full, or as lines."""
+        if not self.lines:
+            super().format_options(ctx, formatter)
+            return
+        lines = import_module("kafkalog_cli.options.short_lines")  # as above
+        lines.write_lines(formatter, "Options", self.lines)
+        lines.write_lines(formatter, "Shared options", lines.shared_lines(self.params, self.own))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write examples and exit statuses, or where they are."""
+        if self.lines:
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"man {ctx.command_path.replace(' ', '-')} has the whole texts, examples, exit statuses."
+            )
+        else:
+            super().format_epilog(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Give each option with an optional value its value, then parse as click does; keep the typed arguments."""
@@ -272,8 +326,10 @@ def command_line() -> CommandLine | None:
 class LazyGroup(click.Group):
     """A group that lists its commands without importing them.
 
-    `table` maps the name of a command to (`module:attribute`, short help). `meant` maps words of other tools to the
-    command lines that their users may mean.
+    Args:
+        table: maps the name of a command to (`module:attribute`, short help).
+        meant: maps words of other tools to the command lines that their users may mean.
+        sections: the names by the question that they answer, for help; empty: help has one list.
     """
 
     def __init__(
@@ -281,11 +337,13 @@ class LazyGroup(click.Group):
         *arguments: Any,
         table: Mapping[str, tuple[str, str]],
         meant: Mapping[str, Sequence[str]] | None = None,
+        sections: Mapping[str, Sequence[str]] | None = None,
         **attributes: Any,
     ) -> None:
         super().__init__(*arguments, **attributes)
         self.table = table
         self.meant = meant or {}
+        self.sections = sections or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the command names in the order of the table."""
@@ -331,8 +389,10 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table alone."""
         del ctx
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, short_help) for name, (_, short_help) in self.table.items()])
+        longest = max(map(len, self.table))
+        for title, names in (self.sections or {"Commands": tuple(self.table)}).items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{longest}}", self.table[name][1]) for name in names])
 
 
 class CommandGroup(_DocumentedCommand, LazyGroup):

@@ -33,7 +33,7 @@ Example:
 COMMANDS: Final = {
     "dump": (
         "kafkalog_cli.commands.dump:dump_command",
-        "Show batches, records, index entries and damage.",
+        "Show batches, records, index entries and damage; find a text.",
     ),
     "explain": (
         "kafkalog_cli.commands.explain:explain_command",
@@ -66,6 +66,16 @@ COMMANDS: Final = {
     "bench": ("kafkalog_cli.commands.bench:bench_command", "Measure how fast this machine reads logs."),
     "completion": ("kafkalog_cli.commands.completion:completion", "Print the completion script for a shell."),
 }
+SECTIONS: Final = {
+    "Look (what is in these files, are they sound?)": ("verify", "dump", "explain"),
+    "Find (where is a record?)": ("seek",),
+    "Forecast (what will a broker do, and why not?)": ("retain", "compact", "roll"),
+    "Repair (change the files of a stopped broker)": ("checkpoint", "reindex", "truncate", "apply", "undo"),
+    "Serve (read a dead disk with any Kafka client)": ("serve",),
+    "Cluster (many disks at once)": ("spark",),
+    "Other": ("bench", "completion"),
+}
+"""The commands by the question that they answer."""
 
 
 MEANT: Final = {
@@ -172,6 +182,7 @@ def _print_version(ctx: click.Context, parameter: click.Parameter, value: bool) 
     cls=MainGroup,
     table=COMMANDS,
     meant=MEANT,
+    sections=SECTIONS,
     help=HELP,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
     epilog="Exit status: 0 no errors, 1 crash, 2 usage, 3 could not operate, 4 damage found.",

@@ -12,6 +12,7 @@ import click
 from kafkalog_cli.command import ExitStatus, command_line, refusal_lines
 from kafkalog_cli.options import common
 from kafkalog_cli.options.common import resolve_all
+from kafkalog_cli.options.details import DETAIL_OPTIONS, Detail
 from kafkalog_cli.output_file import OutputFile
 from kafkalog_cli.render.writers import PLANS, open_results
 from kafkalog_cli.running import clock_ms, cores, watched
@@ -29,7 +30,7 @@ from kafkalog_core.storage.changing.journal_search import untrusted_places
 from kafkalog_core.storage.changing.lock import LogDirLocks
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.storage.locks import lock_holder, locked_dirs, unlocked_dirs
-from kafkalog_core.structs import Struct, replace
+from kafkalog_core.structs import Struct, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,7 +83,8 @@ def run_repair(
         if repair.plan_out is None
         else OutputFile(repair.plan_out, (each.path for each in targets), is_ours=is_plan_file)
     )
-    plan_output = PlanOutput(repair.output)
+    detail = repair.detail
+    plan_output = PlanOutput(repair.output, has_details=detail.shows(paths, selection), explains=detail.explains)
     with ExitStack() as stack:
         log_dirs = target_dirs(targets)
         places = [path for target in log_dirs for path in places_of(target)]
@@ -160,8 +162,8 @@ def apply_all(drafts: list[PlanDraft], plan_output: PlanOutput, now_ms: int, pro
 class PlanOutput:
     """The writer of plans, with the exit status and the summary of all of them."""
 
-    def __init__(self, output: str) -> None:
-        self._writer = open_results(PLANS, output)
+    def __init__(self, output: str, *, has_details: bool = True, explains: bool = False) -> None:
+        self._writer = open_results(PLANS, output, has_details=has_details, explains=explains)
         self._is_text = output == "table"
         self._report = Report()
         self._is_alarming = False
@@ -263,6 +265,7 @@ class RepairOptions(Struct, frozen=True, kw_only=True):
     jobs: number of processes; without --jobs the number of cores.
     asked_jobs: the number of --jobs; None: not given.
     output: the form of the result.
+    detail: how much of the plan is shown.
     """
 
     apply: bool
@@ -272,10 +275,11 @@ class RepairOptions(Struct, frozen=True, kw_only=True):
     jobs: int
     asked_jobs: int | None
     output: str
+    detail: Detail = field(default_factory=Detail)
 
 
 def repair_options(function: Decorated) -> Decorated:
-    """Add --apply, --plan-out, --undo-to, --no-undo, --jobs and --output: `repair`, a `RepairOptions`."""
+    """Add --apply, --plan-out, --undo-to, --no-undo, --details, --explain, --jobs and --output: a `RepairOptions`."""
 
     def with_repair(*arguments: object, **given: Any) -> object:
         undo_to, no_undo, asked_jobs = given.pop("undo_to"), given.pop("no_undo"), given.pop("jobs")
@@ -291,6 +295,7 @@ def repair_options(function: Decorated) -> Decorated:
             jobs=asked_jobs or cores(),
             asked_jobs=asked_jobs,
             output=given.pop("output"),
+            detail=Detail(is_asked=given.pop("details"), explains=given.pop("explain")),
         )
         return function(*arguments, repair=repair, **given)
 
@@ -328,6 +333,7 @@ _OPTIONS = (
             "intent, with the same command again."
         ),
     ),
+    *DETAIL_OPTIONS,
     common.jobs_option,
     common.output_option,
 )

@@ -69,6 +69,7 @@ class Figure(NamedTuple):
 @click.command(
     name="bench",
     cls=Command,
+    own=("--output",),
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )

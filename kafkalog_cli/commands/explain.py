@@ -66,6 +66,7 @@ _GZIP: Final = b"\x1f\x8b"
 @click.command(
     name="explain",
     cls=Command,
+    own=("--output",),
     help=_HELP,
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),

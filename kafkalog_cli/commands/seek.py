@@ -61,7 +61,9 @@ def parse_before(text: str) -> int:
     return int(text) if _BEFORE.fullmatch(text.strip()) else common.parse_time_ms(text)
 
 
-@click.command(name="seek", cls=Command, reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus))
+@click.command(
+    name="seek", cls=Command, own=("--explain",), reads_objects=True, examples=EXAMPLES, exit_statuses=tuple(ExitStatus)
+)
 @common.targets_argument
 @click.option(
     "--offset",

@@ -36,6 +36,7 @@ EXAMPLES = (
 @click.command(
     name="undo",
     cls=Command,
+    own=("--apply",),
     examples=EXAMPLES,
     exit_statuses=(ExitStatus.CLEAN, ExitStatus.CRASH, ExitStatus.USAGE, ExitStatus.REFUSED),
 )

@@ -93,11 +93,14 @@ def test_help_names_every_command():
 def test_every_command_explains_itself(name):
     result = CliRunner().invoke(cli, [name, "--help"])
     assert result.exit_code == 0
-    assert "Examples:\n" in result.stdout
-    assert "Exit status:\n" in result.stdout
     with click.Context(cli) as context:
         command = cli.get_command(context, name)
     assert command.help
+    if getattr(command, "lines", ()):  # its help has a line for each option, to fit two screens
+        assert f"man kafkalog-{name} has the whole texts, examples, exit statuses." in result.stdout
+        return
+    assert "Examples:\n" in result.stdout
+    assert "Exit status:\n" in result.stdout
     told = " ".join(result.stdout.partition("Exit status:\n")[2].split())
     assert [status for status in EXIT_STATUS_HELP if EXIT_STATUS_HELP[status] in told] == sorted(command.exit_statuses)
     for parameter in command.params:

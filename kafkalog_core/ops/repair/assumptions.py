@@ -27,7 +27,7 @@ __all__ = [
     "assumed_of_broker",
     "assumed_of_topic",
     "assumed_watermark",
-    "forecast_note",
+    "grouped",
     "refusal",
     "summary",
     "with_options",
@@ -91,25 +91,22 @@ def assumed_watermark(view: PartitionView) -> Iterator[Assumption]:
         )
 
 
-def summary(assumptions: Sequence[Assumption]) -> str:
-    """Return what is assumed, in one clause: the same values of several topics once, with why they are not known."""
+def grouped(assumptions: Sequence[Assumption]) -> list[str]:
+    """Return what is assumed, a clause for each value: of several topics once, with why it is not known."""
     values: dict[tuple[str, str], dict[str, None]] = {}
     for each in assumptions:
         values.setdefault((each.of, each.why), {})[each.what] = None
     owners: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (of, why), what in values.items():
         owners.setdefault((tuple(what), why), []).append(of)
-    groups = [f"{_and(what)} of {_owners(of)} ({why})" for (what, why), of in owners.items()]
+    return [f"{_and(what)} of {_owners(of)} ({why})" for (what, why), of in owners.items()]
+
+
+def summary(assumptions: Sequence[Assumption]) -> str:
+    """Return what is assumed, in one clause."""
+    groups = grouped(assumptions)
     more = len(groups) - _SHOWN
     return "; ".join(groups[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
-
-
-def forecast_note(assumptions: Sequence[Assumption]) -> str:
-    """Return the first sentences of a forecast that depends on assumptions."""
-    return (
-        f"This forecast depends on assumed values: {summary(assumptions)}. --apply uses them only if you "
-        f"state them (--topic-config, --set, {_CONFIG}) or accept them ({ASSUME})."
-    )
 
 
 def refusal(assumptions: Sequence[Assumption], command_line: CommandLine | None) -> Refusal:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kafkalog_core.findings import Finding
     from kafkalog_core.kafka.setting_table import Setting
+    from kafkalog_core.ops.repair.assumptions import Assumption
     from kafkalog_core.ops.repair.loss import Loss
     from kafkalog_core.ops.repair.plan import Plan
     from kafkalog_core.ops.repair.undo import GivenUp, PrunePlan, Scope, UndoPlan
@@ -65,7 +66,8 @@ _NO_UNDO: Final = "with --no-undo it cannot be undone"
 class PlanRows(Struct, frozen=True, kw_only=True):
     """The rows of one plan, by table; `details` are of the command's own tables.
 
-    `refusals`, of which the plan's row has the text, and `spaces` are shown with the plan.
+    Shown to people, without a row of their own: `refusals`, of which the plan's row has the text, `spaces`, what is
+    `assumed`, and the `note` of the planner.
     """
 
     plan: Row
@@ -77,6 +79,8 @@ class PlanRows(Struct, frozen=True, kw_only=True):
     journals: tuple[Row, ...] = ()
     spaces: tuple[Space, ...] = ()
     details: tuple[RowChunk, ...] = ()
+    assumed: tuple[Assumption, ...] = ()
+    note: str | None = None
 
     def chunks(self) -> Iterator[RowChunk]:
         """Yield all rows, the plan first."""
@@ -128,6 +132,8 @@ def rows_of_plan(plan: Plan, journal: Journal | None = None) -> PlanRows:
         refusals=plan.obstacles,
         spaces=plan.spaces,
         details=report.details,
+        assumed=report.assumptions,
+        note=report.note,
     )
 
 
