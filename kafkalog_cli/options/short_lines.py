@@ -59,6 +59,8 @@ SHARED: Final = (
     _line("--archives FILE", "archive of kafkalog spark pack, for executors"),
     _line("--bytes FORM", "keys and values: auto, base64 or hex"),
     _line("--output FORM", "table, json, ndjson or csv"),
+    _line("--ndjson", "short for --output ndjson"),
+    _line("-o FILE", "write the result to a file"),
 )
 """In the order in which help shows them."""
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from kafkalog_cli.command import Command, LazyGroup
 from kafkalog_cli.main import COMMANDS, SECTIONS, cli
 from kafkalog_cli.options.short_lines import SHARED, is_shared
-from tests.cli.test_man import PAGES
+from tools.make_man import pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +71,9 @@ def test_a_shared_option_means_the_same_in_every_command() -> None:
                 texts[option.opts[0]].add(str(option.help))
     reaching = texts.pop("--storage-option")  # of commands that write, it also names other stores
     assert len({text.partition("; abfss")[0].partition(". Other")[0] for text in reaching}) == 1
+    texts.pop("--output")  # records are JSON lines on a pipe, reports are text
     assert {name: len(found) for name, found in texts.items() if len(found) != 1} == {}
-    assert {each.names[0] for each in SHARED} == {*texts, "--storage-option"}
+    assert {each.names[0] for each in SHARED} == {*texts, "--storage-option", "--output"}
 
 
 def test_a_shared_option_takes_one_line() -> None:
@@ -89,8 +90,8 @@ def test_a_shared_option_takes_one_line() -> None:
 
 
 def test_one_section_of_the_manual_has_the_whole_texts() -> None:
-    section = PAGES["kafkalog.1"].partition(".SH SHARED OPTIONS\n")[2].partition(".SH ")[0]
+    section = pages()["kafkalog.1"].partition(".SH SHARED OPTIONS\n")[2].partition(".SH ")[0]
     assert section.count(".TP\n") == len(SHARED)
     whole = "Leave out topics whose name matches GLOB"
     assert whole in section
-    assert [name for name, text in PAGES.items() if whole in text] == ["kafkalog.1"]
+    assert [name for name, text in pages().items() if whole in text] == ["kafkalog.1"]
