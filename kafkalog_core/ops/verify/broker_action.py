@@ -15,7 +15,7 @@ from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, 
 from kafkalog_core.findings.client_reads import consumers
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, V07_SUFFIX, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_CODES, DAMAGE_REASONS, LOG_DAMAGE, V07_SUFFIX, ZERO_TAIL
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
 from kafkalog_core.kafka.start.outcome import Start
@@ -55,6 +55,8 @@ _SAME_ALWAYS: Final = frozenset({"unreadable", "over-limit"})
 """Reasons with which every start does the same."""
 _OTHER: Final = "contents"
 """The reason of a place that is wrong in another way than that of `LOG_DAMAGE`."""
+_HARMLESS: Final = frozenset({_OTHER, *(reason for reason, damage in LOG_DAMAGE.items() if damage.severity != "error")})
+"""Reasons of places that remain what they are if a start fails elsewhere."""
 _GAPS: Final = frozenset({"segment.gap", "segment.overlap", "batch.gap", "batch.gaps"})
 """Findings about offsets, and not about the bytes at their place; those between segments have no position."""
 _NO_FAILURE: Final = frozenset({"unknown", "misnamed"})
@@ -233,7 +235,7 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise:
     """
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
-    if is_whole and not _is_noticed(outcome) and (place.reason == _OTHER or outcome.problem is None):
+    if is_whole and not _is_noticed(outcome) and (outcome.problem is None or place.reason in _HARMLESS):
         return _unnoticed(place, outcome, otherwise)
     if outcome.problem is not None:
         return _stopped(outcome, outcome.problem, is_damage=not is_whole)
