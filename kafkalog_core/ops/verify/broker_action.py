@@ -76,6 +76,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
         size_bytes: size of the damage, in bytes.
         is_active: whether the segment is the last one.
         is_zeros: whether only zeros follow in the file.
+        is_below_base: whether it is a whole batch of offsets below the base offset of the segment.
     """
 
     reason: str
@@ -86,6 +87,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
     size_bytes: int
     is_active: bool
     is_zeros: bool = False
+    is_below_base: bool = False
 
     @property
     def rest_bytes(self) -> int:
@@ -326,7 +328,8 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     found_end = start.result.end_offset
     name = "unread"
     if place.reason == "offset-order":
-        name = "unread-order-hidden" if _hides_end(place, start) else "unread-order"
+        otherwise = "unread-order-below" if place.is_below_base else "unread-order"
+        name = "unread-order-hidden" if _hides_end(place, start) else otherwise
     elif place.reason in _BY_CHECKSUM:
         name = "unread-checksum"
     elif place.is_tail:
@@ -363,6 +366,7 @@ def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePl
             size_bytes=finding.size_bytes or 0,
             is_active=finding.path == last,
             is_zeros=finding.code == ZERO_TAIL,
+            is_below_base=reason == "offset-order" and finding.offset == segment.base_offset,
         )
         yield finding, place
 
