@@ -112,6 +112,10 @@ START_ACTIONS: Final = {
         "error",
         AT_DAMAGE,
     ),
+    "unread-order-below": StartAction(
+        "Does not notice it at its start. Its offsets are below the base offset of the segment: consumers get its "
+        "records only if no earlier segment has these offsets.",
+    ),
     "unread-order-hidden": StartAction(
         "Does not notice it at its start, because {why}, but takes offset {found_end} as the log end offset, although "
         "other batches of the segment have higher offsets: it assigns these again.",

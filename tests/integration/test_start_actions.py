@@ -69,8 +69,10 @@ def test_a_segment_with_offsets_below_its_base_alone(own_broker: Broker) -> None
     broker = own_broker
     partition = stopped_with(broker, {0: batch(0) + batch(2), 4: batch(0) + batch(2)})
     assert planned(partition) == []
+    assert "only if no earlier segment has these offsets" in str(told(broker, "batch.offset-order")["broker_action"])
     broker.start()
     assert end_of(broker) == 4
+    assert len(asyncio.run(clients.read_all(broker, TOPIC))) == 4, "nobody gets the second segment's"
     broker.kill()
     assert planned(partition) == ["truncate.broker-stops"]
     assert str(told(broker, "batch.offset-order")["broker_action"]).startswith("Does not start")
@@ -79,6 +81,12 @@ def test_a_segment_with_offsets_below_its_base_alone(own_broker: Broker) -> None
     assert run("truncate", partition, "--at-damage", "--apply").status in {0, 4}
     broker.start()
     assert end_of(broker) == 4
+
+
+def test_offsets_below_the_base_that_no_other_segment_has(own_broker: Broker) -> None:
+    stopped_with(own_broker, {0: batch(0), 5: batch(2) + batch(5)})
+    own_broker.start()
+    assert len(asyncio.run(clients.read_all(own_broker, TOPIC))) == 6
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -14,7 +14,7 @@ from kafkalog_core.errors import StorageError
 from kafkalog_core.findings.broker_actions import AFTER_EITHER, DOES_NOT_START, START_ACTIONS
 from kafkalog_core.findings.kinds import CLEAN_MARK, DENIED, MARK_OF_ALL
 from kafkalog_core.findings.logdirs import SNAPSHOT_ACTION, SNAPSHOT_CURE
-from kafkalog_core.findings.logs import DAMAGE_REASONS, ZERO_TAIL
+from kafkalog_core.findings.logs import DAMAGE_REASONS, LOG_DAMAGE, ZERO_TAIL
 from kafkalog_core.findings.logs_07 import V07_SUFFIX
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState
 from kafkalog_core.kafka.start.candidates import RECOVERY_REASONS, recovers_v07
@@ -55,6 +55,8 @@ _SAME_ALWAYS: Final = frozenset({"unreadable", "over-limit"})
 """Reasons with which every start does the same."""
 _OTHER: Final = "contents"
 """The reason of a place that is wrong in another way than that of `LOG_DAMAGE`."""
+_HARMLESS: Final = frozenset({_OTHER, *(reason for reason, damage in LOG_DAMAGE.items() if damage.severity != "error")})
+"""Reasons of places that remain what they are if a start fails elsewhere."""
 _GAPS: Final = frozenset({"segment.gap", "segment.overlap", "batch.gap", "batch.gaps"})
 """Findings about offsets, and not about the bytes at their place; those between segments have no position."""
 _NO_FAILURE: Final = frozenset({"unknown", "misnamed"})
@@ -74,6 +76,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
         size_bytes: size of the damage, in bytes.
         is_active: whether the segment is the last one.
         is_zeros: whether only zeros follow in the file.
+        is_below_base: whether it is a whole batch of offsets below the base offset of the segment.
     """
 
     reason: str
@@ -84,6 +87,7 @@ class DamagePlace(Struct, frozen=True, kw_only=True):
     size_bytes: int
     is_active: bool
     is_zeros: bool = False
+    is_below_base: bool = False
 
     @property
     def rest_bytes(self) -> int:
@@ -233,7 +237,7 @@ def _action(place: DamagePlace, start: Start, end_offset: int | None, otherwise:
     """
     outcome = start.at(place.path, place.base_offset, place.position, place.size_bytes)
     is_whole = place.reason not in _SEEN_BY_START  # a batch of which the contents are wrong
-    if is_whole and not _is_noticed(outcome) and (place.reason == _OTHER or outcome.problem is None):
+    if is_whole and not _is_noticed(outcome) and (outcome.problem is None or place.reason in _HARMLESS):
         return _unnoticed(place, outcome, otherwise)
     if outcome.problem is not None:
         return _stopped(outcome, outcome.problem, is_damage=not is_whole)
@@ -318,7 +322,8 @@ def _unread(place: DamagePlace, start: Start, end_offset: int | None) -> BrokerA
     found_end = start.result.end_offset
     name = "unread"
     if place.reason == "offset-order":
-        name = "unread-order-hidden" if _hides_end(place, start) else "unread-order"
+        otherwise = "unread-order-below" if place.is_below_base else "unread-order"
+        name = "unread-order-hidden" if _hides_end(place, start) else otherwise
     elif place.reason in _BY_CHECKSUM:
         name = "unread-checksum"
     elif place.is_tail:
@@ -354,6 +359,7 @@ def damage_places(verdict: PartitionVerdict) -> Iterator[tuple[Finding, DamagePl
             size_bytes=finding.size_bytes or 0,
             is_active=finding.path == last,
             is_zeros=finding.code == ZERO_TAIL,
+            is_below_base=reason == "offset-order" and finding.offset == segment.base_offset,
         )
         yield finding, place
 
