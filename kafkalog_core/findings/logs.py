@@ -276,7 +276,7 @@ LOG_DAMAGE: Final = {
             "checksum of its own, although the checksum of the whole batch is right."
         ),
     ),
-    "message-empty": _payload("batch.wrapper-empty", "A compressed message contains no message."),
+    "message-empty": _payload("batch.wrapper-empty", "A compressed message contains no whole message."),
     "message-offset": _payload("record.inner-offset", "Relative inner offsets pass the offset of their wrapper."),
 }
 

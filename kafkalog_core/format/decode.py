@@ -503,6 +503,8 @@ def damage_at(batches: BatchColumns, state: array[int], result: int, next_offset
     """Return the damage of the batch in `state`. `next_offset`: the offset after the last decoded record, if any."""
     row, ordinal = state[0], state[2]
     reason = kernels.DECODE_ERRORS[result] if result > 0 else "headers-limit"
+    if reason == "message-cut" and not ordinal:  # Java: no inner records
+        reason = "message-empty"
     count = batches.column("record_count")[row]
     if 0 <= count <= ordinal:
         detail = f"bytes follow the last of its {count} records"

@@ -68,6 +68,12 @@ def _with_second(codes: str, second: bytes) -> _Content:
     return _Content(codes, plain)
 
 
+def _with_rest(base: int) -> bytes:
+    """One record, and bytes that are none."""
+    (first,) = records(base, 1)
+    return record_v2(first, base_offset=base, base_timestamp_ms=NOW_MS) + b"\x02zz" * 7
+
+
 _DELTAS: Final = b"\0" + varint(1) + varint(1)
 _VALUE: Final = varint(6) + b"second"
 _SECOND: Final = _DELTAS + varint(-1) + _VALUE
@@ -89,6 +95,7 @@ _CONTENTS: Final = {
     "record count 5 of 3": _contradicting(f"{_CONTRADICTION} {_VARINT}", records_count=5),
     "record count 5 of 3, last offset delta 4": _contradicting(_VARINT, (0, 1, 2), 5, records_count=5, last=4),
     "record count 2 of 3": _contradicting(_COUNT, records_count=2),
+    "record count 1, then other bytes": _Content(_COUNT, _with_rest, (("records_count", 1),)),
     "record count 0 of 3": _contradicting(_COUNT, records_count=0),
     "record count 0 of 3, last offset delta -1": _contradicting(f"{_CONTRADICTION} {_COUNT}", records_count=0, last=-1),
     "record count -1 of 3": _contradicting(_CONTRADICTION, records_count=-1),

@@ -51,6 +51,10 @@ def _cut(magic: int, base: int) -> list[bytes]:
     return [first, second, third[:-3]]
 
 
+def _cut_first(magic: int, base: int) -> list[bytes]:
+    return [_inner(magic, base)[0][:-3]]
+
+
 def _sized(magic: int, base: int, size: int) -> list[bytes]:
     first, second, third = _inner(magic, base)
     return [first, second[:8] + struct.pack(">i", size) + second[12:], third]
@@ -94,6 +98,7 @@ def _ordered(magic: int, base: int, deltas: tuple[int, ...]) -> list[bytes]:
 _INNER: Final[dict[str, tuple[Inner, str]]] = {
     "inner checksum wrong": (_checksum, "record.inner-crc"),
     "inner messages end inside a message": (_cut, "record.inner-cut"),
+    "inner messages end inside the first one": (_cut_first, "batch.wrapper-empty"),
     "inner size 3": (partial(_sized, size=3), "record.inner-length"),
     "inner size negative": (partial(_sized, size=-20), "record.inner-length"),
     "inner magic 5": (partial(_of_magic, other=5), "record.inner-magic"),
