@@ -15,11 +15,15 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["drop_output", "ends_with_reader", "open_streams"]
+__all__ = ["ReaderGoneError", "drop_output", "ends_with_reader", "open_streams"]
+
+
+class ReaderGoneError(BrokenPipeError):
+    """The reader of standard output has gone. Other broken pipes are those of processes that do some of the work."""
 
 
 class _Outlet(io.FileIO):
-    """The end of a stream. It takes everything once its reader has gone, or raises BrokenPipeError if `is_strict`."""
+    """The end of a stream. It takes everything once its reader has gone, or raises ReaderGoneError if `is_strict`."""
 
     is_strict = False
     has_reader = True
@@ -31,9 +35,9 @@ class _Outlet(io.FileIO):
             return size_bytes
         try:
             return super().write(data)  # type: ignore[arg-type]
-        except BrokenPipeError:
+        except BrokenPipeError as error:
             if self.is_strict:
-                raise
+                raise ReaderGoneError(*error.args) from error
             self.has_reader = False
             return size_bytes
 
@@ -69,7 +73,7 @@ def ends_with_reader() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
+    except ReaderGoneError:
         drop_output()
     finally:
         if outlet is not None:

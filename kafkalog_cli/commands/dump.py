@@ -17,7 +17,7 @@ from kafkalog_cli.render.cells import safe_text
 from kafkalog_cli.render.progress import end_progress, open_progress
 from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_on
 from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
-from kafkalog_cli.standard_streams import ends_with_reader
+from kafkalog_cli.standard_streams import ReaderGoneError, ends_with_reader
 from kafkalog_core.filters.expression import Filters
 from kafkalog_core.format.names import LOG_KINDS
 from kafkalog_core.kafka.releases import parse_release
@@ -268,7 +268,10 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
                 from kafkalog_core.ops.dump import shared  # noqa: PLC0415 - most dumps take less time than its import
 
                 to = shared.SharedOutput(descriptor, writer, sys.stdout.flush, going_on)
-                shared.dump_shared(request, report, stoppable, to, jobs=jobs)
+                try:
+                    shared.dump_shared(request, report, stoppable, to, jobs=jobs)
+                except BrokenPipeError as error:  # of standard output, to whose descriptor several processes write
+                    raise ReaderGoneError from error
             else:
                 for chunk in chunks:
                     writer.write(chunk)

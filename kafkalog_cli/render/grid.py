@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from kafkalog_cli.render.cells import NONE, human_bytes, plain, span, time_cell
+from kafkalog_cli.standard_streams import ReaderGoneError
 from kafkalog_core.structs import NamedTuple, Struct
 from kafkalog_core.text import count_of
 
@@ -315,10 +316,10 @@ def more_line(count: int, noun: str) -> list[Text]:
 
 # --- console ----------------------------------------------------------------------------------------------------------
 class _Console(Console):
-    """rich's console, which leaves the handling of a broken pipe to `main`."""
+    """rich's console, which leaves it to the command what it does without a reader."""
 
     def on_broken_pipe(self) -> NoReturn:
-        raise BrokenPipeError
+        raise ReaderGoneError
 
 
 def open_console() -> Console:

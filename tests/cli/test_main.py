@@ -20,6 +20,7 @@ from kafkalog_cli.command import EXIT_STATUS_HELP, ExitStatus
 from kafkalog_cli.commands.spark import JOBS, spark_group
 from kafkalog_cli.commands.spark import MEANT as SPARK_MEANT
 from kafkalog_cli.main import COMMANDS, MEANT, cli
+from kafkalog_cli.standard_streams import ReaderGoneError
 from kafkalog_core.errors import NotFoundError
 from tests.cli.conftest import batch, damage
 from tests.support import build
@@ -226,10 +227,10 @@ def test_a_traceback_is_shown_on_request(dumping, monkeypatch):
     assert "Traceback (most recent call last)" in result.stderr
 
 
-def test_a_broken_pipe_is_no_error(dumping):
+def test_a_reader_that_has_gone_is_no_error(dumping):
     class Broken:
         def __iter__(self):
-            raise BrokenPipeError
+            raise ReaderGoneError
 
     dumping.chunks = Broken()
     result = dumping.run()

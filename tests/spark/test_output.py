@@ -394,7 +394,7 @@ def test_where_no_output_may_be(tmp_path: Path) -> None:
         ("file", "a file, not a directory"),
         ("full", "holds 'other.parquet'"),
         ("kafka/out", "within Kafka's own directory"),
-        ("old", "a format of its own; write the output again into a new directory"),
+        ("old", r"a format of its own\. Write the output again into a new directory"),
         ("50%", "may have no %, no backslash"),
     ):
         with pytest.raises(RefusedError, match=said):
@@ -502,7 +502,7 @@ def test_states_that_were_changed(disk: Path, out: Path, change: Callable[[bytes
         state.unlink()
     else:
         state.write_bytes(change(state.read_bytes()))
-    with pytest.raises(RefusedError, match=f"{said}.*write the output again into a new directory"):
+    with pytest.raises(RefusedError, match=f"{said}.*Write the output again into a new directory"):
         Run(out, disk)
     assert offsets_in(out) == list(range(100))
 

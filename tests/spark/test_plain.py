@@ -148,7 +148,7 @@ def test_what_is_there_is_kept(disk: Path, out: Path, tmp_path: Path) -> None:
     (tmp_path / "empty/records/topic=t").mkdir(parents=True)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     for name, said in (
-        ("out", "it holds a finished export, and plain files are written once; name a new or empty one with --to"),
+        ("out", r"it holds a finished export, .* written once\. Name a new or empty directory: --to DIR"),
         ("table", "it holds a Delta table, which a run without --format parquet continues"),
         ("full", "it is not empty: it holds 'mine.parquet'"),
         ("file", "a file, not a directory"),
