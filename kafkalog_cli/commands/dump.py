@@ -19,22 +19,25 @@ from kafkalog_cli.render.writers import RowSettings, open_writer, writer_going_o
 from kafkalog_cli.running import Interruption, StoppableProgress, cores, early_end, warn_of_interpreted
 from kafkalog_cli.standard_streams import ReaderGoneError, ends_with_reader
 from kafkalog_core.filters.expression import Filters
-from kafkalog_core.format.names import LOG_KINDS
+from kafkalog_core.format.names import LOG_KINDS, DirectoryState
 from kafkalog_core.kafka.releases import parse_release
 from kafkalog_core.ops.dump.dump import dump
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.runs import DumpRequest
-from kafkalog_core.ops.reading.targets import FileTarget, resolve, same_partitions
+from kafkalog_core.ops.reading.targets import FileTarget, LogDirTarget, resolve, same_partitions
 from kafkalog_core.rows import tables
 from kafkalog_core.storage.paths import is_object
 from kafkalog_core.structs import replace
+from kafkalog_core.text import count_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kafkalog_core.ops.reading.selection import Selection
+    from kafkalog_core.ops.reading.targets import Target
     from kafkalog_core.rows.chunk import Chunk
     from kafkalog_core.rows.tables import Table
+    from kafkalog_core.storage.logdir import PartitionPath
 
 __all__ = ["dump_command"]
 
@@ -247,7 +250,7 @@ def dump_command(paths: tuple[str, ...], selection: Selection, filters: Filters,
         if output == "table" and not is_following:
             from kafkalog_core.ops.reading.outcomes import LogOutcomes  # noqa: PLC0415 -- for a table alone
 
-            settings = replace(settings, transactions=LogOutcomes(targets))
+            settings = replace(settings, transactions=LogOutcomes(targets), notes=_notes(targets))
         writer, stoppable = open_writer(output, settings), StoppableProgress(progress, interruption)
         is_shared = jobs > 1 and not is_following and not is_in_store and request.comes_batch_by_batch
         going_on = writer_going_on(output, settings) if is_shared else None
@@ -299,6 +302,27 @@ def _asked_columns(filters: Filters) -> frozenset[str]:
     unset = Filters()
     given = (name for name in _ASKED if getattr(filters, name) != getattr(unset, name))
     return frozenset[str]().union(*(_ASKED[name] for name in given))
+
+
+_ASIDE: Final = {
+    DirectoryState.DELETE: "a broker was deleting this partition",
+    DirectoryState.STRAY: "a broker has moved this partition aside as stray",
+    DirectoryState.FUTURE: "a copy that a broker was moving here from another log directory",
+}
+
+
+def _notes(targets: Sequence[Target]) -> tuple[str, ...]:
+    """Return a sentence about each directory that is not the partition that a broker serves."""
+    names = [place.name for target in targets for place in _places(target)]
+    notes = [f"{name.raw}: {_ASIDE[name.state]}" for name in names if name.state in _ASIDE]
+    more = len(notes) - ALIKE_SHOWN
+    return (*notes[:ALIKE_SHOWN], *([f"and {count_of(more, 'more such directory')}"] if more > 0 else []))
+
+
+def _places(target: Target) -> tuple[PartitionPath, ...]:
+    if isinstance(target, LogDirTarget):
+        return target.partitions
+    return () if isinstance(target, FileTarget) else (target.place,)
 
 
 def _check_together(given: dict[str, Any], filters: Filters) -> None:

@@ -169,10 +169,15 @@ def choose_layout(
 ) -> TableLayout:
     """Return the layout for a sample of rows, each with a text for every column of `shown`.
 
-    `kept`: titles of the columns that are never left out, whatever their rank, because the user has asked for them.
+    `kept`: titles of the columns that are never left out, whatever their rank, because the user has asked for them;
+    where they are empty, that is the answer, except for flexible ones.
     """
     indexes = range(len(shown))
-    empty = [index for index in indexes if all(cells[index] == NONE for cells in sample)]
+    empty = [
+        index
+        for index in indexes
+        if all(cells[index] == NONE for cells in sample) and (shown[index].title not in kept or shown[index].flexible)
+    ]
     wanted = {
         index: max(cell_len(text) for text in (shown[index].title, *(cells[index] for cells in sample)))
         for index in indexes

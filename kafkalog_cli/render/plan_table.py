@@ -212,7 +212,7 @@ def _verdict(sheet: PlanRows) -> str:
     text = f"{command} {'has' if is_done else 'would'} {what} in {parts}"
     freed = _freed_bytes(sheet.changes)
     if command in _FREEING and freed > 0:
-        text += f", which {'freed' if is_done else 'frees'} {human_bytes(freed)}"
+        text += f", which {'has freed' if is_done else 'would free'} {human_bytes(freed)}"
     text += _lost(sheet.losses)
     return f"{text}; it cannot be applied as things are, and nothing has been changed" if state == "refused" else text
 
@@ -310,10 +310,14 @@ def _is_log(row: Row) -> bool:
     return str(row["file"]).endswith(".log")
 
 
+_TELLING: Final = ("cut", "remove")
+"""Kinds of changes of a log that say most about a plan."""
+
+
 def _whys(changes: Sequence[Row]) -> str:
     """Return the reasons of most changes; those of logs that are truncated, then of other logs, come first."""
     logs = [row for row in changes if _is_log(row)]
-    first = [row for row in logs if row["kind"] == "cut"] or logs
+    first = next((some for kind in _TELLING if (some := [row for row in logs if row["kind"] == kind])), logs)
     counts = Counter(plain(row["why"]).partition(";")[0] for row in first or changes)
     texts = [text for text, _ in counts.most_common(SHOWN_WHYS)]
     more = len(counts) - len(texts)

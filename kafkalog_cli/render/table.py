@@ -10,8 +10,9 @@ from rich.text import Text
 from kafkalog_cli.render.cells import human_bytes, place_of, plain, safe_text, span, time_cell
 from kafkalog_cli.render.columns import DAMAGE_STYLE, SHOWN, column_cells, heading_of, kind_of, partition_of, row_style
 from kafkalog_cli.render.grid import choose_layout, draws_blocks, more_line, narrow_notes, open_console
-from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines, last_lines
+from kafkalog_cli.render.summary import KEPT_FINDINGS, finding_lines, last_lines, sentence_texts
 from kafkalog_cli.render.summary_line import VERDICT_STYLES, summary_sentence, verdict
+from kafkalog_core.rows import tables
 from kafkalog_core.structs import NamedTuple
 from kafkalog_core.text import count_of
 
@@ -53,6 +54,9 @@ class TableWriter:
         self._findings: list[Mapping[str, object]] = []
         self._finding_count = 0
         self._marks: dict[str, tuple[str, str]] = {}
+        self._without = 0
+        for note in settings.notes:
+            self._print(*sentence_texts(note, self._console.width, "bold yellow"))
 
     def write(self, chunk: Chunk) -> None:
         """Take the rows of a chunk; they appear as soon as the widths are known."""
@@ -73,6 +77,8 @@ class TableWriter:
         """Show the pending rows, the findings and the summary line."""
         self._flush()
         self._end_table()
+        if self._without:
+            self._print(Text(f"no such record in {count_of(self._without, 'log')}"))
         if self._findings:
             self._print(Text(), Text("Findings", "bold"))
             self._print(*finding_lines(self._findings, self._console.width))
@@ -115,6 +121,9 @@ class TableWriter:
 
     def _take_row(self, row: Mapping[str, object]) -> None:
         kind = kind_of(row)
+        if kind == tables.COUNT.name and not row.get("records"):
+            self._without += 1  # the logs that have such records are the answer; the others are counted
+            return
         self._begin(kind)
         cells = [column.cell(row) for column in SHOWN[kind]]
         self._fit(cells)

@@ -69,7 +69,8 @@ class RowSettings(Struct, frozen=True, kw_only=True):
     tables: the row types that may come; CSV makes its header of them.
     bytes_mode: how keys and values are written.
     live: whether each chunk is shown at once, for a log that grows.
-    kept: titles of columns that a narrow table keeps, because an option asks for them.
+    kept: titles of columns that a table keeps, narrow or empty, because an option asks for them.
+    notes: sentences about the directories that are read, above a table.
     transactions: how the transactions of the rows ended, for a table; None: that is not shown.
     """
 
@@ -77,6 +78,7 @@ class RowSettings(Struct, frozen=True, kw_only=True):
     bytes_mode: BytesMode = "auto"
     live: bool = False
     kept: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
     transactions: Transactions | None = None
 
 
