@@ -17,14 +17,20 @@ Row = dict[str, object]
 
 
 def parquet_rows(directory: Path) -> dict[tuple[str, int], list[Row]]:
-    """Rows by topic and partition of all files that are in the table, files in the order of names."""
+    """Rows by topic and partition of all files that are in the table, files in the order of names.
+
+    Without `timestamp` and `is_committed`, which no dump has.
+    """
     found: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for file in files_of(directory / "records"):
         rows = pq.ParquetFile(directory / "records" / file["path"]).read().to_pylist()
         assert file["num_records"] == len(rows)
         offsets = [row["offset"] for row in rows]
         assert [file["min.offset"], file["max.offset"]] == [min(offsets), max(offsets)]
-        found[file["partition.topic"], file["partition.partition"]] += map(_as_dumped, rows)
+        places = [(row["topic"], row["partition"], row["offset"]) for row in rows]
+        assert [places, file["min.topic"], file["max.topic"]] == [sorted(places), places[0][0], places[-1][0]]
+        for row in rows:
+            found[row.pop("topic"), row.pop("partition")].append(_as_dumped(row))
     return found
 
 
@@ -53,6 +59,7 @@ def version_of(table: Path) -> int:
 
 def _as_dumped(row: dict[str, Any]) -> Row:
     """Headers are pairs, as in the rows of a dump that was read back."""
+    del row["timestamp"], row["is_committed"]
     if row.get("headers") is not None:
         row["headers"] = [(header["key"], header["value"]) for header in row["headers"]]
     return row
