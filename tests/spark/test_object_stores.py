@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import time
@@ -111,7 +110,7 @@ def test_many_small_partitions(tmp_path: Path, there: There, count: int) -> None
     begun = time.monotonic()
     assert {row["state"] for row in Run(there.store, tmp_path / "disk").exported.values()} == {"unchanged"}
     assert time.monotonic() - begun < 60
-    assert len(names_of(there.files / "records")) == count
+    assert len(names_of(there.files / "records")) < count / 10
     there.assert_tidy()
 
 

@@ -111,6 +111,7 @@ def check_directory(store: Store) -> None:
             path=path,
         )
     if not store.is_local:
+        store.require_answer()
         return
     around = broker_dir_around(os.path.realpath(path))
     if around is not None:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 from kafkalog_core.errors import AccessError, StorageError
 from kafkalog_core.spark.lake.clouds import check_installed
-from kafkalog_core.spark.lake.store import reason_of, shown
+from kafkalog_core.spark.lake.store import reason_of, shown, store_problem
 from kafkalog_core.spark.session.schema import is_derived
 from kafkalog_core.storage.changing.writer import Disk
 from kafkalog_core.structs import NamedTuple, Struct
@@ -314,6 +314,9 @@ class LakeTable:
             reason, cause = reason_of(error), shown(error)
             if isinstance(error, CommitFailedError):
                 raise ConflictError(f"another commit came first: {reason}", path=self.store.root) from cause
+            known = store_problem(self.store.root, error, what)
+            if known is not None:
+                raise known from cause
             kind = AccessError if isinstance(error, OSError) else StorageError
             raise kind(f"the Delta table cannot be {what}: {reason}", path=self.store.root) from cause
 
