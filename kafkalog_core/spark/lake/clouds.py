@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["PROBE_ATTEMPTS", "Cloud", "check_installed", "cloud_of", "output_path"]
 
 PROBE_ATTEMPTS: Final = 3
-"""Of a request that tells whether a store answers at all."""
+"""Of a request that shows whether a store answers at all."""
 _IDENTITY: Final = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
 _CREDENTIALS: Final = (("AZURE_STORAGE_ACCOUNT_KEY",), ("AZURE_STORAGE_SAS_TOKEN",), _IDENTITY)
 _ALL_CREDENTIALS: Final = frozenset(name for kind in _CREDENTIALS for name in kind)
@@ -52,7 +52,7 @@ class Cloud(Struct, frozen=True, kw_only=True):
         start: the part of it before the prefix.
         options: returns what is given, completed by the environment; raises SelectionError.
         place: returns pyarrow's file system, and the path of a URI in it.
-        probe: the same for a request that tells whether the store answers: it is not tried for a minute.
+        probe: the same for a request that shows whether the store answers: it is not tried for a minute.
         delta: returns the options for a URI as the Delta library names them.
         names: variables of the environment that the library must not take by itself: the options have what counts.
         excluded: characters that the two clients take differently.
