@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import time
@@ -97,9 +96,9 @@ def test_reload_a_changed_log_and_damage(disk: Path, there: There, spark: SparkS
 
 def test_a_file_that_somebody_deleted(disk: Path, there: There) -> None:
     Run(there.store, disk)
-    there.store.delete([next(name for name in there.store.files("records/topic=t") if name.endswith(".parquet"))])
+    there.store.delete([next(name for name in there.store.files("records") if name.endswith(".parquet"))])
     assert Run(there.store, disk).codes == ["export.file-lost"]
-    assert not Run(there.store, disk / "t-0", reload=True).findings
+    assert not Run(there.store, disk, reload=True).findings
     assert offsets_in(there.files, "t") == [*range(100)]
 
 
@@ -111,7 +110,7 @@ def test_many_small_partitions(tmp_path: Path, there: There, count: int) -> None
     begun = time.monotonic()
     assert {row["state"] for row in Run(there.store, tmp_path / "disk").exported.values()} == {"unchanged"}
     assert time.monotonic() - begun < 60
-    assert len(names_of(there.files / "records")) == count
+    assert len(names_of(there.files / "records")) < count / 10
     there.assert_tidy()
 
 
@@ -290,4 +289,4 @@ def test_lines_on_which_much_fails(disk: Path, cloud: Cloud | Server, there: The
 def test_offsets_and_times_begin_where_they_should(disk: Path, there: There) -> None:
     Run(there.store, disk / "t-0", from_time_ms=START_MS + 40_500)
     assert offsets_in(there.files, "t") == [*range(41, 100)]
-    assert os.listdir(there.files / "records/topic=t") == ["partition=0"]
+    assert not offsets_in(there.files, "u")

@@ -28,6 +28,7 @@ from kafkalog_core.kafka.releases import LATEST, Release
 from kafkalog_core.kafka.rules import rules_of
 from kafkalog_core.ops.reading.chunks import RowOrigin
 from kafkalog_core.ops.reading.held_offsets import OffsetSpans, held_offsets, not_held
+from kafkalog_core.storage.listing import SegmentState
 from kafkalog_core.storage.scan import Damage, ScanOptions, scan
 from kafkalog_core.storage.source import Source
 from kafkalog_core.structs import NamedTuple, Struct, replace
@@ -86,13 +87,17 @@ class LogFile(Struct, frozen=True, kw_only=True):
 
 
 class Unit(Struct, frozen=True, kw_only=True):
-    """The files of one partition in the order of their offsets; `log_dir` is its broker's log directory."""
+    """The files of one partition in the order of their offsets; `log_dir` is its broker's log directory.
+
+    `replacements` are the base offsets of segments that the next start of a broker puts in place (`.swap`).
+    """
 
     topic: str | None
     partition: int | None
     path: str
     log_dir: str | None
     files: tuple[LogFile, ...]
+    replacements: tuple[int, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -124,6 +129,7 @@ def unit_of_partition(partition: Partition, log_dir: str | None, *, with_path: b
             for index, segment in enumerate(partition.segments)
             if segment.log is not None
         ),
+        replacements=tuple(other.base_offset for other in partition.other_segments if other.state is SegmentState.SWAP),
     )
 
 
@@ -212,6 +218,7 @@ def chain_findings(
     *,
     is_compacted: Callable[[], bool],
     held: Callable[[], OffsetSpans],
+    is_lost: Callable[[int, str], bool] | None = None,
     topic: str | None = None,
     partition: int | None = None,
 ) -> Iterator[Finding]:
@@ -222,6 +229,8 @@ def chain_findings(
         is_compacted: whether the log is compacted; called once, if offsets are missing and no damage explains it.
         held: the offsets of all its batches; called once, if offsets are missing and others are where they should not
             be.
+        is_lost: whether the offsets from one on, up to the segment at a path, were certainly lost; called for each gap
+            that compaction does not explain; None: unknown.
         topic: topic of the findings.
         partition: partition number of the findings.
     """
@@ -252,8 +261,11 @@ def chain_findings(
                 last=last,
                 previous="" if furthest is None else os.path.basename(furthest.path),
             )
-            is_after_damage = code == "segment.gap" and furthest is not None and furthest.ends_in_damage
-            yield replace(finding, broker_action=AFTER_DAMAGE, cure=LOST_CURE) if is_after_damage else finding
+            if code == "segment.gap" and furthest is not None and furthest.ends_in_damage:
+                finding = replace(finding, broker_action=AFTER_DAMAGE, cure=LOST_CURE)
+            if code == "segment.gap" and is_lost is not None and is_lost(offset, span.path):
+                finding = replace(finding, severity="error", cure=LOST_CURE)
+            yield finding
         if furthest is None or span.next_offset >= furthest.next_offset:
             furthest = span
 
@@ -384,6 +396,8 @@ class Compaction:
         """Return whether the offsets missing before the batch at `position` of a file were certainly lost."""
         if self._checkpoints.is_cleaned(self._unit) is None or self.explains_gaps:
             return False
+        if sum(self._gaps) > FEW_GAPS:
+            return False
         paths = [other.path for other in self._unit.files]
         earlier = self._unit.files[: paths.index(file.path)] if file.path in paths else ()
         parts = [LogPart(other.path, other.base_offset, other.file.size_bytes) for other in reversed(earlier)]
@@ -393,19 +407,35 @@ class Compaction:
         """Return the offsets of all whole batches of the log."""
         return held_offsets((file.path for file in self._unit.files), self._options)
 
+    def is_lost(self, first_offset: int, path: str) -> bool:
+        """Return whether the offsets from `first_offset` up to the segment at `path` were certainly lost."""
+        file = next((file for file in self._unit.files if file.path == path), None)
+        if file is None or first_offset in self._unit.replacements:  # the next start fills the gap
+            return False
+        return self.is_loss(file, 0)
+
     @cached_property
     def _is_known(self) -> bool:
         return is_compacted(self._unit.topic, is_cleaned=self._checkpoints.is_cleaned(self._unit))
 
-    @cached_property
+    @property
     def _gaps_inside(self) -> int:
         """Number of gaps between batches in segments; counting ends at two."""
-        count = 0
+        return self._gaps[0]
+
+    @cached_property
+    def _gaps(self) -> tuple[int, int]:
+        """Number of gaps within segments, and between two segments where no damage explains them."""
+        inside, between = 0, 0
+        expected: int | None = None
         for file in self._unit.files:
-            count += _gaps_in(file.path, file.base_offset, self._options)[0]
-            if count >= _MANY:
+            base = file.base_offset
+            between += expected is not None and base is not None and base > expected
+            more, expected = _gaps_in(file.path, base, self._options)
+            inside += more
+            if inside >= _MANY:
                 break
-        return count
+        return inside, between
 
 
 # --- what is in the logs ----------------------------------------------------------------------------------------------

@@ -94,6 +94,8 @@ Verdict = PartitionVerdict | PlaceVerdict
 _Piece = PartitionWork | FileTarget
 _ALONE_PIECES: Final = 100
 """Pieces of work that this process does before it starts others: a start costs as much as that many small pieces."""
+_ALONE_UNREAD: Final = 5000
+"""The same, of those of which nothing is read: that a partition has not changed is seen in half a millisecond."""
 
 _RECENT_PIECES: Final = 50
 _SMALL_AT_ONCE: Final = 8
@@ -246,11 +248,14 @@ class _Runner:
 
     def _outcomes(self, pieces: Iterator[_Piece]) -> Iterator[tuple[_Piece, WorkResult]]:
         """Yield each piece with its result; this process does the first small ones, as a start of others costs more."""
+        read = 0
         for count, piece in enumerate(pieces):
-            if count >= _ALONE_PIECES or self._alone_bytes > SPLIT_BYTES:
+            if read >= _ALONE_PIECES or count >= _ALONE_UNREAD or self._alone_bytes > SPLIT_BYTES:
                 yield from self._in_parallel(chain([piece], pieces))
                 return
+            before = self._alone_bytes
             outcome = self._check_here(piece, split=1)
+            read += self._alone_bytes > before
             fair = self._split_bytes
             if isinstance(outcome.result, Split) and fair is not None and sum(outcome.result.sizes) <= fair:
                 yield from self._in_parallel(chain([piece], pieces))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kafkalog_core.errors import StorageError
 from kafkalog_core.findings import found
 from kafkalog_core.findings.catalog import Sink
-from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN, LOST_CURE
+from kafkalog_core.findings.partitions import GAP_LOST, GAP_UNKNOWN
 from kafkalog_core.format.kernels.constants import MARKER_ABORT
 from kafkalog_core.format.names import METADATA_TOPIC, DirectoryState, FileKind, FileState, segment_file_name
 from kafkalog_core.kafka.batch_places import partition_bounds
@@ -476,10 +476,11 @@ class Gaps:
             self._spans,
             is_compacted=lambda: self._is_compacted,
             held=lambda: self._held,
+            is_lost=self._is_lost,
             topic=self._partition.topic,
             partition=self._partition.partition,
         )
-        return [self._with_rescue(self._judged(gap)) for gap in gaps]
+        return [self._with_rescue(gap) for gap in gaps]
 
     @cached_property
     def _spans(self) -> list[OffsetSpan | None]:
@@ -550,14 +551,10 @@ class Gaps:
             judged=judged,
         )
 
-    def _judged(self, gap: Finding) -> Finding:
-        """Return a gap between segments as a loss if nothing explains it."""
-        if gap.code != "segment.gap" or not self.is_whole:
-            return gap
+    def _is_lost(self, first_offset: int, _path: str) -> bool:
+        """Return whether a gap between segments is a loss: nothing explains it, and the next start does not fill it."""
         replacements = (other for other in self._partition.other_segments if other.state is SegmentState.SWAP)
-        if any(other.base_offset == gap.offset for other in replacements):  # the next start fills it
-            return gap
-        return replace(gap, severity="error", cure=LOST_CURE)
+        return self.is_whole and all(other.base_offset != first_offset for other in replacements)
 
     def _with_rescue(self, gap: Finding) -> Finding:
         """Return a gap with the file that may fill it: the next start deletes files that wait for deletion."""

@@ -107,6 +107,7 @@ def check_directory(store: Store) -> None:
         reason = "the path of an output may have no %, no backslash, no control characters and only valid UTF-8"
         raise RefusedError(Refusal(reason, _ELSEWHERE), path=path)
     if not store.is_local:
+        store.require_answer()
         return
     around = broker_dir_around(os.path.realpath(path))
     if around is not None:
@@ -151,6 +152,11 @@ class Committed:
     def files(self, table: str) -> dict[str, TableFile]:
         """Return the files of a table that belong to the last commit, by name."""
         raise NotImplementedError
+
+    def partitioned_by(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        del table
+        return ()
 
     def lost(self, table: str, listed: Mapping[str, int] | None = None) -> dict[str, TableFile]:
         """Return the files of a table that are missing or have another size than when they were committed."""
@@ -223,6 +229,10 @@ class Output(Committed):
             return self.head.files()
         found = self.tables[table].files(self.versions.get(table))
         return found | {file.name: file for files in self.missing(table).values() for file in files}
+
+    def partitioned_by(self, table: str) -> tuple[str, ...]:
+        """Return the columns of a table that are in names of its directories: those of earlier builds have some."""
+        return (self.head if table == self.kind.head.name else self.tables[table]).partitioned_by
 
     def missing(self, table: str) -> dict[int, list[TableFile]]:
         """Return the files that a table has not got yet, because the run ended too early, by number."""
@@ -312,7 +322,7 @@ class OutputRun(WritingRun):
     def _begin(self) -> None:
         for table in (self.output.head, *self.output.tables.values()):
             with suppress(ConflictError):  # another run has committed: the next one sees to it
-                table.name_bounded()
+                table.upgrade()
         self._append_pending()
         self.listed = self.store.files()
         self._tidy(self.listed)

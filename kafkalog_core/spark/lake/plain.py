@@ -97,6 +97,7 @@ def read_output(store: Store, kind: OutputKind) -> Committed:
 
     Raises NotFoundError if no run has finished there, RefusedError for another job's output.
     """
+    store.require_answer()
     try:
         return PlainOutput(store, kind, store.read(_SUCCESS))
     except NotFoundError:

@@ -1,0 +1,115 @@
+"""Which records a read_committed consumer gets: the column `is_committed`, and the view of an export with `committed`.
+
+The outcome of a transaction is in a marker after its records, perhaps in a later segment. So a task that meets
+transactional records reads the batch headers of their file, and of the files after it until all of its transactions
+have ended. Most logs have none, and then nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkalog_core.ops.reading.committed import read_committed_view, segments_after
+from kafkalog_core.ops.reading.committed_findings import committed_findings
+from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, files_in_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkalog_core.findings import Finding
+    from kafkalog_core.ops.reading.committed import CommittedView
+    from kafkalog_core.ops.reading.logfiles import Unit
+    from kafkalog_core.ops.reading.splits import LogSplit
+    from kafkalog_core.storage.scan import ScanOptions
+
+__all__ = ["Outcomes", "read_view"]
+
+_Place = tuple[str | None, int | None, str]
+
+
+def read_view(
+    unit: Unit, next_offset: int, options: ScanOptions, advance: Callable[[int], None]
+) -> tuple[CommittedView, list[Finding]]:
+    """Return what a read_committed consumer gets of a partition from an offset on, and findings on where it waits."""
+    files = files_in_range(unit.files, (next_offset, None))
+    checkpoints = Checkpoints()
+    view = read_committed_view(
+        files,
+        options,
+        None,
+        checkpoints.log_start_offset(unit),
+        compaction=Compaction(unit, checkpoints, options),
+    )
+    advance(0)
+    return view, committed_findings(view, unit)
+
+
+class Outcomes:
+    """The outcomes of the transactions in some log files; those of a file are read when one of its records needs them.
+
+    Args:
+        options: how the files are scanned.
+    """
+
+    def __init__(self, options: ScanOptions) -> None:
+        self._options = options
+        self._splits: dict[_Place, LogSplit] = {}
+        self._committed: set[_Place] = set()
+        self._views: dict[_Place, CommittedView] = {}
+
+    def expect(self, split: LogSplit, *, all_committed: bool) -> None:
+        """Take a split whose records come next; `all_committed`: without those that are not."""
+        place = (split.topic, split.partition, split.file.place.segment)
+        self._splits[place] = split
+        if all_committed:
+            self._committed.add(place)
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return the column `is_committed` for records of one file.
+
+        It is null for control records, which no consumer gets, and for transactions whose outcome is not known: they
+        were open, or their markers cannot be read.
+        """
+        unknown = pa.scalar(None, pa.bool_())
+        is_data = pc.is_null(batch.column("control_type"))
+        plain = pc.if_else(is_data, pa.scalar(value=True), unknown)
+        place = tuple(batch.column(name)[0].as_py() for name in ("topic", "partition", "segment"))
+        if place in self._committed or not pc.any(batch.column("is_transactional")).as_py():
+            return plain
+        view = self._view(place)
+        runs = pc.run_end_encode(batch.column("position"), run_end_type=pa.int32())  # a batch has one outcome
+        outcomes, first = [], 0
+        for end in runs.run_ends.to_pylist():
+            outcomes.append(_outcome(view, batch, first))
+            first = end
+        decided = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(runs.run_ends, pa.array(outcomes, pa.bool_())))
+        return pc.if_else(is_data, decided, unknown)
+
+    def _view(self, place: _Place) -> CommittedView:
+        if place not in self._views:
+            split = self._splits[place]
+            following, is_whole = segments_after(split.file)
+            self._views.clear()  # the records of a file come together
+            self._views[place] = read_committed_view(
+                [split.file],
+                self._options,
+                None,
+                compaction=Compaction(split.unit, Checkpoints(), self._options),
+                following=following,
+                is_whole=is_whole,
+            )
+        return self._views[place]
+
+
+def _outcome(view: CommittedView, batch: pa.RecordBatch, row: int) -> bool | None:
+    """Return whether the record of a row, and so its batch, is committed; None: unknown."""
+    if not batch.column("is_transactional")[row].as_py():
+        return True
+    producer_id, offset = (batch.column(name)[row].as_py() for name in ("producer_id", "offset"))
+    undecided = (*view.open_transactions, *view.unfinished, *(one.span for one in view.undecided))
+    if any(span.producer_id == producer_id and span.first <= offset <= span.last for span in undecided):
+        return None
+    return not view.is_hidden(producer_id, offset)
