@@ -6,7 +6,7 @@ another. Its records are there, and a broker finds them, so they are not missing
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkalog_core.errors import StorageError
 from kafkalog_core.storage.scan import Run, ScanOptions, scan
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 __all__ = ["OffsetSpans", "held_offsets", "not_held"]
 
+_MOST: Final = 500_000
 OffsetSpans = list[tuple[int, int]]
-"""OffsetSpans of offsets (first, last), ascending and apart."""
+"""Spans of offsets (first, last), ascending and apart."""
 
 
 def held_offsets(paths: Iterable[str], options: ScanOptions) -> OffsetSpans:
     """Return the offsets of all whole batches in some logs, whatever their order; files that cannot be read have none.
 
-    Reads all of the logs.
+    Reads all of the logs. Nothing where the offsets are in very many spans, as those of a large log that was compacted:
+    then what is missing somewhere is not searched elsewhere.
     """
     spans: OffsetSpans = []
     for path in paths:
@@ -35,10 +37,13 @@ def held_offsets(paths: Iterable[str], options: ScanOptions) -> OffsetSpans:
             with Source.open(path) as source:
                 items = scan(source, base_offset=None, options=replace(options, resync=True))
                 runs = (item.batches for item in items if isinstance(item, Run))
-                spans = _merged([*spans, *(span for batches in runs for span in _of(batches))])
+                for batches in runs:
+                    spans += _of(batches)
+                    if len(spans) > _MOST and len(spans := _merged(spans)) > _MOST:
+                        return []
         except StorageError:
             continue
-    return spans
+    return _merged(spans)
 
 
 def _of(batches: BatchColumns) -> Iterator[tuple[int, int]]:
