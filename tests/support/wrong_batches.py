@@ -103,6 +103,7 @@ _CONTENTS: Final = {
     "record length too large": _with_second(_LENGTH, _sized(_SECOND + varint(0), 400)),
     "record length negative": _with_second(_LENGTH, _sized(_SECOND + varint(0), -5)),
     "record length 0": _with_second("record.trailing", b"\0"),
+    "record length 1": _with_second(_VARINT, _sized(_SECOND + varint(0), 1)),
     "record length too small": _with_second("record.value", _sized(_SECOND + varint(0), len(_SECOND) - 3)),
     "record varint of 11 bytes": _with_second(_VARINT, _sized(b"\0" + b"\xff" * 11 + _SECOND)),
     "record offset delta of 6 bytes": _with_second(
