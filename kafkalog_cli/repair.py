@@ -77,11 +77,7 @@ def run_repair(
     """
     targets = resolve_all(paths, selection)
     check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
-    plan_out = (
-        None
-        if repair.plan_out is None
-        else OutputFile(repair.plan_out, (each.path for each in targets), is_ours=is_plan_file)
-    )
+    plan_out = _plan_file(repair.plan_out, targets)
     plan_output = PlanOutput(repair.output)
     with ExitStack() as stack:
         log_dirs = target_dirs(targets)
