@@ -78,12 +78,7 @@ def run_repair(
     """
     targets = resolve_all(paths, selection)
     check_topics(SettingsRequest.from_json(options.get("kafka")).topics, targets)
-    plan_out = (
-        None
-        if repair.plan_out is None
-        else OutputFile(repair.plan_out, (each.path for each in targets), is_ours=is_plan_file)
-    )
-    detail = repair.detail
+    plan_out, detail = _plan_file(repair.plan_out, targets), repair.detail
     plan_output = PlanOutput(repair.output, has_details=detail.shows(paths, selection), explains=detail.explains)
     with ExitStack() as stack:
         log_dirs = target_dirs(targets)
