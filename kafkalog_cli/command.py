@@ -307,3 +307,8 @@ class LazyGroup(click.Group):
 
 class CommandGroup(_DocumentedCommand, LazyGroup):
     """A command of kafkalog that has commands of its own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
