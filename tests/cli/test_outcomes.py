@@ -131,3 +131,49 @@ def test_a_narrow_table_keeps_the_columns_that_an_option_asks_for(
 
 def test_a_line_that_is_wide_enough_has_no_note(payments: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no room" not in run(monkeypatch, ["dump", str(payments)], width=200).stdout
+
+
+def test_a_batch_without_a_producer_says_so_where_it_is_asked_for(
+    payments: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    alone = tmp_path / "plain-0"
+    alone.mkdir()
+    (alone / FIRST).write_bytes(build.batch_v2([build.Record(offset=0, timestamp_ms=TIME_MS, key=b"k", value=b"v")]))
+    text = run(monkeypatch, ["dump", "--output", "table", "--offsets", "0", str(alone)]).stdout
+    assert "producer" in text
+    assert "producer" not in run(monkeypatch, ["dump", "--output", "table", str(alone)]).stdout
+
+
+@pytest.mark.parametrize(
+    ("suffix", "note"),
+    [
+        ("-delete", "a broker was deleting this partition"),
+        ("-stray", "a broker has moved this partition aside as stray"),
+        ("-future", "a copy that a broker was moving here from another log directory"),
+    ],
+)
+def test_a_directory_that_no_broker_serves_is_noted_first(
+    payments: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, note: str
+) -> None:
+    aside = payments.with_name(f"payments-0.{'0123456789abcdef' * 2}{suffix}")
+    payments.rename(aside)
+    for path in (aside, aside.parent):
+        lines = run(monkeypatch, ["dump", "--records", "--output", "table", str(path)]).stdout.splitlines()
+        assert lines[0] == f"{aside.name}: {note}"
+    assert note not in run(monkeypatch, ["dump", "--records", "--output", "csv", str(aside)]).stdout
+
+
+def test_logs_with_a_hit_are_shown_and_the_others_counted(
+    payments: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for number in range(1, 4):
+        (payments.parent / f"payments-{number}").mkdir()
+        (payments.parent / f"payments-{number}" / FIRST).write_bytes(data(0, 7, 0))
+    asked = ["dump", "--count", "--offsets", "8..", str(payments.parent)]
+    lines = run(monkeypatch, [*asked, "--output", "table"]).stdout.splitlines()
+    assert [line.split() for line in lines[1:4]] == [
+        ["topic", "partition", "records"],
+        ["payments", "0", "2"],
+        ["no", "such", "record", "in", "3", "logs"],
+    ]
+    assert run(monkeypatch, [*asked, "--output", "ndjson"]).stdout.count('"type":"count"') == 4
