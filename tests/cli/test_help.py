@@ -12,10 +12,6 @@ from click.testing import CliRunner
 from kafkalog_cli.command import Command, LazyGroup
 from kafkalog_cli.main import COMMANDS, SECTIONS, cli
 from kafkalog_cli.options.short_lines import SHARED, is_shared
-<<<<<<< HEAD
-from tools.make_man import pages
-=======
->>>>>>> help-fd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,14 +86,3 @@ def test_a_shared_option_takes_one_line() -> None:
                 starts = f"  {option.opts[0]} "
                 (at,) = [number for number, line in enumerate(shared) if line.startswith(starts)]
                 assert not shared[at + 1].startswith("   "), shared[at + 1]
-<<<<<<< HEAD
-
-
-def test_one_section_of_the_manual_has_the_whole_texts() -> None:
-    section = pages()["kafkalog.1"].partition(".SH SHARED OPTIONS\n")[2].partition(".SH ")[0]
-    assert section.count(".TP\n") == len(SHARED)
-    whole = "Leave out topics whose name matches GLOB"
-    assert whole in section
-    assert [name for name, text in pages().items() if whole in text] == ["kafkalog.1"]
-=======
->>>>>>> help-fd
