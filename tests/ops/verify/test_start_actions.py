@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkalog_core.ops.reading.targets import resolve
+from kafkalog_core.ops.repair.apply import apply_plan
 from kafkalog_core.ops.verify.engine import verify
 from kafkalog_core.ops.verify.request import VerifyRequest
+from kafkalog_core.storage.changing.writer import Disk
 from tests.support import build
 from tests.support.clusters import TOPIC, config_record, topic_record, write_meta, write_metadata_log
-from tests.support.truncating import EPOCHS, NOW_MS, batch, codes, plan, write_log, write_tops
+from tests.support.truncating import EPOCHS, NOW_MS, batch, batches_of, codes, plan, write_log, write_tops
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from kafkalog_core.findings import Finding
 
@@ -222,3 +224,16 @@ def test_what_is_named_like_a_later_log_is_no_change(tmp_path: Path, name: str) 
     else:
         (root / "t-0" / name).write_bytes(batch(9, 9))
     assert findings(root, code="partition.changing") == []
+
+
+# --- a log below its checkpointed start -------------------------------------------------------------------------------
+def test_the_new_segment_has_the_base_offset_of_one_that_is_deleted(tmp_path: Path) -> None:
+    """The last segment is truncated at its base, so that the log ends at the checkpointed start and below it."""
+    root = disk(tmp_path, {0: [(0, 4), spoilt(batch(5, 9))], 20: [(20, 24)]}, is_clean=False)
+    (root / "log-start-offset-checkpoint").write_bytes(build.offset_checkpoint([("t", 0, 20)]))
+    draft = plan(root, as_broker=True)
+    kinds = {Path(change.path).name: change.kind for change in draft.plan.changes if change.path.endswith(".log")}
+    assert kinds == {f"{0:020}.log": "remove", f"{20:020}.log": "replace"}
+    apply_plan(draft, Disk(), now_ms=NOW_MS)
+    assert batches_of(root / "t-0") == []
+    assert plan(root, as_broker=True).plan.changes == ()
