@@ -131,7 +131,7 @@ def sql_command(
     check_options(sources.options)
     resolve(sources.paths)  # an error in a path is reported before Spark starts
     report = Report()
-    # The JVM computes here, and the session takes a broken pipe for its end: that of the reader stays inside.
+    # The JVM computes here, and the session takes a broken pipe for its end: that of the reader must not reach it.
     with spark_session(replace(session, is_light=False)) as spark, ends_with_reader():
         frame = query(spark, statement, sources)
         table = table_of(frame)
