@@ -45,8 +45,8 @@ _COMMAND: Final = re.compile(
 """A command follows a colon or is in parentheses; it ends at a semicolon, a parenthesis or the end of the sentence."""
 
 _UNIT: Final = r"\d (?:(?:ms|s|min|h|d|B|[KMGTPE]iB)\b|%)"
-_QUANTITY: Final = re.compile(rf"[\d,.]*{_UNIT}(?: [\d,.]*{_UNIT})?")
-"""A number with its unit, and a duration of two units, which are never broken."""
+_QUANTITY: Final = re.compile(rf"[\d,.]*{_UNIT}(?: [\d,.]*{_UNIT})?|exit status \d")
+"""A number with its unit, a duration of two units, and an exit status, which are never broken."""
 
 
 def command_text(command: object) -> str:

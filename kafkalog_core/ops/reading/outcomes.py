@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkalog_core.errors import StorageError
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkalog_core.ops.reading.chunks import RowOrigin
-    from kafkalog_core.ops.reading.committed import TxnSpan
     from kafkalog_core.ops.reading.targets import Target
 
 __all__ = ["LogOutcomes", "Outcome"]
@@ -27,17 +27,26 @@ Outcome = Literal["committed", "aborted", "open", "unknown"]
 _OPTIONS: Final = ScanOptions(check=False, resync=True)
 
 
-def _outcome_in(view: CommittedView, producer_id: int, offset: int) -> Outcome:
-    """Return how the transaction ended that has data of a producer at an offset."""
-    places: tuple[tuple[Outcome, Iterable[TxnSpan]], ...] = (
-        ("unknown", [one.span for one in view.undecided]),
-        ("unknown", view.unfinished),
-        ("open", view.open_transactions),
-    )
-    for outcome, spans in places:
-        if any(span.producer_id == producer_id and span.first <= offset <= span.last for span in spans):
-            return outcome
-    return "aborted" if view.is_hidden(producer_id, offset) else "committed"
+class _LogTransactions:
+    """The transactions of one log, by their producers: a look-up does not grow with their number."""
+
+    def __init__(self, view: CommittedView) -> None:
+        self._view = view
+        self._spans: dict[int, list[tuple[int, int, Outcome]]] = {}
+        for span in (*(one.span for one in view.undecided), *view.unfinished):
+            self._spans.setdefault(span.producer_id, []).append((span.first, span.last, "unknown"))
+        for span in view.open_transactions:
+            self._spans.setdefault(span.producer_id, []).append((span.first, span.last, "open"))
+        for spans in self._spans.values():
+            spans.sort()
+
+    def outcome_of(self, producer_id: int, offset: int) -> Outcome:
+        """Return how the transaction ended that has data of a producer at an offset."""
+        spans = self._spans.get(producer_id, ())
+        at = bisect_right(spans, offset, key=lambda span: span[0]) - 1
+        if at >= 0 and offset <= spans[at][1]:
+            return spans[at][2]
+        return "aborted" if self._view.is_hidden(producer_id, offset) else "committed"
 
 
 class LogOutcomes:
@@ -45,7 +54,7 @@ class LogOutcomes:
 
     def __init__(self, targets: Iterable[Target]) -> None:
         self._places: dict[tuple[str | None, int | None], list[FileTarget | str]] = {}
-        self._views: dict[str, CommittedView | None] = {}
+        self._logs: dict[str, _LogTransactions | None] = {}
         self._checkpoints = Checkpoints()
         for target in targets:
             if isinstance(target, FileTarget):
@@ -66,10 +75,10 @@ class LogOutcomes:
 
         None: the log cannot be read, or several may be meant.
         """
-        view = self._view_of(place)
-        return None if view is None else _outcome_in(view, producer_id, offset)
+        log = self._log_of(place)
+        return None if log is None else log.outcome_of(producer_id, offset)
 
-    def _view_of(self, place: RowOrigin) -> CommittedView | None:
+    def _log_of(self, place: RowOrigin) -> _LogTransactions | None:
         known = self._places.get((place.topic, place.partition), [])
         if place.path is not None:
             known = [each for each in known if _holds(each, place.path)]
@@ -79,12 +88,12 @@ class LogOutcomes:
         if chosen is None:
             return None
         path = chosen if isinstance(chosen, str) else chosen.path
-        if path not in self._views:
+        if path not in self._logs:
             try:
-                self._views[path] = self._read(chosen)
+                self._logs[path] = _LogTransactions(self._read(chosen))
             except StorageError:
-                self._views[path] = None
-        return self._views[path]
+                self._logs[path] = None
+        return self._logs[path]
 
     def _read(self, place: FileTarget | str) -> CommittedView:
         unit = unit_of_partition(read_partition(place), None) if isinstance(place, str) else unit_of_file(place)
