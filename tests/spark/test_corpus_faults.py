@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog_core.errors import RefusedError
+from kafkalog_core.errors import NotFoundError, RefusedError, UnknownFileError
 from kafkalog_core.ops.reading.report import Report
 from kafkalog_core.ops.reading.targets import resolve
 from kafkalog_core.spark.export.export import ExportRequest, export
@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.corpus
 
 NOW_MS = 1_796_000_000_000
-_OF_LOGS = ("batch.", "log.", "record.", "segment.gap", "segment.overlap", "dir.not-a-partition", "epochs.before-start")
+_OF_LOGS = (
+    "batch.",
+    "log.",
+    "record.",
+    "segment.gap",
+    "segment.overlap",
+    "segment.bad-name",
+    "dir.not-a-partition",
+    "epochs.before-start",
+)
 _OF_ENDS = {f"{name}.beyond-end" for name in ("recovery-point", "high-watermark", "log-start", "epochs")}
 DIFFERENT = {
     "clean/both.same_partition_twice": "an export holds one copy of a partition: it is refused",
@@ -49,15 +58,23 @@ def _is_of_records(finding: Finding) -> bool:
     return finding.severity == "error" and ((is_of_log and is_live) or finding.code in _OF_ENDS)
 
 
+def _wanted(directories: list[Path]) -> int:
+    """The exit status of verify, as far as records are concerned."""
+    try:
+        return 4 if any(map(_is_of_records, verifying.findings(*directories))) else 0
+    except (UnknownFileError, NotFoundError):
+        return 3
+
+
 def _status(directories: list[Path], output: Path) -> int:
     """The exit status of an export."""
-    targets = tuple(target for path in directories for target in resolve([str(path)]))
     report = Report()
     try:
+        targets = tuple(target for path in directories for target in resolve([str(path)]))
         request = ExportRequest(targets=targets, output=Store.of(str(output)))
         for _ in export(Inline(), request, report, run_id="judge", now_ms=NOW_MS):
             pass
-    except RefusedError:
+    except (RefusedError, UnknownFileError, NotFoundError):
         return 3
     return report.exit_status
 
@@ -70,7 +87,7 @@ def test_the_exit_status_is_that_of_verify(corpus: Path, tmp_path: Path) -> None
         home = tmp_path / str(number)
         faults.build(corpus, fault, BEFORE, home)
         directories = verifying.log_dirs_of(home, fault)
-        wanted = 4 if any(map(_is_of_records, verifying.findings(*directories))) else 0
+        wanted = _wanted(directories)
         found = _status(directories, tmp_path / f"out-{number}")
         if found != wanted:
             different[verifying.name_of(fault)] = found, wanted
