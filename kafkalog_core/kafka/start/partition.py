@@ -19,7 +19,6 @@ from kafkalog_core.format.textfile import Failure
 from kafkalog_core.kafka.leader_epochs import EpochCache, EpochStart, read_epoch_file
 from kafkalog_core.kafka.logdir.bounds import log_bounds
 from kafkalog_core.kafka.producers import ProducerStates
-from kafkalog_core.kafka.releases import Since
 from kafkalog_core.kafka.snapshots import ProducerLoad, SnapshotFiles
 from kafkalog_core.kafka.start.candidates import first_recovered, lone_occasion
 from kafkalog_core.kafka.start.recovery import RecoveryWatch, recover_segment, split_parts
@@ -157,7 +156,7 @@ class PartitionLoad:
             self._result = LoadResult(problem=stopped.problem)
         except StorageError as error:
             # LogManager.loadLogs goes on after an IOException of a log (KIP-112)
-            kind: LoadProblemKind = "offline" if self._options.release >= Since.FAILED_LOG_DIRS else "fatal"
+            kind: LoadProblemKind = "offline" if self._rules.has_failed_dirs else "fatal"
             path = error.path or self._partition.path
             self._result = LoadResult(problem=LoadProblem(kind=kind, path=path, sentence=error.message))
 
@@ -167,7 +166,7 @@ class PartitionLoad:
         # UnifiedLog.create reads the leader epochs first (LeaderEpochCheckpointFile), so a refused file stops it there
         if self._rules.has_producers and epochs is not None and epochs.refusal is not None:
             # LogManager.loadLogs goes on after the KafkaStorageException of an IOException, not of a bad number
-            is_offline = epochs.refusal.failure is Failure.IO and self._options.release >= Since.REFUSED_EPOCHS_OFFLINE
+            is_offline = epochs.refusal.failure is Failure.IO and self._rules.survives_refused_epochs
             kind: LoadProblemKind = "offline" if is_offline else "fatal"
             name = epochs.path.rpartition("/")[2]
             self._stop(epochs.path, f"it refuses {name}: {epochs.refusal.problem}", kind=kind)
@@ -514,7 +513,7 @@ class PartitionLoad:
         kind = kinds.get(problem.kind, "unknown" if problem.kind in {"unreadable", "over-limit"} else "fatal")
         if kind == "first-offset" and not self._is_whole_later(live):
             kind = "fatal"
-        if kind == "split" and self._options.release < Since.SEGMENTS_SPLIT:
+        if kind == "split" and not self._rules.splits_segments:
             kind, detail = "unknown", f"{detail}, and what a release before 2.0 does then is not simulated"
         if kind == "split" and path:
             # LocalLog.splitOverflowedSegment refuses a log whose last offset fits into the index, or is below the base
