@@ -264,19 +264,24 @@ class Command(_DocumentedCommand):
             raise
 
 
+_STDOUT: Final = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
+_WRITTEN: Final = frozenset({"plan_out"})
+"""Options for files that are written, which are no paths to click."""
+
+
 def _output_of(ctx: click.Context) -> AbstractContextManager[None]:
     """Return the context in which standard output is the FILE of -o; one that changes nothing without -o."""
     path: str | None = ctx.meta.get(OUTPUT_FILE)
-    if path is None:
+    if path is None or path in _STDOUT:  # what stdout already is must not be replaced
         return nullcontext()
     file = import_module("kafkalog_cli.output_file").OutputFile(path, _paths_read(ctx))  # as below
     return cast("AbstractContextManager[None]", file.as_stdout())
 
 
 def _paths_read(ctx: click.Context) -> list[str]:
-    """Return the paths among the arguments of a command."""
-    arguments = [each for each in ctx.command.params if isinstance(each, click.Argument)]
-    values = [ctx.params[each.name] for each in arguments if each.name and isinstance(each.type, click.Path)]
+    """Return the paths that a command is given, in arguments and options, but not the FILE of -o."""
+    named = [each for each in ctx.command.params if isinstance(each.type, click.Path) or each.name in _WRITTEN]
+    values = [ctx.params[each.name] for each in named if each.name in ctx.params]
     return [path for value in values for path in (value if isinstance(value, tuple) else (value,)) if path is not None]
 
 
@@ -373,7 +378,7 @@ class LazyGroup(click.Group):
         if not lines:
             raise click.UsageError(f"No such command {name!r}.", ctx)
         rest = import_module("kafkalog_core.command_lines").shell_line(args[1:])
-        shown = "\n".join(f"  {line} {rest}".rstrip() for line in lines)
+        shown = "\n".join(f"  {_filled(line, rest)}" for line in lines)
         raise click.UsageError(f"No such command {name!r}. Did you mean this?\n{shown}", ctx)
 
     def suggestions(self, ctx: click.Context, name: str) -> list[str]:
@@ -393,6 +398,12 @@ class LazyGroup(click.Group):
         for title, names in (self.sections or {"Commands": tuple(self.table)}).items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:{longest}}", self.table[name][1]) for name in names])
+
+
+def _filled(line: str, rest: str) -> str:
+    """Return a suggested command line with the arguments that were typed, the first of which may be its TEXT."""
+    head, text, tail = line.partition(" TEXT")
+    return f"{head} {rest}{tail}".rstrip() if text and rest else f"{line} {rest}".rstrip()
 
 
 class CommandGroup(_DocumentedCommand, LazyGroup):

@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 import click
 
 from kafkalog_cli.command import ExitStatus, LazyGroup, error_lines, one_line, status_of
-from kafkalog_cli.standard_streams import drop_output, open_streams
+from kafkalog_cli.standard_streams import check_output, drop_output, open_streams
 from kafkalog_core.errors import KafkalogError
 
 __all__ = ["COMMANDS", "cli", "run"]
@@ -128,6 +128,7 @@ class MainGroup(LazyGroup):
         try:
             status = ExitStatus(super().invoke(ctx) or ExitStatus.CLEAN)
             sys.stdout.flush()
+            check_output()
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 -- the one place where every error ends

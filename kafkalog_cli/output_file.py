@@ -6,14 +6,14 @@ written into a log directory, where a file that brokers do not know would itself
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Final
 
+from kafkalog_cli.standard_streams import check_output, stream_of
 from kafkalog_core.errors import AccessError, NotFoundError
 from kafkalog_core.storage.changing.space import broker_dir_around
 from kafkalog_core.storage.logdir import is_broker_dir
@@ -69,10 +69,11 @@ class OutputFile:
         """
         before = sys.stdout
         with self._replaced() as file:
-            sys.stdout = io.TextIOWrapper(cast("io.BufferedWriter", file), before.encoding, before.errors)
+            sys.stdout = stream_of(file.fileno(), before.encoding, before.errors)
             try:
                 yield
                 sys.stdout.flush()
+                check_output()
             finally:
                 with suppress(OSError):
                     sys.stdout.detach()

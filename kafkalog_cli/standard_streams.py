@@ -1,8 +1,9 @@
 """Standard output and standard error of this process, whose readers may go before the work is done.
 
 `kafkalog verify DIR | head -1` must end with the exit status of the whole check, and `--apply` must not stop in the
-middle because nobody reads its report. So both streams take what is written after their reader has gone. Only a command
-that streams rows stops then: `ends_with_reader`.
+middle because nobody reads its report. So both streams take what is written after their reader has gone, or when the
+disk of a redirection is full, which is reported once the work is done. Only a command that streams rows stops then:
+`ends_with_reader`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ReaderGoneError", "drop_output", "ends_with_reader", "open_streams"]
+__all__ = ["ReaderGoneError", "check_output", "drop_output", "ends_with_reader", "open_streams", "stream_of"]
 
 
 class ReaderGoneError(BrokenPipeError):
@@ -27,6 +28,8 @@ class _Outlet(io.FileIO):
 
     is_strict = False
     has_reader = True
+    failure: OSError | None = None
+    """Why what was written later was dropped, though there is a reader: a full disk."""
 
     def write(self, data: object, /) -> int | None:  # type: ignore[override]
         """Write bytes, or drop them."""
@@ -40,6 +43,19 @@ class _Outlet(io.FileIO):
                 raise ReaderGoneError(*error.args) from error
             self.has_reader = False
             return size_bytes
+        except OSError as error:
+            if self.is_strict:
+                raise
+            self.has_reader, self.failure = False, error
+            return size_bytes
+
+
+def check_output() -> None:
+    """Raise the OSError for which standard output was not written as a whole, after the work has been done."""
+    outlet = _outlet_of(sys.stdout)
+    if outlet is not None and outlet.failure is not None:
+        failure, outlet.failure = outlet.failure, None
+        raise failure
 
 
 def open_streams() -> None:
@@ -57,11 +73,14 @@ def _with_outlet(stream: TextIO) -> TextIO:
     buffer = stream.buffer
     if not isinstance(getattr(buffer, "raw", buffer), io.FileIO):
         return stream
-    outlet = _Outlet(stream.fileno(), "w", closefd=False)
     is_by_line = stream.line_buffering or isinstance(buffer, io.RawIOBase)
-    return io.TextIOWrapper(
-        io.BufferedWriter(outlet), encoding=stream.encoding, errors=stream.errors, line_buffering=is_by_line
-    )
+    return stream_of(stream.fileno(), stream.encoding, stream.errors, is_by_line=is_by_line)
+
+
+def stream_of(descriptor: int, encoding: str, errors: str | None, *, is_by_line: bool = False) -> io.TextIOWrapper:
+    """Return a stream to an open file, which it leaves open; the work goes on if the file takes nothing more."""
+    outlet = io.BufferedWriter(_Outlet(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(outlet, encoding=encoding, errors=errors, line_buffering=is_by_line)
 
 
 @contextmanager

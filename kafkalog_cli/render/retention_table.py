@@ -256,8 +256,11 @@ class RetentionTable(AnswerTable[RetentionForecaster | RetainForecast | Finding]
                 rest.append(_why_never(each.forecast))
             else:
                 lines.append(self._line(each))
+        verdict = verdict_of(self._retained, self._blocked)
+        if any(each.assumptions for each in self._retained if each.forecast.deleted):
+            verdict += ", if the assumed settings below hold"
         return Answer(
-            verdict=verdict_of(self._retained, self._blocked),
+            verdict=verdict,
             below=tuple(below),
             lines=tuple(lines),
             rest=counted_rest(rest, "in which nothing is to be deleted", others=bool(lines)),

@@ -150,12 +150,16 @@ def _line(row: Row) -> PartitionLine:
     return PartitionLine(directory_name(row), what, human_bytes(row.get("bytes")), why=why, style=style)
 
 
+_HEADS: Final = {"damaged": "CANNOT FORECAST ALL", "empty": "NOTHING TO FORECAST"}
+
+
 def _verdict(rows: list[Row]) -> str:
     """Return the verdict, one sentence without its full stop."""
     same = sum(map(_is_same, rows))
     before, after = (sum(cast("int", row[name]) for row in rows) for name in ("segments_before", "segments_after"))
     if len(rows) == 1:
         sentence = f"{directory_name(rows[0])}: {rows[0]['reason']}"
+        head = _HEADS.get(str(rows[0]["state"]), "WOULD ROLL NO DIFFERENTLY" if same else "WOULD ROLL")
     elif same == len(rows):
         sentence = f"the same {before:,} segments as on the disk, in {len(rows):,} partitions"
     else:
@@ -166,5 +170,5 @@ def _verdict(rows: list[Row]) -> str:
         sentence += f"; {damaged} cannot be read to the end"
     written = next((row["to"] for row in rows if row.get("to") is not None), None)
     if written is None:
-        return f"WOULD ROLL INTO {sentence}" if len(rows) > 1 else f"WOULD ROLL: {sentence}"
+        return f"WOULD ROLL INTO {sentence}" if len(rows) > 1 else f"{head}: {sentence}"
     return f"WRITTEN: {sentence}, in {safe_text(str(written))}, on which a broker starts without recovery"

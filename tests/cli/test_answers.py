@@ -37,7 +37,8 @@ CASES = (
     Case(
         ("retain", "--now", NOW),
         "demo",
-        "WOULD DELETE NOW: 4 of 9 segments, 7.2 KiB of 15.7 KiB, in 3 of 6 partitions.",
+        "WOULD DELETE NOW: 4 of 9 segments, 7.2 KiB of 15.7 KiB, in 3 of 6 partitions, if the assumed settings below "
+        "hold.",
         r"orders-0 +delete 2 of 2 segments +4\.3 KiB +now",
         f"delete   {0:020}.log",
     ),

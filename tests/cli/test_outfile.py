@@ -6,6 +6,8 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -314,3 +316,43 @@ def test_a_disk_that_is_full_is_one_sentence(tmp_path: Path, monkeypatch: pytest
         "kafkalog: the result could not be written: [Errno 28] No space left on device\n",
     )
     assert os.listdir(tmp_path) == []
+
+
+# --- -o, and a standard output that takes nothing ---------------------------------------------------------------------
+def kafkalog(*words: str, stdout: str = os.devnull, stderr: str = os.devnull, append: bool = False) -> int:
+    """The exit status of a command in a process of its own."""
+    with open(stdout, "ab" if append else "wb") as out, open(stderr, "ab") as err:
+        return subprocess.run(
+            [sys.executable, "-m", "kafkalog_cli", *words], stdout=out, stderr=err, check=False
+        ).returncode
+
+
+@pytest.mark.parametrize("option", ["--config", "--plan-out"])
+def test_no_file_that_an_option_names_is_replaced(option, log_dir, tmp_path):
+    file = tmp_path / "named"
+    file.write_text("log.retention.ms=1\n", encoding="utf-8")
+    result = CliRunner().invoke(cli, ["retain", str(log_dir), option, str(file), "-o", str(file)])
+    assert result.exit_code == 3
+    assert file.read_text(encoding="utf-8") == "log.retention.ms=1\n"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_what_standard_output_is_stays_there(name, log_dir, tmp_path):
+    kept = tmp_path / "kept.txt"
+    kept.write_text("kept\n", encoding="utf-8")
+    assert kafkalog("verify", str(log_dir), "-o", name, stdout=str(kept), append=True) == 0
+    assert kept.read_text(encoding="utf-8").startswith("kept\npartition ")
+
+
+@pytest.mark.live
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_the_work_is_done_where_its_report_cannot_be_written(log_dir, tmp_path):
+    errors = str(tmp_path / "errors")
+    damaged = shutil.copytree(DEMO.parent / "damaged", tmp_path / "damaged")
+    places = [str(shutil.copytree(damaged / "orders-0", tmp_path / str(number) / "orders-0")) for number in range(3)]
+    assert kafkalog("truncate", *places, "--at-damage", "--apply", stdout="/dev/full", stderr=errors) == 1
+    assert "No space left" in Path(errors).read_text(encoding="utf-8")
+    for place in places:
+        assert os.path.getsize(f"{place}/00000000000000000000.log") == 1497
+    assert kafkalog("verify", str(damaged), str(tmp_path / "none"), stderr="/dev/full") == 3
