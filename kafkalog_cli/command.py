@@ -266,7 +266,7 @@ class Command(_DocumentedCommand):
 
 _STDOUT: Final = frozenset({"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 _WRITTEN: Final = frozenset({"plan_out"})
-"""Options for files that are written, which are no paths to click."""
+"""Options that name a file to write, whose type is not that of a path."""
 
 
 def _output_of(ctx: click.Context) -> AbstractContextManager[None]:
