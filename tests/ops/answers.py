@@ -35,7 +35,6 @@ _FETCH_BYTES: Final = 1 << 20
 _STOPS: Final = frozenset({"truncate.broker-stops", "log.needs-later-release", "log.first-offset-back"})
 _REASONS: Final = frozenset({"torn-tail", "zero-filled", "bad-length", "unknown-magic", "crc-mismatch"})
 _MISPLACED: Final = "batch.offset-order"
-_LEFT_OUT: Final = frozenset({_MISPLACED, "batch.epoch-back"})
 
 Row = dict[str, Any]
 Key = tuple[str, int]
@@ -99,15 +98,11 @@ def _damage(log_dir: Path, verified: list[Row]) -> Iterator[str]:
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 def _reading(log_dir: Path, verified: list[Row]) -> Iterator[str]:
-    """Which records a consumer gets: dump opens all that is there, and serve leaves out what verify calls an error.
-
-    Both leave out a batch that is not where its header says.
-    """
+    """Which records a consumer gets: dump shows all that is there, and serve leaves out what verify calls an error."""
     wrong = {
         (*_key(row), row["file"].rpartition("/")[2], row["position"])
         for row in verified
         if row["type"] == "finding" and row["severity"] == "error" and row["file"].endswith(".log")
-        if row["code"] not in _LEFT_OUT
     }
     dumped: dict[Key, list[int]] = {}
     for row in rows("dump", log_dir, "--records", "--committed", "--resync"):

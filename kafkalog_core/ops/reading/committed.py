@@ -256,7 +256,7 @@ class CommittedView:
     The last stable offset is before the `open_transactions`. `unfinished` transactions end in files that are not read:
     their data is not shown, the data after it is. Both are spans from the first offset on. `undecided` transactions are
     not shown either. It is unknown whether records were lost in the `gaps`: transactions are shown as if none were.
-    Of `unmarked` transactions, which are not shown, the log has no abort marker. `misplaced` batches are damage.
+    Of `unmarked` transactions, which are not shown, the log has no abort marker.
     """
 
     def __init__(
@@ -271,7 +271,6 @@ class CommittedView:
         gaps: Sequence[_Gap] = (),
         unmarked: Iterable[TxnSpan] = (),
     ) -> None:
-        self.misplaced: Mapping[str, Sequence[Damage]] = {}
         self.start_offset = start_offset
         self.end_offset = end_offset
         self.open_transactions = tuple(open_transactions)
@@ -285,11 +284,6 @@ class CommittedView:
         for producer_id, first, last in self._hidden:
             self._firsts.setdefault(producer_id, []).append(first)
             self._lasts.setdefault(producer_id, []).append(last)
-
-    def items(self, path: str, items: Iterator[Run | Damage]) -> Iterator[Run | Damage]:
-        """Return the items of a scan of a log, with its misplaced batches as damage, as `serve` leaves them out too."""
-        wrong = self.misplaced.get(path)
-        return without(items, wrong) if wrong else items
 
     @cached_property
     def _earliest_from(self) -> list[int]:
@@ -379,9 +373,7 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
         reader = _Reader(options, compaction, until, bounds, misplaced)
         end = _replayed(reader, files, following)
     reader.finish(is_log_end=is_whole)
-    view = _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
-    view.misplaced = misplaced
-    return view
+    return _view_of(reader, high_watermark, start_offset, end, is_whole=is_whole)
 
 
 def _bounds_of(files: Sequence[LogFile], following: Sequence[LogFile]) -> dict[str, PlaceBounds]:

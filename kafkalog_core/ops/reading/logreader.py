@@ -461,8 +461,7 @@ class LogReader:
                 yield self._finding("file.replaced-since", file)
                 return
             waiting: list[tuple[Damage, Severity]] = []
-            items = self._items(source, file, part, relay)
-            for item in items if view is None else view.items(file.path, items):
+            for item in self._items(source, file, part, relay):
                 span.add(item)
                 last = _last_of(last, item, file)
                 if isinstance(item, Damage):
