@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.ops.answers import contradictions, rows
+from tests.ops.answers import contradictions
 from tests.support.build import epoch_checkpoint
 from tests.support.clusters import write_meta
 from tests.support.mutating import mutate
-from tests.support.truncating import batch, write_log, write_tops
+from tests.support.truncating import write_log, write_tops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,14 +75,13 @@ _PLACES: Final = {
     "back at the end": ({0: [(0, 1), (2, 3), (4, 5), (2, 3)]}, [(0, 0)]),
     "below the base": ({0: [(0, 1)], 4: [(0, 1), (4, 5), (6, 7)]}, [(0, 0)]),
     "below zero": ({0: [(0, 1), (-5, -3), (2, 3)]}, [(0, 0)]),
-    "a renamed file": ({0: [(0, 1)], 8: [(2, 3), (4, 5)]}, [(0, 0)]),
 }
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("name", _PLACES)
 def test_misplaced_batches(tmp_path: Path, name: str, is_clean: bool) -> None:
-    """verify reports them, and neither `dump --committed` nor serve returns them, whichever witness is against them."""
+    """verify reports them and serve returns none of them, whichever witness is against them."""
     segments, epochs = _PLACES[name]
     root = write_tops(tmp_path / "disk", is_clean=is_clean)
     write_meta(root)
@@ -91,16 +90,3 @@ def test_misplaced_batches(tmp_path: Path, name: str, is_clean: bool) -> None:
         index.write_bytes(b"")
     (root / "t-0" / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint(epochs))
     assert list(contradictions(root, "4.3.1")) == []
-
-
-def test_a_batch_with_the_leader_epoch_of_another(tmp_path: Path) -> None:
-    batches = [batch(0, 1, leader_epoch=1), batch(2, 3, leader_epoch=9), batch(4, 5, leader_epoch=1)]
-    root = write_tops(tmp_path / "disk", is_clean=True)
-    write_meta(root)
-    write_log(root / "t-0", {0: batches})
-    (root / "t-0" / "leader-epoch-checkpoint").write_bytes(epoch_checkpoint([(1, 0)]))
-    assert list(contradictions(root, "4.3.1")) == []
-    committed = rows("dump", root, "--records", "--committed")
-    assert [row["offset"] for row in committed if row["type"] == "record"] == [0, 1, 4, 5]
-    (damage,) = (row for row in committed if row["type"] == "damage")
-    assert (damage["reason"], damage["size_bytes"]) == ("offset-order", len(batches[1]))
