@@ -73,9 +73,8 @@ class LoadProblem(Struct, frozen=True, kw_only=True):
         kind: `fatal`: the broker stops; `offline`: it takes the log directory offline, and stops if it has no other;
             `old-release`: it stops at a control batch that the cleaner has emptied, and a later release does not;
             `first-offset`: it stops at a compressed message that begins with offsets of the one before, and a later
-            release does not; `split`: it splits the segment first; `misnamed`: it creates an empty segment
-            where the name of a log is not its offset in 20 digits; `unknown`: the simulation does
-            not go further.
+            release does not; `split`: it splits the segment first; `misnamed`: it creates an empty segment where the
+            name of a log is not its offset in 20 digits; `unknown`: the simulation does not go further.
         path: of the file.
         position: byte in it; None: the whole file.
         sentence: what is wrong, and what the broker does.

@@ -367,9 +367,8 @@ def read_committed_view(  # noqa: PLR0913 - what a replay depends on
     bounds = _bounds_of(files, following)
     reader = _Reader(options, compaction, until, bounds, wrong or {})
     end = _replayed(reader, files, following)
-    suspicious = reader.suspicious if wrong is None else []
-    misplaced = {file.path: _misplaced(file, bounds[file.path], options) for file in suspicious}
-    if misplaced:  # no transaction is replayed by offsets that cannot be right
+    if wrong is None and reader.suspicious:  # no transaction is replayed by offsets that cannot be right
+        misplaced = {file.path: _misplaced(file, bounds[file.path], options) for file in reader.suspicious}
         reader = _Reader(options, compaction, until, bounds, misplaced)
         end = _replayed(reader, files, following)
     reader.finish(is_log_end=is_whole)
