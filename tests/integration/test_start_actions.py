@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration import clients
-from tests.integration.broker import Broker
 from tests.integration.repairing import run
 from tests.support.build import Record, batch_v2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from tests.integration.broker import Broker, TwoLogDirs
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -123,31 +124,11 @@ def test_an_open_transaction_after_a_clean_stop_without_a_snapshot(own_broker: B
 
 
 # --- a leader-epoch-checkpoint that is refused, of one of two log directories -----------------------------------------
-class _TwoLogDirs(Broker):
-    """A broker whose second log directory has one partition more."""
-
-    def configure(self, changes: Mapping[str, str]) -> None:
-        """Other settings from its next start on."""
-        self.second = self.work_dir / "second"
-        places = {"log.dirs": f"{self.log_dir},{self.second}", "metadata.log.dir": str(self.log_dir)}
-        super().configure({**places, **changes})
-
-
-@pytest.fixture
-def two_log_dirs(libs: Path, tmp_path: Path) -> Iterator[_TwoLogDirs]:
-    broker = _TwoLogDirs(libs, tmp_path)
-    broker.start()
-    try:
-        yield broker
-    finally:
-        broker.close()
-
-
 @pytest.mark.parametrize(
     ("text", "code"),
     [(b"0\n3\n0 0\n", "truncate.broker-offline"), (b"0\n1\nzero 0\n", "truncate.broker-stops")],
 )
-def test_a_refused_leader_epoch_checkpoint(two_log_dirs: _TwoLogDirs, text: bytes, code: str) -> None:
+def test_a_refused_leader_epoch_checkpoint(two_log_dirs: TwoLogDirs, text: bytes, code: str) -> None:
     broker = two_log_dirs
     for number in range(4):
         asyncio.run(_make(broker, f"t{number}"))

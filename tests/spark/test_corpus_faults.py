@@ -51,7 +51,7 @@ DIFFERENT = {
 def _is_of_records(finding: Finding) -> bool:
     """Whether verify's finding is an error about records of a log that a broker serves.
 
-    Leader epochs that go back are exported as they are; a `.swap` file is no log yet.
+    Leader epochs that go back are exported as they are; a `.swap` file is not a log yet.
     """
     is_of_log = finding.code.startswith(_OF_LOGS) and finding.code != "batch.epoch-back"
     is_live = finding.path.endswith(".log") or not finding.code.startswith(("batch.", "log.", "record."))

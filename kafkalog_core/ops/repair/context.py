@@ -159,8 +159,8 @@ class DirContext(Struct, frozen=True, kw_only=True, dict=True):
         is_served = os.path.basename(directory) == f"{finding.topic}-{finding.partition}"
         if finding.next_step != AS_BROKER or not is_served or self._metadata_dir is None:
             return finding
-        beside = shell_path(self._metadata_dir).replace("{", "{{").replace("}", "}}")
-        step = AS_BROKER_WITH.format(beside=beside, topic=finding.topic, partition=finding.partition)
+        metadata_dir = shell_path(self._metadata_dir).replace("{", "{{").replace("}", "}}")
+        step = AS_BROKER_WITH.format(metadata_dir=metadata_dir, topic=finding.topic, partition=finding.partition)
         return replace(finding, next_step=step)
 
     @cached_property
