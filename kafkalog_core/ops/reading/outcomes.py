@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkalog_core.ops.reading.chunks import RowOrigin
     from kafkalog_core.ops.reading.targets import Target
 
-__all__ = ["LogOutcomes", "Outcome"]
+__all__ = ["LogOutcomes", "LogTransactions", "Outcome"]
 
 Outcome = Literal["committed", "aborted", "open", "unknown"]
 """How a transaction ended."""
@@ -27,7 +27,7 @@ Outcome = Literal["committed", "aborted", "open", "unknown"]
 _OPTIONS: Final = ScanOptions(check=False, resync=True)
 
 
-class _LogTransactions:
+class LogTransactions:
     """The transactions of one log, by their producers: a look-up does not grow with their number."""
 
     def __init__(self, view: CommittedView) -> None:
@@ -54,7 +54,7 @@ class LogOutcomes:
 
     def __init__(self, targets: Iterable[Target]) -> None:
         self._places: dict[tuple[str | None, int | None], list[FileTarget | str]] = {}
-        self._logs: dict[str, _LogTransactions | None] = {}
+        self._logs: dict[str, LogTransactions | None] = {}
         self._checkpoints = Checkpoints()
         for target in targets:
             if isinstance(target, FileTarget):
@@ -78,7 +78,7 @@ class LogOutcomes:
         log = self._log_of(place)
         return None if log is None else log.outcome_of(producer_id, offset)
 
-    def _log_of(self, place: RowOrigin) -> _LogTransactions | None:
+    def _log_of(self, place: RowOrigin) -> LogTransactions | None:
         known = self._places.get((place.topic, place.partition), [])
         if place.path is not None:
             known = [each for each in known if _holds(each, place.path)]
@@ -90,7 +90,7 @@ class LogOutcomes:
         path = chosen if isinstance(chosen, str) else chosen.path
         if path not in self._logs:
             try:
-                self._logs[path] = _LogTransactions(self._read(chosen))
+                self._logs[path] = LogTransactions(self._read(chosen))
             except StorageError:
                 self._logs[path] = None
         return self._logs[path]

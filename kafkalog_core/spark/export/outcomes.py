@@ -7,7 +7,7 @@ have ended. Most logs have none, and then nothing is read twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from kafkalog_core.ops.reading.committed import read_committed_view, segments_after
 from kafkalog_core.ops.reading.committed_findings import committed_findings
 from kafkalog_core.ops.reading.logfiles import Checkpoints, Compaction, files_in_range
+from kafkalog_core.ops.reading.outcomes import LogTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcomes", "read_view"]
 
 _Place = tuple[str | None, int | None, str]
+_IS_COMMITTED: Final = {"committed": True, "aborted": False, "open": None, "unknown": None}
 
 
 def read_view(
@@ -58,7 +60,7 @@ class Outcomes:
         self._options = options
         self._splits: dict[_Place, LogSplit] = {}
         self._committed: set[_Place] = set()
-        self._views: dict[_Place, CommittedView] = {}
+        self._logs: dict[_Place, LogTransactions] = {}
 
     def expect(self, split: LogSplit, *, all_committed: bool) -> None:
         """Take a split whose records come next; `all_committed`: without those that are not."""
@@ -79,21 +81,21 @@ class Outcomes:
         place = tuple(batch.column(name)[0].as_py() for name in ("topic", "partition", "segment"))
         if place in self._committed or not pc.any(batch.column("is_transactional")).as_py():
             return plain
-        view = self._view(place)
+        transactions = self._transactions(place)
         runs = pc.run_end_encode(batch.column("position"), run_end_type=pa.int32())  # a batch has one outcome
         outcomes, first = [], 0
         for end in runs.run_ends.to_pylist():
-            outcomes.append(_outcome(view, batch, first))
+            outcomes.append(_is_committed(transactions, batch, first))
             first = end
         decided = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(runs.run_ends, pa.array(outcomes, pa.bool_())))
         return pc.if_else(is_data, decided, unknown)
 
-    def _view(self, place: _Place) -> CommittedView:
-        if place not in self._views:
+    def _transactions(self, place: _Place) -> LogTransactions:
+        if place not in self._logs:
             split = self._splits[place]
             following, is_whole = segments_after(split.file)
-            self._views.clear()  # the records of a file come together
-            self._views[place] = read_committed_view(
+            self._logs.clear()  # the records of a file come together
+            view = read_committed_view(
                 [split.file],
                 self._options,
                 None,
@@ -101,15 +103,13 @@ class Outcomes:
                 following=following,
                 is_whole=is_whole,
             )
-        return self._views[place]
+            self._logs[place] = LogTransactions(view)
+        return self._logs[place]
 
 
-def _outcome(view: CommittedView, batch: pa.RecordBatch, row: int) -> bool | None:
+def _is_committed(transactions: LogTransactions, batch: pa.RecordBatch, row: int) -> bool | None:
     """Return whether the record of a row, and so its batch, is committed; None: unknown."""
     if not batch.column("is_transactional")[row].as_py():
         return True
     producer_id, offset = (batch.column(name)[row].as_py() for name in ("producer_id", "offset"))
-    undecided = (*view.open_transactions, *view.unfinished, *(one.span for one in view.undecided))
-    if any(span.producer_id == producer_id and span.first <= offset <= span.last for span in undecided):
-        return None
-    return not view.is_hidden(producer_id, offset)
+    return _IS_COMMITTED[transactions.outcome_of(producer_id, offset)]

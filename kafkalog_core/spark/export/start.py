@@ -320,9 +320,8 @@ class _Search:
             if last is None:
                 return None if before.is_asked else self._without_batch()
             known = self._at_its_place(last) or self._elsewhere(last)
-            is_ahead = (
-                not log.is_v07 and last.last_offset >= before.next_offset
-            )  # it was read, and is not committed yet
+            # a batch that was read, and is not committed yet, is read again
+            is_ahead = not log.is_v07 and last.last_offset >= before.next_offset
             return None if is_ahead and isinstance(known, Resume) else known
         except StorageError:
             return None  # the task that reads the log reports it
